@@ -1,0 +1,127 @@
+"""What the machine asks for: the outputs of `Machine.handle`.
+
+Commands with a `worker` go to that worker through its agent, except `KillWorker`, which the agent itself carries out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StartWorker:
+    """To the agent of `node`: start a process that warms up and then waits for a rank."""
+
+    node: str
+    worker: str
+    spare: bool  # a spare needs room to spare; a rank must start
+
+
+@dataclass(frozen=True)
+class KillWorker:
+    """To the agent: SIGKILL the worker and everything that it started. This is also the fence of a hung worker."""
+
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Assign:
+    """To a warm worker: take `rank` and run the script. A newcomer takes it in the middle of the job.
+
+    `environment` is torchrun's (RANK, WORLD_SIZE, MASTER_ADDR, ...). `store` (host:port) is the generation's rendezvous.
+    """
+
+    worker: str
+    generation: int
+    rank: int
+    newcomer: bool
+    planned: bool
+    store: str
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Abort:
+    """To a survivor: the current generation is over. Break every pending collective, quiesce, answer `Quiesced`.
+
+    Holders of copies of the `lost` ranks publish them in `store` at once, for the newcomers.
+    """
+
+    worker: str
+    generation: int  # the new one
+    store: str
+    lost: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Publish:
+    """To every worker, ahead of a planned migration: put your copies of these ranks' setup into `store` for the newcomers."""
+
+    worker: str
+    generation: int  # the coming one
+    store: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pause:
+    """To every worker of a planned migration: agree on a boundary (through the vote), then quiesce there with `Quiesced`."""
+
+    worker: str
+    generation: int  # the new one
+    store: str
+    leaving: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Recover:
+    """To every member of the new generation: survivors, newcomers, and healthy leavers as donors.
+
+    `start` is the next transaction to run. A survivor that stands in the vote of `start - 1` rolls forward; every other one
+    (re)does `start`. `holders[i]` is a rank that holds the copy for `newcomers[i]`, or -1.
+    """
+
+    worker: str
+    generation: int
+    start: int
+    decision: str  # "redo", "roll forward", "boundary"
+    store: str
+    newcomers: tuple[int, ...]
+    holders: tuple[int, ...]
+    leavers: tuple[int, ...]  # ranks whose old worker is healthy and takes part as a donor
+
+
+@dataclass(frozen=True)
+class Release:
+    """To a worker: you are done (all finished, or your rank has moved): exit with this code."""
+
+    worker: str
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class SetTimer:
+    """To the service: deliver `Expired(timer)` after `seconds`, unless the same name is set again (0 cancels)."""
+
+    timer: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class EndJob:
+    """To the service: the job is over. Stop what is left and tell the user."""
+
+    exit_code: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Tell:
+    """To the service: a line for the user's terminal."""
+
+    text: str
+
+
+Command = StartWorker | KillWorker | Assign | Abort | Publish | Pause | Recover | Release | SetTimer | EndJob | Tell

@@ -1,0 +1,218 @@
+"""What can happen to a job: the inputs of `Machine.handle`. All of it is plain data, and all of it is journalled.
+
+Events named after a worker come from the worker itself (through its agent) unless the comment says otherwise.
+`generation` fences: the machine ignores an event of a generation that is over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from understudy.core.nouns import Copy, LossCause, Position
+
+
+@dataclass(frozen=True)
+class NodeJoined:
+    """From the agent: it is connected. `address` is where the other nodes reach its workers."""
+
+    node: str
+    address: str
+    node_rank: int
+
+
+@dataclass(frozen=True)
+class NodeLost:
+    """From the orchestrator's service: the agent's connection is gone for good."""
+
+    node: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class WorkerStarted:
+    """From the agent."""
+
+    worker: str
+    node: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class StartRefused:
+    """From the agent: it cannot start the worker (no memory for a spare, fork failed, ...)."""
+
+    worker: str
+    node: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class WorkerWarm:
+    """The worker has imported torch and the script's imports and can take a rank. `store`: host:port of its rendezvous store."""
+
+    worker: str
+    store: str
+
+
+@dataclass(frozen=True)
+class WorkerLost:
+    """From the agent (the process ended) or the hang detector. `happened` is the best estimate of the fault's unix time."""
+
+    worker: str
+    cause: LossCause
+    detail: str
+    happened: float
+
+
+@dataclass(frozen=True)
+class CommunicationBroken:
+    """A collective failed here although no abort had been announced. Evidence, not yet a loss."""
+
+    worker: str
+    generation: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class Quiesced:
+    """The answer to `Abort` or `Pause`: the worker touches nothing of the old generation any more and waits for `Recover`."""
+
+    worker: str
+    generation: int
+    position: Position
+    copies: tuple[Copy, ...]
+    step: int  # last committed step
+
+
+@dataclass(frozen=True)
+class NewcomerReady:
+    """The newcomer has run the script up to the job's place and can join (planned migrations wait for this)."""
+
+    worker: str
+    generation: int
+
+
+@dataclass(frozen=True)
+class PhaseDone:
+    """A measured phase on one worker: setup, attach, transfer, verify, redo. `started` is unix time."""
+
+    worker: str
+    generation: int
+    phase: str
+    started: float
+    seconds: float
+    bytes_moved: int = 0
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A newcomer's state agrees with its donors': `digests` entries were compared. `notes`: what could not be brought back, by name."""
+
+    worker: str
+    generation: int
+    digests: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class VerifyFailed:
+    """A newcomer's state does not agree. The job does not resume on it."""
+
+    worker: str
+    generation: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class Uncovered:
+    """A survivor found that a lost rank's state is nowhere: no replica, no copy. The job cannot go on."""
+
+    worker: str
+    generation: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The worker's first commit in this generation (later ones are not sent; progress is read from its page)."""
+
+    worker: str
+    generation: int
+    transaction: int
+    step: int
+
+
+@dataclass(frozen=True)
+class ScriptFailed:
+    """The user's code raised, or the runtime refused it. Not a fault of the machine: the job ends."""
+
+    worker: str
+    rank: int
+    step: int
+    summary: str
+    traceback: str
+    exit_code: int = 1
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The worker's script has ended. It stays, as a donor, until every rank has."""
+
+    worker: str
+    generation: int
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that the user should read: coverage, misuse, a value that cannot survive. Shown once and kept."""
+
+    worker: str
+    rank: int
+    text: str
+
+
+@dataclass(frozen=True)
+class MigrationAsked:
+    """From the API: move a healthy rank to a spare at a step boundary."""
+
+    rank: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class StopAsked:
+    """From the command line or the API: end the job."""
+
+    reason: str
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Expired:
+    """From the service's clock: a `SetTimer` of this name has run out."""
+
+    timer: str
+
+
+Event = (
+    NodeJoined
+    | NodeLost
+    | WorkerStarted
+    | StartRefused
+    | WorkerWarm
+    | WorkerLost
+    | CommunicationBroken
+    | Quiesced
+    | NewcomerReady
+    | PhaseDone
+    | Verified
+    | VerifyFailed
+    | Uncovered
+    | Committed
+    | ScriptFailed
+    | Finished
+    | Notice
+    | MigrationAsked
+    | StopAsked
+    | Expired
+)

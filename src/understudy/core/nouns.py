@@ -1,0 +1,119 @@
+"""The nouns of the protocol: small frozen values that events and commands are made of.
+
+Everything here is pure data. A *rank* is a role (0..world_size-1), a *worker* is a process that may hold one; a
+*generation* numbers the assignments rank -> worker, and everything stale is fenced by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Stand(StrEnum):
+    """Where a worker stands in a transaction."""
+
+    RUNNING = "running"  # inside it, before its vote
+    VOTED = "voted"  # inside its vote: this rank's collectives are done, it does not know whether all others' are
+    IDLE = "idle"  # the transaction has not begun here; the one before it is committed
+
+
+@dataclass(frozen=True)
+class Position:
+    """A worker's place in the job: `transaction` counts from 0; -1 is the setup of the script, before the first one."""
+
+    transaction: int
+    stand: Stand
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A buddy copy that a worker holds: the rank-local state of `rank`, as of its vote in `transaction`."""
+
+    rank: int
+    transaction: int
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """What `understudy run` was asked for. Times are in seconds."""
+
+    job: str
+    world_size: int
+    workers_per_node: int
+    nodes: int = 1
+    spares: int = 1
+    replenish: bool = True  # start a new spare for each one that was used
+    max_restarts: int = 3  # of the whole job, and only before its first transaction
+    max_losses_per_transaction: int = 3  # the same rank lost so often at one transaction: not the hardware's fault
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Every limit of the control plane, in seconds. The order is an invariant: a shorter wait must not outlast a longer one."""
+
+    beat: float = 0.2  # a worker proves this often that it is scheduled
+    hang_floor: float = 60.0  # no progress for less than this is never a hang ...
+    hang_factor: float = 20.0  # ... nor for less than this many times the job's own longest transaction
+    hang_first: float = 900.0  # the limit before the first commit of a worker: compilation, downloads
+    quiesce: float = 300.0  # a survivor that does not reach its position within this is itself lost
+    stop: float = 10.0  # from SIGTERM to SIGKILL
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beat < self.hang_floor <= self.hang_first:
+            raise ValueError(
+                f"timeouts must keep 0 < beat ({self.beat}) < hang_floor ({self.hang_floor}) <= hang_first ({self.hang_first})"
+            )
+        if self.hang_factor < 1:
+            raise ValueError(f"hang_factor must be at least 1, not {self.hang_factor}")
+        if self.quiesce <= 0 or self.stop <= 0:
+            raise ValueError("quiesce and stop must be positive")
+
+
+class LossCause(StrEnum):
+    KILLED = "killed"  # by a signal from outside (SIGKILL, SIGTERM, ...)
+    CRASHED = "crashed"  # by a signal of its own making (SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL)
+    EXITED = "exited"  # the process ended without finishing the script
+    HUNG = "hung"  # no progress for longer than the limit
+    NODE = "node"  # its agent is gone
+    DIGEST = "digest"  # a newcomer whose state did not verify
+    MIGRATED = "migrated"  # a healthy worker whose rank was moved
+
+
+@dataclass(frozen=True)
+class Span:
+    """One measured phase of an incident. `start` is in seconds after the fault; `seconds` is its length."""
+
+    phase: str
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """One rank's part in an incident."""
+
+    rank: int
+    cause: LossCause
+    detail: str
+    old_worker: str
+    new_worker: str = ""
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One interruption from the fault to the next step that every rank committed. Times: unix seconds and durations in seconds."""
+
+    number: int
+    planned: bool
+    fault_at: float
+    transaction: int  # the one that was redone, or the next one after a roll-forward
+    step: int  # last committed step when the fault happened
+    ranks: tuple[Interruption, ...]
+    decision: str = ""  # "redo", "roll forward", "boundary" (planned)
+    spans: tuple[Span, ...] = ()
+    bytes_moved: int = 0
+    digests_verified: int = 0
+    steps_lost: int = 0
+    notes: tuple[str, ...] = ()
+    seconds: float = field(default=-1.0)  # fault to next commit by every rank; -1 while open
