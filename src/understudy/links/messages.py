@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import typing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
 from understudy.core import commands, events
+from understudy.links.page import PageView
 
 LIMIT = 1 << 20  # bytes of one message: tracebacks are the longest
 
@@ -21,18 +22,32 @@ class BadMessage(ValueError):
     """A message that is not one of ours: its text says what is wrong with it."""
 
 
+@dataclass(frozen=True)
+class Pages:
+    """From the agent, a few times a second: the pages of its workers, by worker. Progress, not an event: never journalled.
+
+    `clock` is CLOCK_MONOTONIC of the agent's host at the reading, the clock that the pages' own times are in.
+    """
+
+    node: str
+    clock: float
+    pages: dict[str, PageView]
+
+
+Message = events.Event | commands.Command | Pages
+
 _TYPES: dict[str, type[typing.Any]] = {
-    kind.__name__: kind for union in (events.Event, commands.Command) for kind in typing.get_args(union)
+    kind.__name__: kind for kind in (*typing.get_args(events.Event), *typing.get_args(commands.Command), Pages)
 }
 _ADAPTERS: dict[str, TypeAdapter[typing.Any]] = {}
 
 
-def encode(message: events.Event | commands.Command) -> str:
+def encode(message: Message) -> str:
     """One line of JSON, without the newline."""
     return json.dumps({"type": type(message).__name__, **asdict(message)}, separators=(",", ":"))
 
 
-def decode(text: str | bytes) -> events.Event | commands.Command:
+def decode(text: str | bytes) -> Message:
     """The message in `text`. Raises `BadMessage` for anything else."""
     if len(text) > LIMIT:
         raise BadMessage(f"a message of {len(text)} bytes is longer than {LIMIT}")
@@ -44,7 +59,7 @@ def decode(text: str | bytes) -> events.Event | commands.Command:
         raise BadMessage(f"not a message: {text[:200]!r} ({error!r})") from error
     adapter = _ADAPTERS.setdefault(name, TypeAdapter(kind))
     try:
-        message: events.Event | commands.Command = adapter.validate_python(fields)
+        message: Message = adapter.validate_python(fields)
     except ValidationError as error:
         raise BadMessage(f"malformed {name}: {error}") from error
     return message
