@@ -1,0 +1,43 @@
+"""What `understudy run` tells its agent: one value, written as JSON into the run directory."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+WORKER_COMMAND = (sys.executable, "-u", "-m", "understudy.worker")
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    run_dir: Path
+    node: str
+    node_rank: int
+    address: str  # where other nodes reach this node's workers
+    program: tuple[str, ...]  # the script or "-m", "module", and its arguments
+    workers_per_node: int
+    orchestrator: str = ""  # its URL; empty: it runs on this node and says so in the run directory
+    certificate: str = ""  # the certificate to trust, for https
+    role: str = "default"
+    stop: float = 10.0  # seconds from SIGTERM to SIGKILL
+    shown_local_ranks: tuple[int, ...] | None = None  # None: all
+    redirects: tuple[tuple[int, int], ...] = ()  # (local rank or -1 for all, 1 stdout | 2 stderr): not on the terminal
+    tees: tuple[tuple[int, int], ...] = ()  # same form: also into torchrun's files below `log_dir`
+    log_dir: str = ""  # torchrun's files go here; empty: none
+    worker_command: tuple[str, ...] = WORKER_COMMAND  # tests put a stand-in here
+
+    def write(self, path: Path) -> None:
+        path.write_bytes(_ADAPTER.dump_json(self, indent=1))
+
+    @staticmethod
+    def read(path: Path) -> AgentConfig:
+        return _ADAPTER.validate_json(path.read_bytes())
+
+    def with_(self, **changes: object) -> AgentConfig:
+        return _ADAPTER.validate_python({**asdict(self), **changes})
+
+
+_ADAPTER = TypeAdapter(AgentConfig)

@@ -1,0 +1,131 @@
+"""Which processes are ours, and how none of them is left behind.
+
+Theory. A process whose parent died is adopted by its nearest ancestor that is a *child subreaper*. The command line
+and every agent are subreapers, so whatever a worker started (data loader processes, shells, daemons in sessions of
+their own) stays below them whoever dies, and can be found and killed. In the other direction each of our processes
+asks the kernel for a signal at its parent's death. So one surviving process of ours is enough to clean up after the
+others.
+
+A stray belongs to the worker whose name it carries in its environment, or whose session it lives in; strays without
+either mark are left alone until the job ends, because a living worker may own them.
+
+Limits: Linux only. When the command line and its agent are killed in the same instant, processes that a worker put into
+sessions of their own are adopted by whatever sits above, and outlive the job. A process of another user (setuid) cannot
+be killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+ROUND = 0.003  # seconds between rounds of killing: adopted processes bring no event to wait for
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """Adopt every orphaned descendant from now on."""
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed: this kernel is too old")
+
+
+def dying_with(parent: int, number: signal.Signals) -> Callable[[], None]:
+    """What a child runs between fork and exec, to get signal `number` when the thread of `parent` that forked dies."""
+
+    def prepare() -> None:
+        # Plain calls only: other threads of the parent may have held locks at the fork.
+        _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+        if os.getppid() != parent:  # it died before the call above: nothing would ever tell us
+            os._exit(127)
+
+    return prepare
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    parent: int
+    session: int
+    state: str  # "Z": ended, not yet reaped
+
+
+def _read(pid: int) -> Process | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The command name is in parentheses and may itself hold anything, so the fields start at the last one.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return Process(pid, int(fields[1]), int(fields[3]), fields[0].decode())
+
+
+def _all() -> Iterator[Process]:
+    for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of names, several times a kill
+        if name.isdigit() and (process := _read(int(name))) is not None:
+            yield process
+
+
+def descendants(root: int) -> list[Process]:
+    """Every process below `root`, which is not itself in the list."""
+    children: dict[int, list[Process]] = {}
+    for process in _all():
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    front = [root]
+    while front:
+        below = children.get(front.pop(), [])
+        found += below
+        front += [process.pid for process in below]
+    return found
+
+
+def environment_entry(pid: int, name: str) -> str | None:
+    """The value that a process was started with, or None."""
+    try:
+        block = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    start = name.encode() + b"="
+    for entry in block.split(b"\0"):
+        if entry.startswith(start):
+            return entry[len(start) :].decode(errors="replace")
+    return None
+
+
+def reap(keep: Container[int]) -> None:
+    """Collect adopted children that have ended, except those in `keep`, whose exit status is wanted elsewhere."""
+    me = os.getpid()
+    for process in _all():
+        if process.parent == me and process.state == "Z" and process.pid not in keep:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process.pid, os.WNOHANG)
+
+
+def kill_round(chosen: Callable[[Process], bool], keep: Container[int]) -> list[int]:
+    """SIGKILL every descendant of this process that is `chosen` and not in `keep`; returns those that were still there.
+
+    Call it until nothing is left: the victims may have forked in between, and their children are adopted, and found,
+    only when they are gone.
+    """
+    reap(keep)
+    left = [p.pid for p in descendants(os.getpid()) if p.state != "Z" and p.pid not in keep and chosen(p)]
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return left
+
+
+def kill_all(patience: float = 3.0) -> list[int]:
+    """SIGKILL everything below this process; blocks until it is gone. Returns what `patience` seconds left alive."""
+    limit = time.monotonic() + patience
+    while (left := kill_round(lambda process: True, ())) and time.monotonic() < limit:
+        time.sleep(ROUND)
+    return left

@@ -1,0 +1,66 @@
+"""From the bytes that a worker prints to lines for a terminal that many workers share.
+
+A line may come in pieces, be endless, hold anything, or be redrawn with carriage returns (progress bars). Complete
+lines come out at once; of a line that is redrawn only the newest state, and only as often as `tick` is called; a
+piece that stays without its newline for a whole tick comes out as it is (a prompt, a last word before a hang).
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST = 1 << 16  # bytes; a longer line is cut into pieces of this size on the terminal, never in the log file
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\x80-\x9f]")  # not tab; not escape, which colours are made of
+
+
+def printable(line: bytes) -> str:
+    """What can be shown of any bytes: UTF-8 where it is, escapes such as \\x00 where it is not."""
+    text = line.decode("utf-8", "backslashreplace")
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+class Lines:
+    def __init__(self) -> None:
+        self._part = bytearray()  # after the last newline or carriage return
+        self._drawn = b""  # what stood before the last carriage return, if not yet shown
+        self._fresh = False  # `_part` has grown since the last tick
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that `data` completes."""
+        self._part += data
+        self._fresh = True
+        *complete, rest = self._part.split(b"\n")
+        lines = [self._shown(bytes(line)) for line in complete]
+        self._part = rest
+        if b"\r" in rest:
+            *states, last = bytes(rest).split(b"\r")
+            self._drawn = next((state for state in reversed(states) if state), self._drawn)
+            self._part = bytearray(last)
+        while len(self._part) > LONGEST:
+            lines.append(bytes(self._part[:LONGEST]))
+            del self._part[:LONGEST]
+        return lines
+
+    def tick(self) -> list[bytes]:
+        """What should be shown although its line has not ended. Call it about once a second."""
+        lines = []
+        if self._drawn:
+            lines.append(self._drawn)
+            self._drawn = b""
+        elif self._part and not self._fresh:
+            lines.append(bytes(self._part))
+            self._part.clear()
+        self._fresh = False
+        return lines
+
+    def end(self) -> list[bytes]:
+        """The rest, when the stream has ended."""
+        rest = bytes(self._part) or self._drawn
+        self._part.clear()
+        self._drawn = b""
+        return [rest] if rest else []
+
+    def _shown(self, line: bytes) -> bytes:
+        """Of a complete line: its state after the last redraw."""
+        drawn, self._drawn = self._drawn, b""
+        return next((state for state in reversed(line.split(b"\r")) if state), drawn)

@@ -1,0 +1,150 @@
+"""The agent's end of the socket to one worker: lines of `links.messages` both ways.
+
+A worker speaks for itself only: an event that it cannot be the source of, or that names another worker, is refused like
+any other malformed line. Refused lines are reported and dropped; they never end the link, let alone the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from understudy.core import commands, events
+from understudy.links import messages
+
+FROM_WORKERS = (
+    events.WorkerWarm,
+    events.CommunicationBroken,
+    events.Quiesced,
+    events.NewcomerReady,
+    events.PhaseDone,
+    events.Verified,
+    events.VerifyFailed,
+    events.Uncovered,
+    events.Committed,
+    events.ScriptFailed,
+    events.Finished,
+    events.Notice,
+)
+FromWorker = (
+    events.WorkerWarm
+    | events.CommunicationBroken
+    | events.Quiesced
+    | events.NewcomerReady
+    | events.PhaseDone
+    | events.Verified
+    | events.VerifyFailed
+    | events.Uncovered
+    | events.Committed
+    | events.ScriptFailed
+    | events.Finished
+    | events.Notice
+)
+
+
+def check(line: bytes, worker: str) -> FromWorker:
+    """The event in `line`, if `worker` may say it. Raises `BadMessage`."""
+    try:
+        message = messages.decode(line)
+    except RecursionError as error:  # JSON nested by the thousand
+        raise messages.BadMessage("a message nested too deeply") from error
+    if not isinstance(message, FROM_WORKERS):
+        raise messages.BadMessage(f"{type(message).__name__} is not for a worker to say")
+    if message.worker != worker:
+        raise messages.BadMessage(f"{type(message).__name__} in the name of {message.worker!r}")
+    return message
+
+
+class WorkerLink:
+    """Owns the socket. Callbacks run on the event loop; `on_closed` once, when the worker has closed its end."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        worker: str,
+        on_event: Callable[[FromWorker], None],
+        on_refused: Callable[[str], None],
+        on_closed: Callable[[], None],
+    ) -> None:
+        self._sock = sock
+        self._worker = worker
+        self._on_event = on_event
+        self._on_refused = on_refused
+        self._on_closed = on_closed
+        self._incoming = bytearray()
+        self._skipping = False  # inside a line that is too long
+        self._outgoing = bytearray()
+        self._open = True
+        self._loop = asyncio.get_running_loop()
+        sock.setblocking(False)
+        self._loop.add_reader(sock.fileno(), self.drain)
+
+    def send(self, command: commands.Command) -> None:
+        """Never blocks: what the socket does not take at once (a stopped worker) waits here."""
+        if not self._open:
+            return
+        waiting = bool(self._outgoing)
+        self._outgoing += messages.encode(command).encode() + b"\n"
+        if not waiting:
+            self._flush()
+
+    def drain(self) -> None:
+        """Read what there is now. Called by the loop, and once more when the worker has ended, before its judgement."""
+        while self._open:
+            try:
+                data = self._sock.recv(1 << 16)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.close()
+                self._on_closed()
+                return
+            self._split(data)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._sock.fileno())
+            self._loop.remove_writer(self._sock.fileno())
+            self._sock.close()
+
+    def _flush(self) -> None:
+        try:
+            sent = self._sock.send(self._outgoing)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:  # the reader will see the end
+            self._outgoing.clear()
+            self._loop.remove_writer(self._sock.fileno())
+            return
+        del self._outgoing[:sent]
+        if self._outgoing:
+            self._loop.add_writer(self._sock.fileno(), self._flush)
+        else:
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _split(self, data: bytes) -> None:
+        self._incoming += data
+        *lines, rest = self._incoming.split(b"\n")
+        self._incoming = rest
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+            elif line:
+                self._take(bytes(line))
+        if len(self._incoming) > messages.LIMIT:
+            if not self._skipping:
+                self._on_refused(f"a message longer than {messages.LIMIT} bytes")
+            self._skipping = True
+            self._incoming.clear()
+
+    def _take(self, line: bytes) -> None:
+        try:
+            event = check(line, self._worker)
+        except messages.BadMessage as error:
+            self._on_refused(str(error))
+        else:
+            self._on_event(event)

@@ -1,0 +1,151 @@
+"""The agent's connection to the orchestrator: a WebSocket that comes back whenever it is lost.
+
+Training never waits for it. While the orchestrator is away, events are kept; after each connect the agent introduces
+itself, repeats what it knows of its workers (`repeat`), and then sends what was kept. The orchestrator takes repeats
+for what they are. There is no limit to the waiting: the agent is told to end, or the process above it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+
+from understudy.core import events
+from understudy.links import messages
+
+FIRST_RETRY, LAST_RETRY = 0.05, 1.0  # seconds
+TELL_AFTER = 5.0  # seconds without a connection before the user hears of it
+_REFUSALS = {401, 403, 409}
+_REFUSED_CLOSE = {1008, 4401, 4403, 4409}
+
+
+class Refused(Exception):
+    """The orchestrator does not want this agent: trying again would not help."""
+
+
+class OrchestratorLink:
+    """`address` gives the orchestrator's URL, or None while it is not known yet."""
+
+    def __init__(
+        self,
+        address: Callable[[], str | None],
+        token: str,
+        tls: ssl.SSLContext | None,
+        repeat: Callable[[], list[events.Event]],
+        on_command: Callable[[messages.Message], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._address = address
+        self._token = token
+        self._tls = tls
+        self._repeat = repeat
+        self._on_command = on_command
+        self._say = say
+        self._kept: deque[events.Event] = deque()
+        self._pages: messages.Pages | None = None
+        self._something = asyncio.Event()
+
+    def send(self, event: events.Event) -> None:
+        self._kept.append(event)
+        self._something.set()
+
+    def send_pages(self, pages: messages.Pages) -> None:
+        """Only the newest pages matter: what could not be sent is replaced."""
+        self._pages = pages
+        self._something.set()
+
+    async def run(self) -> None:
+        """Until cancelled. Raises `Refused`."""
+        delay = FIRST_RETRY
+        away_since = time.monotonic()
+        told = False
+        while True:
+            address = self._address()
+            trouble = "it has not started yet"
+            if address is not None:
+                try:
+                    async with connect(
+                        address.replace("http", "ws", 1).rstrip("/") + "/agent",
+                        additional_headers={"Authorization": f"Bearer {self._token}"},
+                        ssl=self._tls if address.startswith("https") else None,
+                        proxy=None,  # a proxy in the environment is for the world outside the cluster
+                        compression=None,
+                        open_timeout=10,
+                        close_timeout=1,
+                        max_size=4 * messages.LIMIT,
+                    ) as socket:
+                        if told:
+                            self._say("connected to the orchestrator")
+                        told, delay = False, FIRST_RETRY
+                        try:
+                            await self._talk(socket)
+                        finally:
+                            away_since = time.monotonic()
+                        trouble = "it closed the connection"
+                except InvalidStatus as error:
+                    trouble = f"HTTP status {error.response.status_code}"
+                    if error.response.status_code in _REFUSALS:
+                        raise Refused(_refusal(address, trouble)) from error
+                except InvalidURI as error:
+                    raise Refused(f"{address} is not an address of an orchestrator") from error
+                except ssl.SSLCertVerificationError as error:
+                    raise Refused(f"the certificate of {address} is not trusted: {error.verify_message}") from error
+                except ConnectionClosed as error:
+                    if error.rcvd is not None and error.rcvd.code in _REFUSED_CLOSE:
+                        raise Refused(_refusal(address, error.rcvd.reason or str(error.rcvd.code))) from error
+                    trouble = "it closed the connection"
+                except (OSError, InvalidHandshake, TimeoutError) as error:
+                    trouble = str(error) or type(error).__name__
+            if not told and time.monotonic() - away_since > TELL_AFTER:
+                told = True
+                self._say(f"no connection to the orchestrator ({trouble}); training goes on, trying again")
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LAST_RETRY)
+
+    async def _talk(self, socket: ClientConnection) -> None:
+        # What is kept and will be repeated anyway goes out once, in the repeat, where it is in the right order.
+        repeated = self._repeat()
+        kept = [event for event in self._kept if event not in repeated]
+        self._kept = deque([*repeated, *kept])
+        self._something.set()
+        sending = asyncio.create_task(self._send_all(socket))
+        receiving = asyncio.create_task(self._receive_all(socket))
+        done, rest = await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        for task in done:
+            task.result()
+
+    async def _send_all(self, socket: ClientConnection) -> None:
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            while self._kept:
+                await socket.send(messages.encode(self._kept[0]))
+                self._kept.popleft()
+            if self._pages is not None:
+                pages, self._pages = self._pages, None
+                await socket.send(messages.encode(pages))
+
+    async def _receive_all(self, socket: ClientConnection) -> None:
+        async for text in socket:
+            try:
+                message = messages.decode(text)
+            except messages.BadMessage as error:
+                self._say(f"the orchestrator sent something that is not a message: {error}")
+                continue
+            self._on_command(message)
+
+
+def _refusal(address: str, why: str) -> str:
+    return (
+        f"the orchestrator at {address} refused this node ({why}). Is the token the one of that job "
+        "(--token-file, UNDERSTUDY_TOKEN), and --node-rank free?"
+    )

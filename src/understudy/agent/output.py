@@ -1,0 +1,203 @@
+"""Workers' stdout and stderr: prefixed on the terminal, kept unprefixed for each worker in the run directory.
+
+Reading happens on the event loop, writing on two threads (`writers`). When what waits to be written passes `HIGH`, the
+workers' pipes are not read, so that a fast printer waits for the disk as it would with any launcher; but for at most
+`STALL` seconds. After that output is dropped, with a line that says how much, until the writer is empty again: a
+terminal stopped with Ctrl-S or a hanging file system must not stop the training.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from understudy.agent.lines import Lines, printable
+from understudy.agent.writers import LogFiles, Terminal, Writer
+
+HIGH = 4 << 20
+STALL = 1.0
+TICK = 1.0
+_PIPE = 1 << 20
+
+
+@dataclass
+class Route:
+    """Where a worker's output goes now; it changes when the worker takes a rank."""
+
+    prefix: str
+    shown: dict[str, bool] = field(default_factory=lambda: {"stdout": True, "stderr": True})
+    also: dict[str, str] = field(default_factory=dict)  # stream -> one more file
+
+
+class Output:
+    """Owns the pipes given to `attach`, and both writers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._loop = asyncio.get_running_loop()
+        self._streams: dict[int, _Stream] = {}
+        self._paused = False
+        self._dropping = False
+        self._dropped = 0
+        self._stalled: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._terminal = Writer("terminal", Terminal().write, self._wake)
+        self._files = Writer("logs", LogFiles(self._failed).write, self._wake)
+        self._ticking = self._loop.call_later(TICK, self._tick)
+
+    def say(self, text: str) -> None:
+        """A line of our own, for people."""
+        self._terminal.put("stderr", f"understudy: {text}\n".encode(errors="backslashreplace"))
+
+    def attach(self, worker: str, route: Route, stdout: int, stderr: int) -> None:
+        log = str(self._folder / f"{worker}.log")
+        self._files.put(log, b"")  # the file exists from the start, also for a worker that never prints
+        for name, fd in (("stdout", stdout), ("stderr", stderr)):
+            os.set_blocking(fd, False)
+            with contextlib.suppress(OSError):  # over the user's limit for pipes
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE)
+            self._streams[fd] = _Stream(worker, name, fd, route, log)
+            if not self._paused:
+                self._loop.add_reader(fd, self._read, self._streams[fd])
+
+    async def drain(self, worker: str | None, patience: float) -> None:
+        """Read to the end of the ended worker's streams, or of all. A stray that holds them open is not waited for."""
+        streams = [s for s in self._streams.values() if worker in (None, s.worker)]
+        if streams:
+            await asyncio.wait([s.ended for s in streams], timeout=patience)
+        for stream in streams:
+            self._end(stream)
+
+    async def close(self, patience: float) -> None:
+        self._closed = True
+        self._ticking.cancel()
+        if self._stalled:
+            self._stalled.cancel()
+        for stream in list(self._streams.values()):
+            self._end(stream)
+        if self._dropped:
+            self._tell_dropped()
+        await asyncio.gather(
+            *(asyncio.to_thread(writer.close, patience) for writer in (self._terminal, self._files)),
+        )
+
+    def _read(self, stream: _Stream) -> None:
+        try:
+            data = os.read(stream.fd, 1 << 16)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._end(stream)
+            return
+        stream.unlogged += data
+        # Whole lines only, because stdout and stderr share the file; pieces follow with the tick.
+        cut = max(stream.unlogged.rfind(b"\n"), stream.unlogged.rfind(b"\r")) + 1
+        if not cut and len(stream.unlogged) > 1 << 16:
+            cut = len(stream.unlogged)
+        self._log(stream, cut)
+        self._show(stream, stream.lines.feed(data))
+        self._look()
+
+    def _log(self, stream: _Stream, count: int) -> None:
+        if not count:
+            return
+        data = bytes(stream.unlogged[:count])
+        del stream.unlogged[:count]
+        if self._dropping and self._files.pending > HIGH:
+            self._dropped += count
+            return
+        self._files.put(stream.log, data)
+        if (also := stream.route.also.get(stream.name)) is not None:
+            self._files.put(also, data)
+
+    def _show(self, stream: _Stream, lines: list[bytes]) -> None:
+        if not lines or not stream.route.shown[stream.name]:
+            return
+        text = "".join(f"{stream.route.prefix}{printable(line)}\n" for line in lines).encode(errors="backslashreplace")
+        if self._dropping and self._terminal.pending > HIGH:
+            self._dropped += len(text)
+            return
+        self._terminal.put(stream.name, text)
+
+    def _look(self) -> None:
+        """Stop reading for a while when the writers do not keep up."""
+        if self._paused or self._dropping or max(self._terminal.pending, self._files.pending) <= HIGH:
+            return
+        self._paused = True
+        for fd in self._streams:
+            self._loop.remove_reader(fd)
+        self._stalled = self._loop.call_later(STALL, self._drop)
+
+    def _drop(self) -> None:
+        self._dropping = True
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._stalled:
+            self._stalled.cancel()
+            self._stalled = None
+        if self._paused:
+            self._paused = False
+            for stream in self._streams.values():
+                self._loop.add_reader(stream.fd, self._read, stream)
+
+    def _wake(self) -> None:
+        """On a writer's thread: it has nothing left to write."""
+        if not (self._paused or self._dropping):  # the usual case: do not wake the loop for each line
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._drained)
+
+    def _drained(self) -> None:
+        if max(self._terminal.pending, self._files.pending) > HIGH // 4:
+            return  # the other one is still behind
+        if self._dropping:
+            self._dropping = False
+            if self._dropped:
+                self._tell_dropped()
+        if not self._closed:
+            self._resume()
+
+    def _tell_dropped(self) -> None:
+        self.say(f"{self._dropped} bytes of workers' output were dropped: the terminal or the disk did not take them")
+        self._dropped = 0
+
+    def _failed(self, path: str, error: OSError) -> None:
+        """On the writer's thread."""
+        self.say(f"cannot write {path}: {error.strerror}. Training goes on; what is printed now is not kept there")
+
+    def _tick(self) -> None:
+        self._ticking = self._loop.call_later(TICK, self._tick)
+        for stream in self._streams.values():
+            lines = stream.lines.tick()
+            if lines:
+                self._log(stream, len(stream.unlogged))
+                self._show(stream, lines)
+
+    def _end(self, stream: _Stream) -> None:
+        if self._streams.pop(stream.fd, None) is None:
+            return
+        self._loop.remove_reader(stream.fd)
+        os.close(stream.fd)
+        self._log(stream, len(stream.unlogged))
+        self._show(stream, stream.lines.end())
+        if not stream.ended.done():
+            stream.ended.set_result(None)
+
+
+class _Stream:
+    def __init__(self, worker: str, name: str, fd: int, route: Route, log: str) -> None:
+        self.worker = worker
+        self.name = name
+        self.fd = fd
+        self.route = route
+        self.log = log
+        self.lines = Lines()
+        self.unlogged = bytearray()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()

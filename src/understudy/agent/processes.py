@@ -1,0 +1,133 @@
+"""One worker process: how it is started, how its end is noticed, how it is stopped.
+
+A worker gets a session of its own (so that a signal reaches it and what it forked), no stdin, its end of a
+socketpair, and a SIGKILL from the kernel should the agent die. Its end is noticed through a pidfd: the event loop
+wakes in the moment in which the kernel marks the process as ended, without polling and without SIGCHLD.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy.agent.config import AgentConfig
+from understudy.agent.descendants import Process, dying_with, environment_entry
+from understudy.core.nouns import LossCause
+
+MARK = "UNDERSTUDY_WORKER"  # in the environment of a worker, and so of everything that it starts
+_OWN_FAULTS = {
+    signal.SIGSEGV,
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGTRAP,
+    signal.SIGSYS,
+}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a process ended."""
+
+    cause: LossCause
+    detail: str
+    exit_code: int  # as a shell reports it: 128 + n for signal n
+
+
+@dataclass(frozen=True)
+class Started:
+    """A new worker process and our ends of everything. The caller closes them."""
+
+    pid: int
+    pidfd: int
+    link: socket.socket
+    stdout: int
+    stderr: int
+
+
+def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str) -> dict[str, str]:
+    """What a worker sees before it has a rank; the rank's part comes with `Assign`."""
+    environment = {name: value for name, value in base.items() if name != "UNDERSTUDY_TOKEN"}
+    environment[MARK] = worker
+    environment["UNDERSTUDY_RUN_DIR"] = str(config.run_dir)
+    environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun
+    if config.workers_per_node > 1:
+        environment.setdefault("OMP_NUM_THREADS", "1")  # as torchrun
+    return environment
+
+
+def page_path(config: AgentConfig, worker: str) -> Path:
+    return config.run_dir / "workers" / f"{worker}.page"
+
+
+def start(config: AgentConfig, worker: str) -> Started:
+    """Raises `OSError` or `subprocess.SubprocessError` when the process cannot be started."""
+    ours, theirs = socket.socketpair()
+    stdout, stdout_end = os.pipe2(os.O_CLOEXEC)
+    stderr, stderr_end = os.pipe2(os.O_CLOEXEC)
+    command = [
+        *config.worker_command,
+        *("--worker", worker, "--fd", str(theirs.fileno()), "--page", str(page_path(config, worker))),
+        "--",
+        *config.program,
+    ]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout_end,
+            stderr=stderr_end,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+            preexec_fn=dying_with(os.getpid(), signal.SIGKILL),
+            env=worker_environment(config, os.environ, worker),
+        )
+        try:
+            pidfd = os.pidfd_open(process.pid)
+        except OSError:
+            process.kill()
+            process.wait()
+            raise
+    except BaseException:
+        ours.close()
+        for fd in (stdout, stderr):
+            os.close(fd)
+        raise
+    finally:
+        theirs.close()
+        os.close(stdout_end)
+        os.close(stderr_end)
+    process.returncode = 0  # we collect the exit status ourselves, through the pidfd
+    return Started(process.pid, pidfd, ours, stdout, stderr)
+
+
+def collect(pidfd: int) -> Ending | None:
+    """The end of the process, once; None while it runs."""
+    status = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    if status is None:
+        return None
+    if status.si_code == os.CLD_EXITED:
+        return Ending(LossCause.EXITED, f"exited with code {status.si_status}", status.si_status)
+    number = status.si_status
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    if number in _OWN_FAULTS:
+        return Ending(LossCause.CRASHED, f"crashed with {name}", 128 + number)
+    return Ending(LossCause.KILLED, f"killed by {name}", 128 + number)
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """To a worker and its forks in its process group. Only before its end is collected: then the number is free."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def left_by(worker: str, pid: int, process: Process) -> bool:
+    """Does `process`, somewhere below the agent, come from this worker?"""
+    return process.session == pid or environment_entry(process.pid, MARK) == worker

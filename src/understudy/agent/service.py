@@ -1,0 +1,356 @@
+"""The agent: carries out what the orchestrator commands for this node, and reports what happens here.
+
+One event loop owns everything; only output is written on other threads. A worker's end comes in through its pidfd, its
+words through its socket, its progress through its page. Before a loss is judged, what the worker said last is read:
+a worker that was released, or whose script failed, is not lost.
+
+The agent outlives a lost orchestrator (it buffers and reconnects) but not the command line above it, whose end
+arrives as a signal and as the end of the control socket, whichever is first. However it ends, it first ends
+everything below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+
+from understudy.agent import memory, processes
+from understudy.agent.config import AgentConfig
+from understudy.agent.control import Control
+from understudy.agent.descendants import ROUND, Process, kill_round
+from understudy.agent.link import FromWorker, WorkerLink
+from understudy.agent.orchestrator_link import OrchestratorLink, Refused
+from understudy.agent.output import Output
+from understudy.agent.routes import Routes
+from understudy.agent.tls import trusting
+from understudy.agent.worker import Worker
+from understudy.core import commands, events
+from understudy.links import messages
+from understudy.links.page import PageReader
+
+PAGES_EVERY = 0.2
+REAP_EVERY = 5  # of those
+SILENT_GRACE = 5.0  # seconds that a worker may live on after it has closed its link
+REFUSALS_TOLD = 3  # malformed lines of one worker that are told; a worker that writes junk may write much of it
+FAST_CLEANING = 3.0
+
+
+@dataclass(frozen=True)
+class End:
+    """Why and how the agent ends."""
+
+    exit_code: int
+    message: str = ""
+    number: signal.Signals = signal.SIGTERM  # what the workers get
+    patient: bool = False  # workers that are leaving by themselves get the time for it
+    told: bool = False  # by the orchestrator
+
+
+class Agent:
+    def __init__(self, config: AgentConfig, token: str, control: socket.socket | None) -> None:
+        self._config = config
+        self._token = token
+        self._loop = asyncio.get_running_loop()
+        self._output = Output(config.run_dir / "workers")
+        self._routes = Routes(config)
+        self._workers: dict[str, Worker] = {}
+        self._end: asyncio.Future[End] = self._loop.create_future()
+        self._hurry = asyncio.Event()
+        self._exits = asyncio.Event()  # set at every worker's end, for whoever waits for them
+        self._footprint: int | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._control = Control(control, self._stop, self._parent_gone) if control is not None else None
+        self._orchestrator = OrchestratorLink(
+            self._address,
+            token,
+            trusting(config.certificate),
+            self._story,
+            self._obey,
+            self._output.say,
+        )
+
+    async def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
+                self._loop.add_signal_handler(number, self._stop, number, 128 + number, f"{number.name} received")
+        connection = self._loop.create_task(self._connection())
+        pages = self._loop.create_task(self._watch_pages())
+        try:
+            end = await self._end
+            if self._control is not None:
+                self._control.tell("ending", end.exit_code, end.message, end.told)
+            await self._stop_workers(end)
+        finally:
+            pages.cancel()
+            connection.cancel()
+            await asyncio.gather(pages, connection, return_exceptions=True)
+            await self._clean(lambda process: True, keep=set())
+            await self._output.drain(None, patience=2.0)
+            await self._output.close(patience=3.0)
+        return end.exit_code
+
+    # What makes the agent end.
+
+    def _stop(self, number: signal.Signals, exit_code: int, reason: str) -> None:
+        if self._end.done():
+            self._hurry.set()  # asked twice: no more grace
+        else:
+            self._end.set_result(End(exit_code, reason, number))
+
+    def _parent_gone(self) -> None:
+        self._stop(signal.SIGTERM, 1, "the command line has ended")
+
+    async def _connection(self) -> None:
+        try:
+            await self._orchestrator.run()
+        except Refused as error:
+            self._output.say(str(error))
+            if not self._end.done():
+                self._end.set_result(End(1, str(error)))
+
+    def _address(self) -> str | None:
+        if self._config.orchestrator:
+            return self._config.orchestrator
+        try:
+            text = (self._config.run_dir / "orchestrator.json").read_text()
+        except FileNotFoundError:
+            return None
+        return str(json.loads(text)["url"])
+
+    # Commands.
+
+    def _obey(self, message: messages.Message) -> None:
+        match message:
+            case commands.StartWorker(node=self._config.node):
+                self._start(message)
+            case commands.KillWorker():
+                self._kill(message)
+            case commands.EndJob():
+                if not self._end.done():
+                    self._end.set_result(End(message.exit_code, message.message, patient=True, told=True))
+            case (
+                commands.Assign()
+                | commands.Abort()
+                | commands.Publish()
+                | commands.Pause()
+                | commands.Recover()
+                | commands.Release()
+            ):
+                worker = self._workers.get(message.worker)
+                if worker is not None and worker.alive:  # else: its loss is on its way to the orchestrator
+                    self._relay(worker, message)
+            case _:
+                self._output.say(f"ignored {type(message).__name__} from the orchestrator: it is not for this node")
+
+    def _relay(
+        self,
+        worker: Worker,
+        command: commands.Assign
+        | commands.Abort
+        | commands.Publish
+        | commands.Pause
+        | commands.Recover
+        | commands.Release,
+    ) -> None:
+        if isinstance(command, commands.Release):
+            worker.leaving = True
+        else:
+            worker.enter(command.generation)
+        if isinstance(command, commands.Assign):
+            environment = {**command.environment, "ROLE_NAME": self._config.role}
+            command = replace(command, environment=environment)
+            worker.rank = command.rank
+            self._routes.assigned(worker.route, worker.name, command.rank, environment)
+        assert worker.link is not None
+        worker.link.send(command)
+
+    def _start(self, command: commands.StartWorker) -> None:
+        known = self._workers.get(command.worker)
+        if known is not None:  # a repeat, after the orchestrator came back
+            for event in known.story():
+                self._orchestrator.send(event)
+            return
+        if self._end.done():
+            return
+        if command.spare and (why := memory.refusal(self._footprint, memory.room())) is not None:
+            self._orchestrator.send(events.StartRefused(command.worker, self._config.node, why))
+            return
+        processes.page_path(self._config, command.worker).unlink(missing_ok=True)
+        try:
+            started = processes.start(self._config, command.worker)
+        except (OSError, subprocess.SubprocessError) as error:
+            self._orchestrator.send(events.StartRefused(command.worker, self._config.node, f"cannot start it: {error}"))
+            return
+        worker = Worker(command.worker, started.pid, started.pidfd, self._routes.fresh(command.worker))
+        self._workers[command.worker] = worker
+        worker.link = WorkerLink(
+            started.link,
+            command.worker,
+            lambda event: self._heard(worker, event),
+            lambda why: self._refused(worker, why),
+            lambda: self._silent(worker),
+        )
+        self._output.attach(command.worker, worker.route, started.stdout, started.stderr)
+        worker.started = events.WorkerStarted(worker.name, self._config.node, worker.pid)
+        self._orchestrator.send(worker.started)
+        self._loop.add_reader(started.pidfd, self._ended, worker)
+
+    def _kill(self, command: commands.KillWorker) -> None:
+        worker = self._workers.get(command.worker)
+        if worker is None:
+            return
+        if not worker.alive:
+            for event in worker.story():
+                self._orchestrator.send(event)
+            return
+        processes.signal_group(worker.pid, signal.SIGKILL)
+        self._clean_after(worker)
+
+    # What workers do.
+
+    def _heard(self, worker: Worker, event: FromWorker) -> None:
+        worker.remember(event)
+        if isinstance(event, events.WorkerWarm):
+            size = memory.footprint(worker.pid)
+            self._footprint = max(self._footprint or 0, size or 0)
+        elif isinstance(event, events.ScriptFailed):
+            worker.leaving = True
+        self._orchestrator.send(event)
+
+    def _refused(self, worker: Worker, why: str) -> None:
+        worker.refused += 1
+        if worker.refused <= REFUSALS_TOLD:
+            text = f"{worker.label} wrote to Understudy's own socket: {why[:500]}. It was ignored"
+            self._orchestrator.send(events.Notice(worker.name, worker.rank, text))
+
+    def _silent(self, worker: Worker) -> None:
+        """It has closed its end of the link: it is about to end, or it closed what it should not, and cannot be led."""
+        worker.silent = True
+
+        def look() -> None:
+            if worker.alive and not worker.leaving:
+                text = (
+                    f"{worker.label} has closed its link to the agent (a script that closes all descriptors?): killed"
+                )
+                self._orchestrator.send(events.Notice(worker.name, worker.rank, text))
+                processes.signal_group(worker.pid, signal.SIGKILL)
+
+        self._loop.call_later(SILENT_GRACE, look)
+
+    def _ended(self, worker: Worker) -> None:
+        """The kernel says that the process has ended."""
+        # Its forks share its sockets to the other ranks: while one lives, those see no end. Its process group's number
+        # stays taken until the exit status is collected, so this cannot hit anybody else.
+        processes.signal_group(worker.pid, signal.SIGKILL)
+        happened = time.time()
+        ending = processes.collect(worker.pidfd)
+        if ending is None:  # woken without reason
+            return
+        self._loop.remove_reader(worker.pidfd)
+        os.close(worker.pidfd)
+        assert worker.link is not None
+        worker.link.drain()
+        worker.link.close()
+        worker.alive = False
+        if not worker.leaving and not self._end.done():
+            self._report_pages()  # where it stood
+            worker.lost = events.WorkerLost(worker.name, ending.cause, ending.detail, happened)
+            self._orchestrator.send(worker.lost)
+        if worker.page is not None:
+            worker.page.close()
+            worker.page = None
+        self._exits.set()
+        self._clean_after(worker)
+        self._spawn(self._output.drain(worker.name, patience=2.0))
+
+    # Strays.
+
+    def _clean_after(self, worker: Worker) -> None:
+        keep = {worker.pid}  # its end is collected through its pidfd
+        self._spawn(self._clean(lambda process: processes.left_by(worker.name, worker.pid, process), keep))
+
+    async def _clean(self, chosen: Callable[[Process], bool], keep: set[int]) -> None:
+        limit = time.monotonic() + FAST_CLEANING
+        while left := kill_round(chosen, keep | {w.pid for w in self._workers.values() if w.alive}):
+            if time.monotonic() > limit:
+                self._output.say(f"processes {left} do not end although killed: they wait inside the kernel")
+                return
+            await asyncio.sleep(ROUND)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Progress.
+
+    async def _watch_pages(self) -> None:
+        turn = 0
+        while True:
+            self._report_pages()
+            turn += 1
+            if turn % REAP_EVERY == 0:
+                kill_round(lambda process: False, {w.pid for w in self._workers.values() if w.alive})
+            await asyncio.sleep(PAGES_EVERY)
+
+    def _report_pages(self) -> None:
+        pages = {}
+        for worker in self._workers.values():
+            if not worker.alive and worker.page is None:
+                continue
+            if worker.page is None:
+                try:
+                    worker.page = PageReader(processes.page_path(self._config, worker.name))
+                except OSError:
+                    continue  # not made yet
+            if (view := worker.look()) is not None:
+                pages[worker.name] = view
+        if pages:
+            self._orchestrator.send_pages(messages.Pages(self._config.node, time.monotonic(), pages))
+
+    def _story(self) -> list[events.Event]:
+        joined = events.NodeJoined(self._config.node, self._config.address, self._config.node_rank)
+        return [joined, *(event for worker in self._workers.values() for event in worker.story())]
+
+    # The end.
+
+    async def _stop_workers(self, end: End) -> None:
+        waiting = [w for w in self._workers.values() if w.alive and end.patient and w.leaving]
+        for worker in self._workers.values():
+            if worker.alive and worker not in waiting:
+                self._ask_to_end(worker, end.number)
+        await self._all_ended(self._config.stop)
+        if any(worker.alive for worker in waiting):
+            for worker in waiting:
+                if worker.alive:
+                    self._ask_to_end(worker, end.number)
+            await self._all_ended(self._config.stop)
+        for worker in self._workers.values():
+            if worker.alive:
+                processes.signal_group(worker.pid, signal.SIGKILL)
+        self._hurry.clear()
+        await self._all_ended(5.0)
+
+    def _ask_to_end(self, worker: Worker, number: signal.Signals) -> None:
+        processes.signal_group(worker.pid, number)
+        processes.signal_group(worker.pid, signal.SIGCONT)  # a stopped process would not hear the other
+
+    async def _all_ended(self, patience: float) -> None:
+        limit = self._loop.time() + patience
+        hurry = self._loop.create_task(self._hurry.wait())
+        while any(worker.alive for worker in self._workers.values()) and not self._hurry.is_set():
+            left = limit - self._loop.time()
+            if left <= 0:
+                break
+            self._exits.clear()
+            exits = self._loop.create_task(self._exits.wait())
+            await asyncio.wait({exits, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            exits.cancel()
+        hurry.cancel()

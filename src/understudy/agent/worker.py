@@ -1,0 +1,75 @@
+"""What the agent knows of one worker."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+
+from understudy.agent.link import WorkerLink
+from understudy.agent.output import Route
+from understudy.core import events
+from understudy.links.page import PageReader, PageView
+
+# Repeated to an orchestrator that came back. Phases and notices are not: they would count twice.
+_REPEATED = (
+    events.CommunicationBroken,
+    events.Quiesced,
+    events.NewcomerReady,
+    events.Verified,
+    events.VerifyFailed,
+    events.Uncovered,
+    events.Committed,
+    events.ScriptFailed,
+    events.Finished,
+)
+
+
+@dataclass
+class Worker:
+    name: str
+    pid: int
+    pidfd: int
+    route: Route
+    link: WorkerLink | None = None  # None only while it is being set up
+    page: PageReader | None = None
+    alive: bool = True
+    rank: int = -1
+    generation: int = -1
+    leaving: bool = False  # released, or its script failed: its exit is not a loss
+    silent: bool = False  # has closed its link
+    refused: int = 0  # lines of it that were not messages
+    started: events.WorkerStarted | None = None
+    warm: events.WorkerWarm | None = None
+    lost: events.WorkerLost | None = None
+    said: list[events.Event] = field(default_factory=list)  # of the present generation
+
+    def enter(self, generation: int) -> None:
+        """A command of `generation` goes to the worker: what it said in older ones counts no more."""
+        if generation > self.generation:
+            self.generation = generation
+            self.said = [e for e in self.said if isinstance(e, (events.ScriptFailed, events.Finished))]
+
+    def remember(self, event: events.Event) -> None:
+        if isinstance(event, events.WorkerWarm):
+            self.warm = event
+        elif isinstance(event, _REPEATED):
+            self.said.append(event)
+
+    def story(self) -> list[events.Event]:
+        """What an orchestrator has to know of this worker, in order."""
+        if self.lost is not None:
+            return [*self.said, self.lost]
+        if not self.alive:
+            return list(self.said)
+        return [event for event in (self.started, self.warm, *self.said) if event is not None]
+
+    def look(self) -> PageView | None:
+        if self.page is None:
+            return None
+        with contextlib.suppress(ValueError):  # an activity that is none: somebody else wrote to the file
+            return self.page.read()
+        return None
+
+    @property
+    def label(self) -> str:
+        return f"rank {self.rank} {self.name}" if self.rank >= 0 else self.name
