@@ -37,10 +37,10 @@ import random
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import final_state
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -152,7 +152,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Bytes in [batch, length] -> logits of the next byte [batch, length, 256]; the embedding is the last matrix too."""
+    """Bytes in [batch, length] -> logits of the next byte [batch, length, 256]. The last matrix is the embedding."""
 
     def __init__(self, layers: int, width: int, heads: int, context: int, dropout: float) -> None:
         super().__init__()
@@ -342,7 +342,7 @@ def train(args: argparse.Namespace) -> None:
             log.evaluation(job.committed, evaluate())
 
     if args.final:
-        save_final(Path(args.final), job.rank, model, optimizer, {"schedule": schedule, "record": record})
+        final_state.save(Path(args.final), job.rank, model, optimizer, {"schedule": schedule, "record": record})
 
 
 # --- What it writes ---------------------------------------------------------------------------------------------------
@@ -375,36 +375,6 @@ class Log:
     def evaluation(self, step: int, loss: float) -> None:
         if self.rank == 0:
             print(f"step {step}/{self.steps}  held-out loss {loss:.4f}", flush=True)
-
-
-def save_final(
-    folder: Path, rank: int, model: nn.Module, optimizer: torch.optim.Optimizer, values: dict[str, Any]
-) -> None:
-    """This rank's whole state at the end, to compare runs: `rank0.pt` (tensors) and `rank0.json` (SHA-256 of each)."""
-    parameters = dict(model.named_parameters())
-    tensors = {f"parameter {name}": local(p.detach()) for name, p in parameters.items()}
-    tensors |= {f"buffer {name}": local(b) for name, b in model.named_buffers()}
-    for name, parameter in parameters.items():
-        for key, value in optimizer.state[parameter].items():
-            tensors[f"optimizer {name} {key}"] = local(torch.as_tensor(value))
-    tensors["rng torch"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["rng cuda"] = torch.cuda.get_rng_state()
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    texts = {name: repr(thing.state_dict()) for name, thing in values.items()}
-    texts["rng python"] = repr(random.getstate())
-    digests = {name: sha256([tensor]) for name, tensor in tensors.items()}
-    digests |= {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.save({"tensors": tensors, "texts": texts}, folder / f"rank{rank}.pt")
-    (folder / f"rank{rank}.json").write_text(json.dumps(digests, indent=1) + "\n")
-
-
-def sha256(tensors: Iterable[Tensor]) -> str:
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def arguments() -> argparse.Namespace:
