@@ -1,0 +1,37 @@
+"""The command line: `understudy run`, `migrate`, `status`, `report`, `stop`. None of it imports torch."""
+
+from __future__ import annotations
+
+import typer
+
+from understudy.cli.ask import migrate, report, status, stop
+from understudy.cli.run import run
+
+EPILOG = (
+    "Typical use: [bold]understudy run --nproc-per-node 4 --spares 1 train.py --lr 3e-4[/bold], and in a second "
+    "terminal, in the same folder, [bold]understudy status[/bold]; afterwards [bold]understudy report[/bold]."
+)
+
+app = typer.Typer(
+    name="understudy",
+    help="Keeps distributed PyTorch training running through the loss of a rank: a warm spare takes the rank over "
+    "within the step.",
+    epilog=EPILOG,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    # --nproc_per_node and --nproc-per-node are one option, as in torchrun.
+    context_settings={
+        "token_normalize_func": lambda name: name.replace("_", "-"),
+        "help_option_names": ["-h", "--help"],
+    },
+)
+app.command("run", context_settings={"allow_interspersed_args": False})(run)
+app.command("status")(status)
+app.command("report")(report)
+app.command("migrate")(migrate)
+app.command("stop")(stop)
+
+
+def main() -> None:
+    app()

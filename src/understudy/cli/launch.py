@@ -1,0 +1,301 @@
+"""What torchrun's flags mean here: one pure function from the flags to a `Launch`.
+
+A flag does what it does in torchrun, or has no effect there either for a script, or is refused with the reason. Values
+that only torch can tell (`--nproc-per-node auto|gpu`) are asked from torch in a process of its own, because the command
+line never imports it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from understudy.core.nouns import JobSpec, Timeouts
+
+DEFAULT_PORT = 29500  # torchrun's
+
+
+class Usage(ValueError):
+    """The flags do not make sense together; the text is for the user."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The command line as it was typed."""
+
+    program: tuple[str, ...]
+    nproc_per_node: str = "1"
+    nnodes: str = "1:1"
+    node_rank: int | None = None
+    standalone: bool = False
+    master_addr: str = "127.0.0.1"
+    master_port: int | None = None
+    local_addr: str | None = None
+    rdzv_backend: str = "static"
+    rdzv_endpoint: str = ""
+    rdzv_id: str = "none"
+    rdzv_conf: str = ""
+    max_restarts: int | None = None
+    role: str = "default"
+    module: bool = False
+    no_python: bool = False
+    run_path: bool = False
+    log_dir: str | None = None
+    redirects: str = "0"
+    tee: str = "0"
+    local_ranks_filter: str = ""
+    signals_to_handle: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+    shutdown_timeout: int | None = None
+    event_log_handler: str = "null"
+    duplicate_stdout_filters: str = ""
+    duplicate_stderr_filters: str = ""
+    logs_specs: str | None = None
+    numa_binding: str | None = None
+    virtual_local_rank: bool = False
+    spares: int = 1
+    replenish: bool = True
+    hang_limit: float | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What is to be started on this node."""
+
+    spec: JobSpec
+    timeouts: Timeouts
+    node_rank: int
+    program: tuple[str, ...]
+    host: str  # where the orchestrator listens
+    port: int  # 0: the system chooses
+    master: str  # where the other nodes find it
+    local_addr: str | None
+    role: str
+    log_dir: str
+    redirects: tuple[tuple[int, int], ...]
+    tees: tuple[tuple[int, int], ...]
+    shown_local_ranks: tuple[int, ...] | None
+    signals: tuple[signal.Signals, ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+def ask_torch(kind: str) -> int:
+    """What torchrun makes of `--nproc-per-node KIND` on this machine."""
+    code = "import sys; from torch.distributed.run import determine_local_world_size as size; print(size(sys.argv[1]))"
+    answer = subprocess.run([sys.executable, "-c", code, kind], capture_output=True, text=True)
+    if answer.returncode != 0:
+        reason = (answer.stderr.strip().splitlines() or ["torch did not say why"])[-1]
+        raise Usage(f"--nproc-per-node {kind}: {reason}")
+    return int(answer.stdout.split()[-1])
+
+
+def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch) -> Launch:
+    """`job` names the run unless `--rdzv-id` does. Raises `Usage`."""
+    _refuse(flags)
+    nodes = _nodes(flags.nnodes)
+    node_rank = _node_rank(flags, nodes)
+    workers = _workers(flags.nproc_per_node, count)
+    master, port = _master(flags, nodes)
+    if flags.spares < 0:
+        raise Usage("--spares must not be negative")
+    if flags.max_restarts is not None and flags.max_restarts < 0:
+        raise Usage("--max-restarts must not be negative")
+    named = flags.rdzv_id != "none" and not flags.standalone
+    spec = JobSpec(
+        job=flags.rdzv_id if named else job,
+        world_size=nodes * workers,
+        workers_per_node=workers,
+        nodes=nodes,
+        spares=flags.spares,
+        replenish=flags.replenish,
+        max_restarts=JobSpec.max_restarts if flags.max_restarts is None else flags.max_restarts,
+    )
+    return Launch(
+        spec=spec,
+        timeouts=_timeouts(flags),
+        node_rank=node_rank,
+        program=_program(flags),
+        host="127.0.0.1" if nodes == 1 else ("::" if ":" in master else "0.0.0.0"),
+        port=port,
+        master=master,
+        local_addr=flags.local_addr,
+        role=flags.role,
+        log_dir=str(Path(flags.log_dir).absolute()) if flags.log_dir else "",
+        redirects=_streams("--redirects", flags.redirects),
+        tees=_streams("--tee", flags.tee),
+        shown_local_ranks=_ranks(flags.local_ranks_filter),
+        signals=_signals(flags.signals_to_handle),
+        notes=_notes(flags, nodes),
+    )
+
+
+def _refuse(flags: Flags) -> None:
+    if flags.no_python and not flags.run_path:
+        raise Usage(
+            "--no-python is refused: a worker is a Python process that has imported torch before it gets its rank, "
+            "and keeps its state for its replacement. Start programs that are not Python with torchrun"
+        )
+    if flags.virtual_local_rank:
+        raise Usage(
+            "--virtual-local-rank is refused: it sets CUDA_VISIBLE_DEVICES before a process starts, and a spare "
+            "starts before it knows its rank. Use LOCAL_RANK in the script"
+        )
+    if flags.numa_binding is not None:
+        raise Usage(
+            "--numa-binding is refused: a spare starts before it knows its rank, and so its GPU. Bind in the script, "
+            "where LOCAL_RANK is known"
+        )
+    if flags.logs_specs is not None:
+        raise Usage(
+            "--logs-specs is refused: plug-ins for torchrun's launcher have no place here; see --log-dir and --tee"
+        )
+    if flags.duplicate_stdout_filters or flags.duplicate_stderr_filters:
+        raise Usage(
+            "--duplicate-stdout-filters and --duplicate-stderr-filters are refused: every worker's whole output is "
+            "kept in the run directory (workers/*.log); filter there"
+        )
+
+
+def _nodes(text: str) -> int:
+    match = re.fullmatch(r"(\d+)(?::(\d+))?", text.strip())
+    if match is None or int(match[1]) < 1:
+        raise Usage(f"--nnodes {text}: give the number of nodes, such as --nnodes 2")
+    low, high = int(match[1]), int(match[2] or match[1])
+    if low != high:
+        raise Usage(
+            f"--nnodes {text} is refused: a job has a fixed number of ranks, and a lost one is replaced instead of "
+            f"left out. Give one number (--nnodes {high}) and spares (--spares 1)"
+        )
+    return low
+
+
+def _node_rank(flags: Flags, nodes: int) -> int:
+    if nodes > 1 and flags.standalone:
+        raise Usage(f"--standalone means one node; it does not go together with --nnodes {nodes}")
+    if nodes > 1 and flags.node_rank is None:
+        raise Usage(
+            f"--nnodes {nodes} needs --node-rank (0 to {nodes - 1}) on every node; node 0 runs the orchestrator"
+        )
+    rank = flags.node_rank or 0
+    if not 0 <= rank < nodes:
+        raise Usage(f"--node-rank {rank} is not one of 0 to {nodes - 1} (--nnodes {nodes})")
+    return rank
+
+
+def _workers(text: str, count: Callable[[str], int]) -> int:
+    text = text.strip()
+    if re.fullmatch(r"\d+", text):
+        number = int(text)
+    elif text == "cpu":
+        number = len(os.sched_getaffinity(0))  # as torchrun
+    else:
+        number = count(text)
+    if number < 1:
+        raise Usage(f"--nproc-per-node {text}: that is {number} workers; at least one is needed")
+    return number
+
+
+def _master(flags: Flags, nodes: int) -> tuple[str, int]:
+    """Host and port of the orchestrator, which takes the place of torchrun's rendezvous."""
+    if flags.rdzv_backend not in ("static", "c10d"):
+        raise Usage(
+            f"--rdzv-backend {flags.rdzv_backend} is refused: the orchestrator on node 0 is the rendezvous; "
+            "use static or c10d and give its address with --rdzv-endpoint or --master-addr"
+        )
+    if flags.standalone:
+        return "127.0.0.1", 0
+    host, port = flags.master_addr.strip("[]"), flags.master_port
+    if flags.rdzv_endpoint:
+        host, _, tail = flags.rdzv_endpoint.rpartition(":")
+        if not host:
+            host, tail = tail, ""
+        if tail and not tail.isdigit():
+            raise Usage(f"--rdzv-endpoint {flags.rdzv_endpoint}: give HOST:PORT")
+        host, port = host.strip("[]"), int(tail) if tail else None
+    if nodes == 1:
+        return "127.0.0.1", port or 0
+    if host in ("127.0.0.1", "localhost", "::1") and (flags.node_rank or 0) != 0:
+        raise Usage("this node needs the address of node 0: --master-addr HOST (or --rdzv-endpoint HOST:PORT)")
+    return host, DEFAULT_PORT if port is None else port
+
+
+def _timeouts(flags: Flags) -> Timeouts:
+    stop = flags.shutdown_timeout
+    if stop is None and (given := os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT")):
+        stop = int(given)
+    default = Timeouts()
+    try:
+        if flags.hang_limit is None:
+            return Timeouts(stop=default.stop if stop is None else stop)
+        return Timeouts(
+            hang_floor=flags.hang_limit,
+            hang_factor=1.0,
+            hang_first=max(default.hang_first, flags.hang_limit),
+            stop=default.stop if stop is None else stop,
+        )
+    except ValueError as error:
+        raise Usage(f"--hang-limit, --shutdown-timeout: {error}") from error
+
+
+def _program(flags: Flags) -> tuple[str, ...]:
+    if not flags.program:
+        raise Usage("give the script to run (or -m and a module) after the options; see understudy run --help")
+    script = flags.program[0]
+    if flags.module:
+        return ("-m", *flags.program)
+    if flags.run_path and not Path(script).is_absolute():
+        raise Usage(f"--run-path needs an absolute path, not {script}")
+    if not Path(script).is_file():
+        raise Usage(f"there is no script {script} in {Path.cwd()}")
+    return flags.program
+
+
+def _streams(flag: str, text: str) -> tuple[tuple[int, int], ...]:
+    """torchrun's form: `3` (for all) or `0:1,1:2` (by local rank); 0 none, 1 stdout, 2 stderr, 3 both."""
+    pairs: list[tuple[int, int]] = []
+    if re.fullmatch(r"[0-3]", text):
+        pairs = [(-1, int(text))]
+    elif re.fullmatch(r"\d+:[0-3](,\d+:[0-3])*", text):
+        pairs = [(int(rank), int(which)) for rank, which in (part.split(":") for part in text.split(","))]
+    else:
+        raise Usage(f"{flag} {text}: give 0 to 3, or LOCAL_RANK:0..3 separated by commas")
+    return tuple((rank, stream) for rank, which in pairs for stream in (1, 2) if which & stream)
+
+
+def _ranks(text: str) -> tuple[int, ...] | None:
+    if not text:
+        return None
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError as error:
+        raise Usage(f"--local-ranks-filter {text}: give local ranks separated by commas, such as 0,1") from error
+
+
+def _signals(text: str) -> tuple[signal.Signals, ...]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    try:
+        return tuple(signal.Signals[name] for name in names)
+    except KeyError as error:
+        raise Usage(f"--signals-to-handle: {error.args[0]} is not a signal") from error
+
+
+def _notes(flags: Flags, nodes: int) -> tuple[str, ...]:
+    notes = []
+    if flags.rdzv_conf:
+        notes.append(
+            "--rdzv-conf has no effect: the orchestrator takes the place of the rendezvous and has no such settings"
+        )
+    if flags.event_log_handler != "null":
+        notes.append(
+            "--event-log-handler has no effect: every event is in the run directory's journal (understudy report)"
+        )
+    if nodes == 1 and flags.rdzv_endpoint and not flags.standalone:
+        notes.append(
+            "with one node the orchestrator listens on this machine only; of --rdzv-endpoint only the port counts"
+        )
+    return tuple(notes)

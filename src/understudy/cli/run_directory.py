@@ -1,0 +1,91 @@
+"""The folder of one run: what is in it, and how it is found again.
+
+job.json            what was asked for (the orchestrator reads `spec` and `timeouts` from it)
+agent.json          what this node's agent was told
+token               the job's secret, readable by its owner only
+orchestrator.json   where the orchestrator answers, while it does
+journal.db          everything that happened; `status` and `report` read it when nobody answers
+workers/w3.log      what worker w3 printed; w3.page is where it stands
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RUNS = Path("understudy-runs")
+
+
+class NoRun(ValueError):
+    """There is no such run; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    path: Path
+
+    @staticmethod
+    def create(path: Path | None, name: str) -> RunDirectory:
+        """A new one: `path`, or `name` below `RUNS`. Raises `NoRun` if it holds a run already."""
+        path = (path or RUNS / name).absolute()
+        if (path / "job.json").exists():
+            raise NoRun(f"{path} holds another run already: give an empty or a new folder with --run-dir")
+        (path / "workers").mkdir(parents=True, exist_ok=True)
+        return RunDirectory(path)
+
+    @staticmethod
+    def find(path: Path | None) -> RunDirectory:
+        """An existing one: `path`, or the latest below the current folder. Raises `NoRun`."""
+        if path is not None:
+            if not (path / "job.json").exists():
+                raise NoRun(f"{path} is not the folder of a run (it has no job.json)")
+            return RunDirectory(path.absolute())
+        runs = [job.parent for job in RUNS.glob("*/job.json")]
+        if not runs:
+            raise NoRun(f"no run below {RUNS.absolute()}: go to the folder where it was started, or give --run-dir")
+        return RunDirectory(max(runs, key=lambda run: run.name).absolute())
+
+    @property
+    def job_file(self) -> Path:
+        return self.path / "job.json"
+
+    @property
+    def agent_file(self) -> Path:
+        return self.path / "agent.json"
+
+    @property
+    def journal_file(self) -> Path:
+        return self.path / "journal.db"
+
+    def job(self) -> dict[str, Any]:
+        job: dict[str, Any] = json.loads(self.job_file.read_text())
+        return job
+
+    def write_job(self, job: dict[str, Any]) -> None:
+        self.job_file.write_text(json.dumps(job, indent=1) + "\n")
+
+    def write_token(self, token: str | None) -> str:
+        """Keep the given token, or a new one, where only its owner can read it."""
+        token = token or secrets.token_urlsafe(32)
+        path = self.path / "token"
+        path.unlink(missing_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(token + "\n")
+        return token
+
+    def token(self) -> str:
+        return os.environ.get("UNDERSTUDY_TOKEN") or (self.path / "token").read_text().strip()
+
+    def orchestrator(self) -> str | None:
+        """Its URL, as far as it is known here."""
+        try:
+            url: str = json.loads((self.path / "orchestrator.json").read_text())["url"]
+        except FileNotFoundError:
+            remote = self.job().get("orchestrator")
+            return str(remote) if remote else None
+        return url

@@ -1,0 +1,89 @@
+"""Status and report as tables for people. The same data goes out as JSON with `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")
+
+
+def seconds(value: float | None) -> str:
+    if value is None or value < 0:
+        return "-"
+    return f"{value * 1000:.1f} ms" if value < 0.1 else f"{value:.3f} s"
+
+
+def size(count: int) -> str:
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} B"
+
+
+def status_view(status: dict[str, Any]) -> RenderableType:
+    head = Text.assemble(
+        ("job ", "dim"),
+        str(status["job"]),
+        *(
+            part
+            for key in ("state", "generation", "step", "incidents")
+            if key in status
+            for part in ((f"  {key} ", "dim"), str(status[key]))
+        ),
+    )
+    table = Table("rank", "worker", "pid", "node", "state", "step")
+    for rank in status["ranks"]:
+        table.add_row(*(_cell(rank.get(key)) for key in ("rank", "worker", "pid", "node", "state", "step")))
+    for spare in status["spares"]:
+        table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node", "state")), "")
+    return Group(head, table, *_lines("notice", status.get("notices", ())))
+
+
+def report_view(report: dict[str, Any]) -> RenderableType:
+    incidents = report["incidents"]
+    head = Text.assemble(("job ", "dim"), str(report["job"]), ("  incidents ", "dim"), str(len(incidents)))
+    if not incidents:
+        return Group(head, Text("nothing was lost, nothing was moved"))
+    table = Table(
+        "#", "cause", "rank", "worker", "step", "decision", *PHASES, "total", "moved", "digests", "steps lost"
+    )
+    for incident in incidents:
+        phases = incident["phases"]
+        table.add_row(
+            str(incident["number"]),
+            ("planned, " if incident["planned"] else "") + str(incident["cause"]),
+            _ranks(incident),
+            f"{incident['old_worker']} -> {incident['new_worker'] or '?'}",
+            _cell(incident["step"]),
+            str(incident["decision"]),
+            *(seconds(phases.get(phase)) for phase in PHASES),
+            seconds(incident["seconds"]) if incident["seconds"] >= 0 else "open",
+            size(incident["bytes_moved"]),
+            str(incident["digests_verified"]),
+            str(incident["steps_lost"]),
+        )
+    notes = (f"incident {incident['number']}: {note}" for incident in incidents for note in incident.get("notes", ()))
+    return Group(head, table, *_lines("note", notes))
+
+
+def _ranks(incident: dict[str, Any]) -> str:
+    several = incident.get("ranks") or ()
+    ranks = [entry["rank"] if isinstance(entry, dict) else entry for entry in several] or [incident["rank"]]
+    return ", ".join(str(rank) for rank in ranks)
+
+
+def _cell(value: object) -> str:
+    return "-" if value in (None, "", -1) else str(value)
+
+
+def _lines(label: str, texts: Iterable[object]) -> list[Text]:
+    return [Text.assemble((f"{label}: ", "yellow"), str(_text(text))) for text in texts]
+
+
+def _text(entry: object) -> object:
+    return entry.get("text", entry) if isinstance(entry, dict) else entry

@@ -1,0 +1,292 @@
+"""The process that a user starts and waits for: it keeps the orchestrator and this node's agent, and cleans up.
+
+Theory. One thread, one selector: pidfds of both children, the agent's control socket, and signals through a wake-up
+descriptor. The children are in sessions of their own, so Ctrl-C at the terminal comes to us alone, and we end them in
+order. An orchestrator that dies is started again on the same port with the same journal, while training goes on. An
+agent that dies has taken its workers with it (the kernel kills them), so the job ends. This process is a child
+subreaper: whatever anybody below left behind is adopted here, and killed before we end. If this process itself is
+killed, the kernel tells both children (`dying_with`), which then do the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import FrameType
+
+from understudy.agent.config import AgentConfig
+from understudy.agent.descendants import become_subreaper, dying_with, kill_all
+from understudy.cli import client
+from understudy.cli.run_directory import RunDirectory
+
+RESTARTS, WINDOW = 5, 60.0  # more restarts of the orchestrator within so many seconds mean that it cannot run
+LAST_WORDS = 5.0  # seconds for the agent to say that the job is over, after the orchestrator has ended by itself
+MARGIN = 10.0  # seconds beyond the workers' own grace, after which this process stops waiting and kills
+FAREWELL = 5.0  # seconds for the orchestrator to close its journal
+
+
+class Child:
+    """One of our two processes, with a pidfd to wait for it."""
+
+    def __init__(self, command: list[str], token: str, pass_fds: Iterable[int] = ()) -> None:
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=tuple(pass_fds),
+            preexec_fn=dying_with(os.getpid(), signal.SIGTERM),
+            env={**os.environ, "UNDERSTUDY_TOKEN": token},
+        )
+        self.pidfd = os.pidfd_open(self.process.pid)
+
+    def ended(self) -> str | None:
+        """How it ended, in words; None while it runs."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def close(self) -> None:
+        os.close(self.pidfd)
+
+
+class Supervisor:
+    def __init__(
+        self,
+        run: RunDirectory,
+        config: AgentConfig,
+        token: str,
+        orchestrator: list[str] | None,
+        port: int,
+        signals: Iterable[signal.Signals],
+        say: Callable[[str], None],
+    ) -> None:
+        """`orchestrator`: its command without the port, or None when it runs on another node."""
+        self._run = run
+        self._config = config
+        self._token = token
+        self._command = orchestrator
+        self._port = port
+        self._signals = tuple(signals)
+        self._say = say
+        self._selector = selectors.DefaultSelector()
+        self._orchestrator: Child | None = None
+        self._agent: Child | None = None
+        self._control: socket.socket | None = None
+        self._words = b""
+        self._ending: dict[str, object] | None = None
+        self._asked = 0  # signals so far
+        self._deadline: float | None = None  # when waiting ends and killing begins
+        self._awaiting_words: float | None = None
+        self._restarts: list[float] = []
+        self._exit_code: int | None = None
+
+    def run(self) -> int:
+        become_subreaper()
+        restore = self._catch_signals()
+        try:
+            if self._command is not None:
+                self._start_orchestrator()
+            self._start_agent()
+            while self._exit_code is None:
+                self._turn()
+            self._dismiss_orchestrator()
+        finally:
+            left = kill_all()
+            restore()
+        if left:
+            self._say(f"processes {left} do not end although killed: they wait inside the kernel")
+        return self._exit_code
+
+    # Starting.
+
+    def _catch_signals(self) -> Callable[[], None]:
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        writer.setblocking(False)
+        old_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+
+        def noted(number: int, frame: FrameType | None) -> None:
+            """The wake-up descriptor carries the number."""
+
+        old = {}
+        for number in self._signals:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
+                old[number] = signal.signal(number, noted)
+        self._selector.register(reader, selectors.EVENT_READ, lambda: self._signalled(reader))
+
+        def restore() -> None:
+            signal.set_wakeup_fd(old_fd)
+            for number, handler in old.items():
+                signal.signal(number, handler)
+            reader.close()
+            writer.close()
+
+        return restore
+
+    def _start_orchestrator(self) -> None:
+        assert self._command is not None
+        self._orchestrator = Child([*self._command, "--port", str(self._port)], self._token)
+        self._selector.register(self._orchestrator.pidfd, selectors.EVENT_READ, self._orchestrator_ended)
+
+    def _start_agent(self) -> None:
+        self._config.write(self._run.agent_file)
+        self._control, theirs = socket.socketpair()
+        fd = theirs.fileno()
+        # -P: a file of the user's that is named like a module of ours must not be imported in its place.
+        command = [sys.executable, "-P", "-m", "understudy.agent", "--config", str(self._run.agent_file)]
+        self._agent = Child([*command, "--control-fd", str(fd)], self._token, pass_fds=(fd,))
+        theirs.close()
+        self._selector.register(self._agent.pidfd, selectors.EVENT_READ, self._agent_ended)
+        self._selector.register(self._control, selectors.EVENT_READ, self._read_control)
+
+    # The loop.
+
+    def _turn(self) -> None:
+        limits = [limit for limit in (self._deadline, self._awaiting_words) if limit is not None]
+        wait = max(0.0, min(limits) - time.monotonic()) if limits else None
+        for key, _ in self._selector.select(wait):
+            if self._exit_code is None:
+                key.data()
+        now = time.monotonic()
+        if self._deadline is not None and now >= self._deadline and self._exit_code is None:
+            self._say("not everything ended in time: killing what is left")
+            self._exit_code = self._code(1)
+        if self._awaiting_words is not None and now >= self._awaiting_words:
+            self._awaiting_words = None
+            self._restart_orchestrator("it ended while the job was running")
+
+    def _signalled(self, reader: socket.socket) -> None:
+        for number in reader.recv(64):
+            if number not in self._signals:
+                continue
+            self._asked += 1
+            name = signal.Signals(number).name
+            if self._asked == 1:
+                self._say(f"{name}: stopping (once more: at once)")
+                self._deadline = time.monotonic() + self._config.stop + MARGIN
+                self._stop(number, 128 + number, f"{name} received")
+            elif self._asked == 2:
+                self._stop(number, 128 + number, f"{name} received")
+            else:
+                self._exit_code = 128 + number
+
+    def _stop(self, number: int, exit_code: int, reason: str) -> None:
+        """Ask both: the agent stops its workers at once, the orchestrator notes why and tells the other nodes."""
+        # A user's own signal goes on to the script, as in torchrun; the others would only print a traceback per worker.
+        onward = number if number in (signal.SIGUSR1, signal.SIGUSR2) else signal.SIGTERM
+        if self._control is not None:
+            text = json.dumps({"stop": {"signal": int(onward), "exit_code": exit_code, "reason": reason}})
+            with contextlib.suppress(OSError):
+                self._control.sendall(text.encode() + b"\n")
+        if self._orchestrator is not None and self._asked <= 1:
+            threading.Thread(target=self._tell_orchestrator, args=(reason, exit_code), daemon=True).start()
+
+    def _tell_orchestrator(self, reason: str, exit_code: int) -> None:
+        with contextlib.suppress(client.NoAnswer, client.Denied, OSError, ValueError):
+            client.call(self._run, "POST", "/stop", {"reason": reason, "exit_code": exit_code}, limit=2.0)
+
+    def _read_control(self) -> None:
+        assert self._control is not None
+        data = self._control.recv(1 << 16)
+        if not data:
+            self._selector.unregister(self._control)
+            self._control.close()
+            self._control = None
+            return
+        self._words += data
+        *lines, self._words = self._words.split(b"\n")
+        for line in lines:
+            self._ending = json.loads(line)["ending"]
+            self._awaiting_words = None
+            # The agent needs at most twice the grace: for those that leave by themselves, then for those that do not.
+            self._deadline = time.monotonic() + 2 * self._config.stop + MARGIN
+
+    # Ends.
+
+    def _orchestrator_ended(self) -> None:
+        child = self._orchestrator
+        assert child is not None
+        how = child.ended()
+        if how is None:
+            return
+        self._selector.unregister(child.pidfd)
+        child.close()
+        self._orchestrator = None
+        if self._ending is not None or self._asked:
+            return
+        if self._run.orchestrator() is None:  # it never served
+            self._say(f"the orchestrator could not start ({how}); its reason stands above")
+            self._end_agent(1, "the orchestrator could not start")
+        elif child.process.returncode < 0:
+            self._restart_orchestrator(how)
+        else:  # the job is over, and the agent is about to say so; or it failed
+            self._awaiting_words = time.monotonic() + LAST_WORDS
+
+    def _restart_orchestrator(self, how: str) -> None:
+        now = time.monotonic()
+        self._restarts = [moment for moment in self._restarts if now - moment < WINDOW]
+        if len(self._restarts) >= RESTARTS:
+            self._say(
+                f"the orchestrator ended {RESTARTS + 1} times within {WINDOW:.0f} s (last: {how}); stopping the job"
+            )
+            self._end_agent(1, "the orchestrator does not stay alive")
+            return
+        self._restarts.append(now)
+        self._say(f"the orchestrator ended ({how}); training goes on, starting it again")
+        url = self._run.orchestrator()
+        if url is not None:
+            self._port = int(url.rstrip("/").rpartition(":")[2])
+        self._start_orchestrator()
+
+    def _end_agent(self, exit_code: int, reason: str) -> None:
+        self._deadline = time.monotonic() + self._config.stop + MARGIN
+        self._stop(signal.SIGTERM, exit_code, reason)
+
+    def _agent_ended(self) -> None:
+        child = self._agent
+        assert child is not None
+        how = child.ended()
+        if how is None:
+            return
+        self._selector.unregister(child.pidfd)
+        while self._control is not None:  # its last words; the end of the socket is certain, as the other end is closed
+            self._read_control()
+        child.close()
+        if self._ending is None:
+            self._say(
+                f"the agent of {self._config.node} ended ({how}): its workers ended with it, and the job cannot go on. "
+                f"What they printed is in {self._run.path / 'workers'}"
+            )
+            if self._orchestrator is not None:
+                self._tell_orchestrator(f"the agent of {self._config.node} ended ({how})", 1)
+        elif self._ending["message"] and not self._asked and not (self._ending["told"] and self._command is not None):
+            self._say(str(self._ending["message"]))  # else the orchestrator has told it, or the user knows
+        self._exit_code = self._code(1)
+
+    def _code(self, otherwise: int) -> int:
+        code = (self._ending or {}).get("exit_code", otherwise)
+        return code if isinstance(code, int) else otherwise
+
+    def _dismiss_orchestrator(self) -> None:
+        """It ends by itself when the job has ended; if it was not told of that, by a signal."""
+        child = self._orchestrator
+        if child is None:
+            return
+        told = bool((self._ending or {}).get("told"))
+        for number in (None, signal.SIGTERM, signal.SIGKILL) if told else (signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                child.process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.process.wait(FAREWELL)
+                break
+        child.close()
