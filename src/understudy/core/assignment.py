@@ -1,0 +1,70 @@
+"""Who takes which rank, and the environment that comes with it.
+
+Known limits: a spare is chosen by where it is and how loaded its node is; the history of nodes and failure domains
+above the node (rack, switch) are not known here yet. A newcomer on another node gets a local rank that is free there.
+"""
+
+from __future__ import annotations
+
+from understudy.core.nouns import JobSpec
+from understudy.core.state import JobState, Node, Worker, WorkerState
+
+_HOLDING = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
+
+
+def spare_share(spec: JobSpec, node_rank: int) -> int:
+    """The job's spares spread over its nodes, the first nodes get what is left over."""
+    return spec.spares // spec.nodes + (1 if node_rank < spec.spares % spec.nodes else 0)
+
+
+def choose_spare(state: JobState, rank: int) -> Worker | None:
+    """The warm spare that takes `rank`: first one on the rank's own node, which keeps the rank's place among its local
+    peers; then one on the node that carries the fewest ranks; then the oldest.
+    """
+    spares = [worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].lost]
+    home = state.holder(rank).node if rank in state.ranks else ""
+    return min(
+        spares,
+        key=lambda spare: (spare.node != home, sum(1 for _ in _on(state, spare.node)), _number(spare.name)),
+        default=None,
+    )
+
+
+def local_rank(state: JobState, worker: Worker, rank: int) -> int:
+    """The lost worker's local rank if it was on the same node, else the lowest that is free there."""
+    old = state.holder(rank) if rank in state.ranks else None
+    if old is not None and old.node == worker.node and old.local_rank >= 0:
+        return old.local_rank
+    used = {other.local_rank for other in _on(state, worker.node)}
+    return next(number for number in range(len(used) + 1) if number not in used)
+
+
+def environment(state: JobState, node: Node, rank: int, local: int, store: str) -> dict[str, str]:
+    """What torchrun gives its workers."""
+    host, _, port = store.rpartition(":")
+    spec = state.spec
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local),
+        "WORLD_SIZE": str(spec.world_size),
+        "LOCAL_WORLD_SIZE": str(spec.workers_per_node),
+        "GROUP_RANK": str(node.rank),
+        "GROUP_WORLD_SIZE": str(spec.nodes),
+        "ROLE_RANK": str(rank),
+        "ROLE_NAME": "default",
+        "ROLE_WORLD_SIZE": str(spec.world_size),
+        "MASTER_ADDR": host.strip("[]"),
+        "MASTER_PORT": port,
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": str(state.restarts),
+        "TORCHELASTIC_MAX_RESTARTS": str(spec.max_restarts),
+        "TORCHELASTIC_RUN_ID": spec.job,
+    }
+
+
+def _on(state: JobState, node: str) -> list[Worker]:
+    return [worker for worker in state.workers.values() if worker.node == node and worker.state in _HOLDING]
+
+
+def _number(name: str) -> int:
+    return int(name[1:])

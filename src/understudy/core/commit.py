@@ -1,0 +1,98 @@
+"""The one decision of a recovery: redo the transaction, or roll forward.
+
+A vote passes only if every rank has voted, and a rank's vote counts only once its buddy holds the rank's copy of that
+transaction. So the positions of the survivors are enough to know what may have happened to the lost ranks. With T the
+lowest transaction among the survivors:
+
+- Some survivor is beyond T: the vote of T has passed, so every survivor at T has voted and holds complete gradients.
+  They roll forward. `start` is T + 1.
+- All survivors are at T and all have voted: nobody alive has passed the vote, but a lost rank may have, and if it has,
+  its buddy has its copy of T. With every absent rank's copy of T at hand, roll forward. Without, that rank cannot have
+  voted, so nobody has passed: redo T.
+- Otherwise the vote of T cannot have passed anywhere: redo T.
+
+Survivors may not be further apart than one transaction, because the vote is a barrier. T = -1 is the setup of the
+script, which ends with a vote of its own; "redo -1" means that nothing was done yet and the workers start anew.
+
+An absent rank is one without a survivor: lost, or held by a newcomer that has not been verified. Its newcomer needs the
+rank-local state as of `start - 1`, from a survivor that holds that copy.
+
+Known limit: a copy carries no generation. Workers therefore drop their copies of `start` and later when they get
+`Recover`, so that no copy from an attempt that was undone can speak for the next attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from understudy.core.nouns import Copy, Position, Stand
+
+REDO = "redo"
+ROLL_FORWARD = "roll forward"
+BOUNDARY = "boundary"
+SETUP = -1
+
+
+class InvariantBroken(Exception):
+    """The survivors' positions cannot all be true. Going on would be wrong in silence."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`start` is the next transaction to run; `holders` pairs with the sorted absent ranks, -1 where nobody has the copy."""
+
+    start: int
+    decision: str
+    absent: tuple[int, ...]
+    holders: tuple[int, ...]
+
+    @property
+    def anew(self) -> bool:
+        return self.start == SETUP
+
+    @property
+    def uncovered(self) -> tuple[int, ...]:
+        return tuple(rank for rank, holder in zip(self.absent, self.holders, strict=True) if holder < 0)
+
+
+def decide(
+    positions: Mapping[int, Position], copies: Mapping[int, Collection[Copy]], absent: Collection[int]
+) -> Decision:
+    """Decide from the survivors' `positions` and the `copies` that they hold, both by rank.
+
+    Raises `InvariantBroken` if the positions contradict the protocol, `ValueError` without survivors.
+    """
+    if not positions:
+        raise ValueError("no survivors, nothing to decide")
+    lowest = min(position.transaction for position in positions.values())
+    highest = max(position.transaction for position in positions.values())
+    if highest - lowest > 1:
+        raise InvariantBroken(f"survivors are more than one transaction apart: {_list(positions)}")
+    behind = {rank: position for rank, position in positions.items() if position.transaction == lowest}
+    all_voted = all(position.stand is Stand.VOTED for position in behind.values())
+    if highest > lowest and not all_voted:
+        raise InvariantBroken(
+            f"the vote of transaction {lowest} has passed, but not everyone voted: {_list(positions)}"
+        )
+
+    ordered = tuple(sorted(absent))
+    forward = highest > lowest or (
+        all_voted and all(_holder(copies, Copy(rank, lowest)) is not None for rank in ordered)
+    )
+    start = lowest + 1 if forward else lowest
+    holders = [_holder(copies, Copy(rank, start - 1)) for rank in ordered]
+    return Decision(
+        start=start,
+        decision=ROLL_FORWARD if forward else REDO,
+        absent=ordered,
+        holders=tuple(-1 if holder is None else holder for holder in holders),
+    )
+
+
+def _holder(copies: Mapping[int, Collection[Copy]], wanted: Copy) -> int | None:
+    return min((rank for rank, held in copies.items() if wanted in held), default=None)
+
+
+def _list(positions: Mapping[int, Position]) -> str:
+    return ", ".join(f"rank {rank} at {p.transaction} ({p.stand})" for rank, p in sorted(positions.items()))

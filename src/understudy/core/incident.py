@@ -1,0 +1,76 @@
+"""The record of one interruption while it lasts, from the fault to the next transaction that every rank commits.
+
+Two sources of time: the machine's own events (detect, abort, assign: stamped by the orchestrator's clock as the events
+come in) and the workers' `PhaseDone` (setup, attach, transfer, verify, redo). Where several workers report the same phase, the one
+that ends last is kept: the others waited for it.
+
+Known limits: workers' times come from their own hosts' clocks. A second loss before the end extends the same incident;
+a phase that ran twice shows its last run, but bytes are summed over all runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from understudy.core.nouns import Incident, Interruption, LossCause, Span
+
+
+@dataclass
+class OpenIncident:
+    """`fault_at` and `seen_at` are unix seconds: when it happened and when the machine learnt of it."""
+
+    number: int
+    planned: bool
+    fault_at: float
+    seen_at: float
+    reason: str
+    step: int = 0
+    transaction: int = 0
+    decision: str = ""
+    ranks: list[Interruption] = field(default_factory=list)
+    newcomers: list[str] = field(default_factory=list)
+    spans: dict[str, Span] = field(default_factory=dict)
+    bytes_moved: int = 0
+    digests_verified: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def lost(self, rank: int, cause: LossCause, detail: str, worker: str) -> None:
+        self.ranks.append(Interruption(rank, cause, detail, worker))
+
+    def assigned(self, rank: int, worker: str, now: float) -> None:
+        """`worker` takes `rank`: the last interruption of this rank gets its new worker."""
+        for index in range(len(self.ranks) - 1, -1, -1):
+            if self.ranks[index].rank == rank:
+                self.ranks[index] = replace(self.ranks[index], new_worker=worker)
+                break
+        if worker not in self.newcomers:
+            self.newcomers.append(worker)
+        self.measure("assign", self.seen_at, now)
+
+    def measure(self, phase: str, started: float, ended: float) -> None:
+        """A phase lasted from `started` to `ended` (unix seconds)."""
+        known = self.spans.get(phase)
+        begin = started - self.fault_at
+        if known is None or ended - self.fault_at >= known.start + known.seconds:
+            self.spans[phase] = Span(phase, begin, max(0.0, ended - started))
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def freeze(self, now: float | None = None) -> Incident:
+        """The incident as of now; `now` closes it."""
+        return Incident(
+            number=self.number,
+            planned=self.planned,
+            fault_at=self.fault_at,
+            transaction=self.transaction,
+            step=self.step,
+            ranks=tuple(self.ranks),
+            decision=self.decision,
+            spans=tuple(sorted(self.spans.values(), key=lambda span: (span.start, span.phase))),
+            bytes_moved=self.bytes_moved,
+            digests_verified=self.digests_verified,
+            notes=tuple(self.notes),
+            seconds=-1.0 if now is None else max(0.0, now - self.fault_at),
+        )

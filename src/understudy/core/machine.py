@@ -1,0 +1,125 @@
+"""The job's state machine: events in, commands out. No I/O, no clock, no torch, nothing of anybody else's.
+
+Theory
+======
+
+A job has a fixed number of ranks, and at any time one worker holds each. A *generation* is one such assignment together with the
+communicators made for it. The machine moves through five phases:
+
+    FORMING ----> TRAINING <------------------------------+
+       ^              | a holder is lost, or a boundary   | every rank has committed
+       |              v is wanted                         | in the new generation
+       +--------- QUIESCING ------- Recover ---------> RESUMING
+     start anew       ^                                   |
+     (nothing done)   +------- another loss --------------+           ENDED from anywhere
+
+- Whatever happens to a holder, the answer is the same: the generation is over, the next number begins. Abort goes to the
+  survivors and in the same breath a spare takes the vacant rank, so that it sets up while the survivors come to rest.
+- When all survivors have said where they stand, `commit.decide` makes the one decision, and Recover carries it to all.
+- A second loss, at whatever point, is a loss: the next number begins. Newcomers that are not verified are not waited for, and
+  keep the setup that they have.
+- A planned migration is the same change of generation, with a Pause at a boundary in place of the Abort, and with the old worker as a donor.
+
+What holds at all times
+=======================
+
+- The generation only grows. An event that names a generation which is over is ignored, with two exceptions that stay true for
+  ever: a newcomer that says it is verified, and a script that has ended.
+- A worker that is lost is fenced in the same call (KillWorker), before its rank is given to anybody. No two workers that are not
+  lost hold the same rank, except that during a migration the old one is marked as leaving.
+- Every event may come twice, and in any order: agents repeat themselves after a reconnect. Nothing is counted twice.
+- The same events, with the same times, lead to the same state: the journal is the state.
+
+Read on in `state.py` (what is remembered), `forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`: one chapter each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from understudy.core import events, forming, loss, migration, quiesce, resume
+from understudy.core.commands import Command
+from understudy.core.nouns import Incident, JobSpec, Timeouts
+from understudy.core.state import JobState, Phase, WorkerState
+
+
+def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
+    """The user's code raised. Not a fault of the machine: it burns no spares, and losses that follow from it do not count."""
+    worker = state.workers.get(event.worker)
+    if worker is None or worker.state in (WorkerState.LOST, WorkerState.RELEASED):
+        return
+    who = f"rank {event.rank} ({event.worker} on node {worker.node})" if event.rank >= 0 else f"worker {event.worker}"
+    state.end(event.exit_code or 1, f"{who} failed at step {event.step}: {event.summary}\n{event.traceback}".rstrip())
+
+
+def _stop_asked(state: JobState, event: events.StopAsked) -> None:
+    state.end(event.exit_code, f"stopped: {event.reason}")
+
+
+def _notice(state: JobState, event: events.Notice) -> None:
+    text = f"rank {event.rank}: {event.text}" if event.rank >= 0 else event.text
+    if text not in state.notices:
+        state.notices.append(text)
+        state.tell(text)
+
+
+_HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
+    events.NodeJoined: forming.node_joined,
+    events.NodeLost: loss.node_lost,
+    events.WorkerStarted: forming.worker_started,
+    events.StartRefused: forming.start_refused,
+    events.WorkerWarm: forming.worker_warm,
+    events.WorkerLost: loss.worker_lost,
+    events.CommunicationBroken: loss.communication_broken,
+    events.Quiesced: quiesce.quiesced,
+    events.NewcomerReady: migration.newcomer_ready,
+    events.PhaseDone: resume.phase_done,
+    events.Verified: resume.verified,
+    events.VerifyFailed: loss.verify_failed,
+    events.Uncovered: resume.uncovered,
+    events.Committed: resume.committed,
+    events.ScriptFailed: _script_failed,
+    events.Finished: resume.finished,
+    events.Notice: _notice,
+    events.MigrationAsked: migration.asked,
+    events.StopAsked: _stop_asked,
+    events.Expired: loss.expired,
+}
+
+
+class Machine:
+    """One job. Not thread-safe: one owner calls `handle`, for one event at a time."""
+
+    def __init__(self, spec: JobSpec, timeouts: Timeouts) -> None:
+        if spec.world_size < 1 or spec.world_size != spec.nodes * spec.workers_per_node:
+            raise ValueError(
+                f"world_size {spec.world_size} is not nodes {spec.nodes} x workers_per_node {spec.workers_per_node}"
+            )
+        if spec.spares < 0:
+            raise ValueError(f"spares must not be negative: {spec.spares}")
+        self.state = JobState(spec, timeouts)
+
+    def handle(self, event: events.Event, now: float) -> list[Command]:
+        """What is to be done because of `event`, in this order. `now` is unix time; it never runs backwards in here."""
+        state = self.state
+        if state.phase is Phase.ENDED:
+            return []
+        state.now = max(now, state.now)
+        worker = state.workers.get(getattr(event, "worker", ""))
+        if worker is not None:
+            worker.heard = max(worker.heard, getattr(event, "generation", -1))
+        _HANDLERS[type(event)](state, event)
+        commands, state.out = state.out, []
+        if state.ended is not None:
+            commands = commands[: commands.index(state.ended) + 1]
+        return commands
+
+    def migration_refusal(self, rank: int) -> str:
+        """Why `rank` cannot migrate now; empty if it can."""
+        return migration.refusal(self.state, rank)
+
+    def incidents(self) -> list[Incident]:
+        """All so far; the last one may be open (`seconds` = -1)."""
+        state = self.state
+        return state.incidents + ([state.incident.freeze()] if state.incident is not None else [])

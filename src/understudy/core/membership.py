@@ -1,0 +1,72 @@
+"""Workers come and go: starting, fencing, giving a rank, keeping the spares topped up, opening the incident.
+
+These are the small moves that forming, loss, quiescing and migration are made of. A fenced worker (`LOST`) never comes
+back: its name is not used again, and nothing that it says counts.
+"""
+
+from __future__ import annotations
+
+from understudy.core.assignment import environment, local_rank
+from understudy.core.commands import Assign, KillWorker, StartWorker
+from understudy.core.incident import OpenIncident
+from understudy.core.state import JobState, Node, Worker, WorkerState
+
+
+def start_worker(state: JobState, node: Node, spare: bool) -> None:
+    name = f"w{len(state.workers)}"
+    state.workers[name] = Worker(name, node.name, spare)
+    state.emit(StartWorker(node.name, name, spare))
+
+
+def fence(state: JobState, worker: Worker, reason: str) -> None:
+    """Whatever it still does, it is not part of the job. Its process ends, with everything that it started."""
+    worker.state = WorkerState.LOST
+    state.emit(KillWorker(worker.name, reason))
+
+
+def give_rank(
+    state: JobState, worker: Worker, rank: int, generation: int, store: str, *, newcomer: bool, planned: bool = False
+) -> None:
+    """`worker` sets up as `rank`. The caller decides when it becomes the rank's holder."""
+    local = local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
+    worker.rank, worker.local_rank = rank, local
+    worker.state = WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER
+    node = state.nodes[worker.node]
+    if newcomer and not state.spec.replenish:
+        node.spares = max(0, node.spares - 1)
+    variables = environment(state, node, rank, local, store)
+    worker.assign = Assign(worker.name, generation, rank, newcomer, planned, store, variables)
+    state.emit(worker.assign)
+
+
+def give_back(state: JobState, worker: Worker, reason: str) -> None:
+    """End a newcomer whose rank is not needed after all. It ran the script, so a fresh spare replaces it."""
+    fence(state, worker, reason)
+    if not state.spec.replenish:
+        state.nodes[worker.node].spares += 1
+
+
+def top_up(state: JobState) -> None:
+    """Start the spares that are missing. Not called in the middle of an incident unless a rank waits for one: warming
+    takes processor time from the recovery.
+    """
+    for node in sorted(state.nodes.values(), key=lambda node: node.rank):
+        if node.lost:
+            continue
+        idle = [w for w in state.idle(WorkerState.STARTING, WorkerState.WARM) if w.spare and w.node == node.name]
+        for _ in range(node.spares - len(idle)):
+            start_worker(state, node, spare=True)
+
+
+def open_incident(state: JobState, fault_at: float, reason: str, *, planned: bool = False) -> OpenIncident:
+    """The incident under way, or a new one. A loss in the middle of a migration makes it unplanned."""
+    if state.incident is None:
+        fault_at = min(fault_at, state.now)
+        number = len(state.incidents) + 1
+        state.incident = OpenIncident(number, planned, fault_at, state.now, reason, step=state.step())
+        if not planned:
+            state.incident.measure("detect", fault_at, state.now)
+    elif not planned and state.incident.planned:
+        state.incident.planned = False
+        state.incident.note(f"began as a planned migration, turned into a recovery: {reason}")
+    return state.incident

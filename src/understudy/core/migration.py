@@ -1,0 +1,130 @@
+"""A planned migration: a healthy rank moves to a spare at a step boundary.
+
+    asked           Publish to all, Assign(planned) to a spare: it sets up while training goes on
+    newcomer_ready  Pause to all: they agree on a boundary and quiesce there
+    (quiesce.py)    Recover with the leaver as a donor
+    (resume.py)     the newcomer is verified: the old worker is released
+
+`disrupted` is what a loss in the middle makes of it: the lost leaver's rank goes to the newcomer, which has set up for it;
+a lost newcomer's rank stays with, or goes back to, the leaver; the loss of another rank calls the migration off.
+"""
+
+from __future__ import annotations
+
+from understudy.core.assignment import choose_spare
+from understudy.core.commands import Pause, Publish
+from understudy.core.events import MigrationAsked, NewcomerReady
+from understudy.core.membership import give_back, give_rank, open_incident, top_up
+from understudy.core.nouns import LossCause
+from understudy.core.state import JobState, Migration, Phase, Recovery, Stage, WorkerState
+
+
+def refusal(state: JobState, rank: int) -> str:
+    """Why `rank` cannot migrate now; empty if it can."""
+    if rank not in range(state.spec.world_size):
+        return f"there is no rank {rank}: this job has ranks 0 to {state.spec.world_size - 1}"
+    if state.phase is Phase.ENDED:
+        return "the job is over"
+    if state.migration is not None:
+        return f"rank {state.migration.rank} is already migrating"
+    if state.phase is not Phase.TRAINING or state.incident is not None:
+        return "the job is not in plain training: wait until every rank has committed a step"
+    if not state.settled:
+        return "the job has not committed its first step yet"
+    if state.departed or any(worker.finished for worker in state.members()):
+        return "the job is about to finish"
+    if choose_spare(state, rank) is None:
+        warming = bool(state.idle(WorkerState.STARTING))
+        return "no spare is warm yet: try again shortly" if warming else "no spare is left (see --spares)"
+    return ""
+
+
+def asked(state: JobState, event: MigrationAsked) -> None:
+    why_not = refusal(state, event.rank)
+    spare = choose_spare(state, event.rank)
+    if why_not or spare is None:
+        state.tell(f"rank {event.rank} does not migrate: {why_not}")
+        return
+    leaver = state.holder(event.rank)
+    donors = [worker for worker in state.members() if worker is not leaver]
+    store = donors[0].store if donors else spare.store
+    generation = state.next_generation()
+    state.migration = Migration(event.rank, leaver.name, spare.name, generation, event.reason)
+    state.tell(f"rank {event.rank} migrates from {leaver.name} to {spare.name}, which sets up now; training goes on")
+    for worker in state.members():
+        state.emit(Publish(worker.name, generation, store, (event.rank,)))
+    give_rank(state, spare, event.rank, generation, store, newcomer=True, planned=True)
+
+
+def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
+    migration = state.migration
+    if migration is None or migration.stage is not Stage.PREPARING or event.worker != migration.newcomer:
+        return
+    newcomer = state.workers[migration.newcomer]
+    if event.generation != migration.generation or newcomer.assign is None:
+        return
+    if any(worker.finished for worker in state.members()):
+        give_back(state, newcomer, "the job is about to finish")
+        state.migration = None
+        state.tell(f"rank {migration.rank} does not migrate any more: the job is about to finish")
+        return
+    incident = open_incident(state, state.now, migration.reason or "a migration was asked for", planned=True)
+    incident.lost(migration.rank, LossCause.MIGRATED, migration.reason, migration.leaver)
+    incident.assigned(migration.rank, migration.newcomer, state.now)
+    for phase in migration.measured:
+        incident.measure(phase.phase, phase.started, phase.started + phase.seconds)
+    migration.stage = Stage.PAUSING
+    state.generation, state.store = migration.generation, newcomer.assign.store
+    state.phase, state.settled = Phase.QUIESCING, False
+    members = state.members()
+    recovery = Recovery(
+        generation=state.generation,
+        planned=True,
+        reason=incident.reason,
+        store=state.store,
+        waiting={worker.name for worker in members},
+        lost=[],
+    )
+    state.recovery = recovery
+    for worker in members:
+        message = Pause(worker.name, state.generation, state.store, (migration.rank,))
+        recovery.sent[worker.name] = message
+        state.emit(message)
+    state.cancel("communication")
+    state.timer("quiesce", state.timeouts.quiesce)
+
+
+def disrupted(state: JobState, lost: set[str], why: str) -> None:
+    """Workers in `lost` are gone (and fenced) while a migration is under way."""
+    migration = state.migration
+    if migration is None:
+        return
+    leaver, newcomer = state.workers[migration.leaver], state.workers[migration.newcomer]
+    rank = migration.rank
+    if migration.stage is Stage.MOVING:
+        if newcomer.name in lost and leaver.name not in lost:
+            leaver.state = WorkerState.MEMBER
+            state.ranks[rank] = leaver.name
+            _outcome(state, rank, leaver.name, f"rank {rank} stays on {leaver.name}: {why}")
+        elif newcomer.name not in lost and leaver.name not in lost:
+            return  # the survivors' positions tell which of the two keeps the rank
+        state.migration = None
+        return
+    state.migration = None
+    if leaver.name in lost:
+        if newcomer.name not in lost:
+            state.ranks[rank] = newcomer.name
+            _outcome(state, rank, newcomer.name, f"rank {rank} was migrating already, to {newcomer.name}")
+        return
+    if newcomer.name not in lost:
+        give_back(state, newcomer, f"the migration of rank {rank} is called off: {why}")
+    _outcome(state, rank, leaver.name, f"the migration of rank {rank} was called off: {why}")
+    if state.incident is None:
+        top_up(state)
+
+
+def _outcome(state: JobState, rank: int, holder: str, note: str) -> None:
+    state.tell(note)
+    if state.incident is not None:
+        state.incident.assigned(rank, holder, state.now)
+        state.incident.note(note)

@@ -1,0 +1,244 @@
+"""One change of generation: abort, wait for the survivors' positions, decide once, resume.
+
+    begin()    a generation is over: Abort to the survivors, spares take the vacant ranks at once
+    quiesced() a survivor has reached its position; the last one triggers
+    advance()  the decision (commit.py), which waits until every rank has a worker, then Recover to all
+
+A loss in the middle calls `begin` again: the next generation. Newcomers that are not verified are not survivors: nobody waits
+for them, and they keep what they have set up.
+"""
+
+from __future__ import annotations
+
+from understudy.core import forming
+from understudy.core.assignment import choose_spare
+from understudy.core.commands import Abort, Recover
+from understudy.core.commit import BOUNDARY, Decision, InvariantBroken, decide
+from understudy.core.events import Quiesced
+from understudy.core.membership import fence, give_back, give_rank, top_up
+from understudy.core.nouns import Stand
+from understudy.core.state import JobState, Phase, Recovery, Stage, Worker, WorkerState
+
+MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
+
+
+def begin(state: JobState, reason: str, lost: list[int], *, unexplained: bool = False) -> None:
+    """End the current generation. The incident is open, and the lost workers are fenced already."""
+    survivors = state.members()
+    if not survivors:
+        state.end(1, f"{reason}; no worker is left whose state is good, so nothing can be recovered")
+        return
+    carried = state.recovery.lost if state.recovery is not None and not state.recovery.counted else []
+    state.generation, state.store = state.next_generation(), survivors[0].store
+    state.phase, state.settled, state.broken = Phase.QUIESCING, False, ""
+    state.departed.clear()
+    state.cancel("communication", "resume")
+    if state.migration is not None and state.migration.stage is Stage.MOVING:
+        survivors.append(state.workers[state.migration.leaver])  # it may get its rank back
+    recovery = Recovery(
+        generation=state.generation,
+        planned=False,
+        reason=reason,
+        store=state.store,
+        waiting={worker.name for worker in survivors},
+        lost=carried + lost,
+        unexplained=unexplained,
+    )
+    state.recovery = recovery
+    newcomers = state.newcomers()
+    absent = tuple(sorted([*state.vacant(), *(worker.rank for worker in newcomers)]))
+    for worker in survivors + newcomers:
+        message = Abort(worker.name, state.generation, state.store, absent, reason)
+        recovery.sent[worker.name] = message
+        state.emit(message)
+    fill(state)
+    state.timer("quiesce", state.timeouts.quiesce)
+
+
+def fill(state: JobState) -> None:
+    """Warm spares take the vacant ranks. If there are too few, hold for one that is warming."""
+    for rank in state.vacant():
+        spare = choose_spare(state, rank)
+        if spare is None:
+            break
+        give_rank(state, spare, rank, state.generation, state.store, newcomer=True)
+        state.ranks[rank] = spare.name
+        state.tell(f"spare {spare.name} on node {spare.node} takes over rank {rank}")
+        if state.incident is not None:
+            state.incident.assigned(rank, spare.name, state.now)
+    vacant = state.vacant()
+    if not vacant:
+        state.cancel("hold")
+        return
+    top_up(state)
+    if state.idle(WorkerState.STARTING) and "hold" not in state.timers:
+        state.tell(f"no spare is warm for {_ranks(vacant)}: the job holds until one is")
+        state.timer("hold", state.timeouts.hang_first)
+
+
+def quiesced(state: JobState, event: Quiesced) -> None:
+    recovery = state.recovery
+    if state.phase is not Phase.QUIESCING or recovery is None or event.generation != state.generation:
+        return
+    if event.worker not in recovery.waiting:
+        return
+    recovery.waiting.remove(event.worker)
+    recovery.answers[event.worker] = event
+    state.workers[event.worker].step = event.step
+    if not recovery.waiting:
+        state.cancel("quiesce")
+        if state.incident is not None:
+            state.incident.measure("abort", state.incident.seen_at, state.now)
+        advance(state)
+
+
+def advance(state: JobState) -> None:
+    """Decide and resume, if every survivor has answered and every rank has a worker."""
+    recovery = state.recovery
+    if state.phase is not Phase.QUIESCING or recovery is None or recovery.waiting:
+        return
+    try:
+        decision = _decide(state, recovery)
+    except InvariantBroken as error:
+        state.end(1, f"the job cannot go on after this: {recovery.reason}. {error}. Please report this as a bug.")
+        return
+    if not recovery.counted:
+        recovery.counted = True
+        _count(state, recovery)
+    if state.ended is not None:
+        return
+    if state.incident is not None:
+        if not state.incident.decision:
+            state.incident.step = min(answer.step for answer in recovery.answers.values())
+        state.incident.transaction = max(0, decision.start)
+        state.incident.decision = "start anew" if decision.anew else decision.decision
+    if decision.anew:
+        forming.start_anew(state, recovery.reason)
+        return
+    leaving = {state.migration.rank} if state.migration is not None else set()
+    uncovered = [rank for rank in decision.uncovered if rank not in leaving]
+    if uncovered:
+        state.end(1, _uncovered(recovery, decision, uncovered))
+        return
+    vacant = state.vacant()
+    if vacant:
+        if not state.idle(WorkerState.STARTING):
+            state.end(1, no_spare(state, vacant))
+        return
+    _resume(state, recovery, decision)
+
+
+def no_spare(state: JobState, vacant: list[int]) -> str:
+    """What a person reads when the spares did not last."""
+    lost = [state.describe(state.holder(rank)) for rank in vacant]
+    reason = state.recovery.reason if state.recovery is not None else ""
+    return (
+        f"{reason}; the last step committed by every rank is {state.step()}. No spare is left for {', '.join(lost)}."
+        f" {len(vacant)} more would have saved the job: --spares {state.spec.spares + len(vacant)}"
+    )
+
+
+def _decide(state: JobState, recovery: Recovery) -> Decision:
+    migration = state.migration
+    absent = {*state.vacant(), *(worker.rank for worker in state.newcomers())}
+    if recovery.planned and migration is not None:
+        absent.add(migration.rank)
+    if migration is not None and migration.stage is Stage.MOVING:
+        # A loss while the rank moves, and the newcomer is not verified as far as is known here. Its old worker stands at
+        # the boundary; the rank goes back to it if nobody can have passed that, and with it every state is complete.
+        leaver, newcomer = state.workers[migration.leaver], state.workers[migration.newcomer]
+        state.migration = None
+        try:
+            decision = _from_answers(state, recovery, absent - {migration.rank}, leaver)
+        except InvariantBroken:
+            fence(state, leaver, f"rank {migration.rank} has moved on")
+            del recovery.answers[leaver.name]
+        else:
+            leaver.state = WorkerState.MEMBER
+            state.ranks[migration.rank] = leaver.name
+            give_back(state, newcomer, f"rank {migration.rank} stays where it was")
+            if state.incident is not None:
+                state.incident.assigned(migration.rank, leaver.name, state.now)
+                state.incident.note(f"the migration of rank {migration.rank} was called off")
+            return decision
+    return _from_answers(state, recovery, absent)
+
+
+def _from_answers(state: JobState, recovery: Recovery, absent: set[int], leaver: Worker | None = None) -> Decision:
+    answered = {worker.rank: recovery.answers[worker.name] for worker in state.members()}
+    if leaver is not None:
+        answered[leaver.rank] = recovery.answers[leaver.name]
+    positions = {rank: answer.position for rank, answer in answered.items()}
+    return decide(positions, {rank: answer.copies for rank, answer in answered.items()}, absent)
+
+
+def _count(state: JobState, recovery: Recovery) -> None:
+    """The same rank lost at the same transaction again and again is not the hardware's fault."""
+    place = min(answer.position.transaction for answer in recovery.answers.values())
+    for rank in recovery.lost:
+        times = state.losses[rank, place] = state.losses.get((rank, place), 0) + 1
+        if times >= state.spec.max_losses_per_transaction:
+            where = f"transaction {place}" if place >= 0 else "the setup of the script"
+            state.end(
+                1,
+                f"rank {rank} was lost {times} times at {where} (after step {state.step()}): the script or its data,"
+                f" not the hardware, is the likely cause. The last time: {recovery.reason}",
+            )
+    if recovery.unexplained:
+        times = state.breaks[place] = state.breaks.get(place, 0) + 1
+        if times > MAX_BREAKS:
+            state.end(
+                1,
+                f"communication broke {times} times at transaction {place} although no worker was lost."
+                f" The last time: {recovery.reason}",
+            )
+
+
+def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
+    migration = state.migration if recovery.planned else None
+    leavers: tuple[int, ...] = ()
+    word = decision.decision
+    members = state.members()
+    if migration is not None:
+        if (
+            all(answer.position.stand is Stand.IDLE for answer in recovery.answers.values())
+            and decision.decision == "redo"
+        ):
+            word = BOUNDARY
+        leaver = state.workers[migration.leaver]
+        leaver.state = WorkerState.LEAVING
+        state.ranks[migration.rank] = migration.newcomer
+        migration.stage, leavers = Stage.MOVING, (migration.rank,)
+    if state.incident is not None:
+        state.incident.decision = word
+    recovery.decision = decision
+    state.phase = Phase.RESUMING
+    newcomers = state.newcomers()
+    for worker in members + newcomers:
+        message = Recover(
+            worker=worker.name,
+            generation=state.generation,
+            start=decision.start,
+            decision=word,
+            store=state.store,
+            newcomers=decision.absent,
+            holders=decision.holders,
+            leavers=leavers,
+        )
+        worker.recovered = state.generation
+        recovery.sent[worker.name] = message
+        state.emit(message)
+    if newcomers:
+        state.timer("resume", state.timeouts.hang_first)
+
+
+def _uncovered(recovery: Recovery, decision: Decision, uncovered: list[int]) -> str:
+    return (
+        f"{recovery.reason}. {_ranks(list(decision.absent))} were lost together, and with them the only copy of the own"
+        f" state (random generators, data position, values that differ from rank to rank) of {_ranks(uncovered)}:"
+        f" each rank's copy is with a buddy rank. Buddies on different nodes that do not fail together would have saved the job."
+    )
+
+
+def _ranks(ranks: list[int]) -> str:
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))

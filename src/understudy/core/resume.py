@@ -1,0 +1,139 @@
+"""After Recover: newcomers are verified, every rank commits, the incident closes. And the end barrier.
+
+A worker whose script has ended stays, as a donor, until every rank's has. One that is lost while it stays has done its part; its rank
+is taken over again only if the others turn out to need it.
+"""
+
+from __future__ import annotations
+
+from understudy.core.commands import Release
+from understudy.core.events import Committed, Finished, PhaseDone, Uncovered, Verified
+from understudy.core.incident import OpenIncident
+from understudy.core.membership import top_up
+from understudy.core.state import JobState, Phase, Stage, Worker, WorkerState
+
+
+def phase_done(state: JobState, event: PhaseDone) -> None:
+    worker = state.workers.get(event.worker)
+    if worker is None or worker.state is WorkerState.LOST:
+        return
+    migration = state.migration
+    if migration is not None and migration.stage is Stage.PREPARING:
+        if worker.name == migration.newcomer:
+            migration.measured.append(event)
+        return
+    incident = state.incident
+    early = worker.state is WorkerState.NEWCOMER  # its setup outlives a second loss
+    if incident is None or not (early or event.generation == state.generation):
+        return
+    incident.measure(event.phase, event.started, event.started + event.seconds)
+    if worker.name in incident.newcomers:
+        incident.bytes_moved += event.bytes_moved
+
+
+def verified(state: JobState, event: Verified) -> None:
+    """True forever for the generation that it names, also if a later loss was seen first."""
+    worker = state.workers.get(event.worker)
+    if worker is None or worker.state is not WorkerState.NEWCOMER or event.generation != worker.recovered:
+        return
+    if state.incident is not None:
+        state.incident.digests_verified += event.digests
+        for text in event.notes:
+            state.incident.note(f"rank {worker.rank}: {text}")
+    for text in event.notes:
+        state.tell(f"rank {worker.rank} on {worker.name}: {text}")
+    _promote(state, worker)
+    _settle(state)
+
+
+def committed(state: JobState, event: Committed) -> None:
+    worker = state.workers.get(event.worker)
+    if worker is None or event.generation != state.generation:
+        return
+    if worker.state is WorkerState.NEWCOMER and worker.recovered == event.generation:
+        _promote(state, worker)  # nobody votes unverified: what said so was lost with a connection
+    if worker.state is WorkerState.MEMBER:
+        worker.committed, worker.step = event.generation, event.step
+        _settle(state)
+
+
+def finished(state: JobState, event: Finished) -> None:
+    worker = state.workers.get(event.worker)
+    if worker is None or worker.state not in (WorkerState.MEMBER, WorkerState.NEWCOMER):
+        return
+    if worker.state is WorkerState.NEWCOMER:
+        if worker.recovered != event.generation:
+            return
+        _promote(state, worker)
+    worker.finished = True
+    _settle(state)
+    maybe_done(state)
+
+
+def uncovered(state: JobState, event: Uncovered) -> None:
+    worker = state.workers.get(event.worker)
+    if worker is not None and worker.state is not WorkerState.LOST and event.generation == state.generation:
+        reason = f"{state.recovery.reason}. " if state.recovery is not None else ""
+        state.end(1, f"{reason}The lost state is nowhere: {event.detail}")
+
+
+def maybe_done(state: JobState) -> None:
+    """The end barrier."""
+    if not state.all_finished():
+        return
+    for worker in state.workers.values():
+        if worker.state not in (WorkerState.LOST, WorkerState.RELEASED):
+            worker.state = WorkerState.RELEASED
+            state.emit(Release(worker.name, 0))
+    count = len(state.incidents)
+    told = {0: "no incidents", 1: "1 incident"}.get(count, f"{count} incidents")
+    state.end(0, f"all {state.spec.world_size} ranks finished, {told}")
+
+
+def _promote(state: JobState, worker: Worker) -> None:
+    """The newcomer's state is good: it is a member like any other."""
+    worker.state = WorkerState.MEMBER
+    migration, recovery = state.migration, state.recovery
+    if migration is not None and migration.newcomer == worker.name:
+        leaver = state.workers[migration.leaver]
+        leaver.state = WorkerState.RELEASED
+        state.migration = None
+        state.emit(Release(leaver.name, 0))
+        if recovery is not None:
+            recovery.waiting.discard(leaver.name)
+            recovery.answers.pop(leaver.name, None)
+    if state.phase is Phase.QUIESCING and recovery is not None:
+        recovery.waiting.add(worker.name)  # verified before the abort reached it, so it answers like a survivor
+        state.timer("quiesce", state.timeouts.quiesce)
+    if not state.newcomers():
+        state.cancel("resume")
+
+
+def _settle(state: JobState) -> None:
+    """Has every rank committed in this generation? Then the interruption is over."""
+    if state.settled or state.phase not in (Phase.TRAINING, Phase.RESUMING):
+        return
+    for rank, name in state.ranks.items():
+        worker = state.workers[name]
+        done = worker.finished or worker.committed == state.generation
+        if not done or (worker.state is not WorkerState.MEMBER and rank not in state.departed):
+            return
+    state.settled, state.phase, state.recovery = True, Phase.TRAINING, None
+    incident, state.incident = state.incident, None
+    if incident is None:
+        return
+    state.incidents.append(incident.freeze(state.now))
+    state.tell(_summary(incident, state.now))
+    for node in state.nodes.values():
+        node.spares, node.refused = node.spares + node.refused, 0  # there may be room again
+    top_up(state)
+
+
+def _summary(incident: OpenIncident, now: float) -> str:
+    what = ", ".join(f"rank {part.rank} is on {part.new_worker}" for part in incident.ranks if part.new_worker)
+    how = {"redo": "redone", "roll forward": "rolled forward", "boundary": "at a boundary"}
+    decision = how.get(incident.decision, incident.decision)
+    return (
+        f"incident {incident.number} is over: {what or 'nobody was lost'}; transaction {incident.transaction} {decision};"
+        f" {now - incident.fault_at:.2f} s from fault to the next commit; no step lost"
+    )

@@ -1,0 +1,198 @@
+"""What the machine remembers: nodes, workers, who holds which rank, and the recovery or migration under way.
+
+`JobState` is plain data with a few questions on it. Everything that changes it lives in the modules that the table in `machine.py`
+names. Two machines that handled the same events have equal states: this is what replaying the journal relies on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Recover, SetTimer, Tell
+from understudy.core.commit import Decision
+from understudy.core.events import PhaseDone, Quiesced
+from understudy.core.incident import OpenIncident
+from understudy.core.nouns import Incident, JobSpec, Timeouts
+
+
+class Phase(StrEnum):
+    """Where the job as a whole is."""
+
+    FORMING = "forming"  # nodes join, workers warm, ranks are not assigned yet
+    TRAINING = "training"
+    QUIESCING = "quiescing"  # a generation is over; survivors go to their positions, newcomers set up
+    RESUMING = "resuming"  # Recover was sent; not every rank has committed in the new generation
+    ENDED = "ended"
+
+
+class WorkerState(StrEnum):
+    """What a worker is to the job."""
+
+    STARTING = "starting"  # not warm yet
+    WARM = "warm"  # holds no rank
+    NEWCOMER = "newcomer"  # took a rank in the middle of the job; its state is not verified yet
+    MEMBER = "training"  # holds a rank
+    LEAVING = "leaving"  # healthy; its rank moves to a newcomer that is not verified yet
+    RELEASED = "released"  # told to exit
+    LOST = "lost"
+
+
+@dataclass
+class Node:
+    name: str
+    address: str
+    rank: int
+    spares: int  # idle workers wanted here
+    refused: int = 0  # spares not wanted for now, because the agent had no room
+    failed_starts: int = 0  # workers in a row that were lost before they were warm
+    lost: bool = False
+
+
+@dataclass
+class Worker:
+    name: str
+    node: str
+    spare: bool  # started as a spare
+    state: WorkerState = WorkerState.STARTING
+    pid: int = 0
+    store: str = ""
+    rank: int = -1
+    local_rank: int = -1
+    assign: Assign | None = None
+    heard: int = -1  # highest generation of an event from it
+    recovered: int = -1  # generation of the last Recover sent to it
+    committed: int = -1  # generation of its last Committed
+    step: int = 0  # last step that it said it has committed
+    finished: bool = False  # its script has ended; that cannot be undone
+
+
+@dataclass
+class Recovery:
+    """One change of generation: from Abort or Pause to the first commit of every rank."""
+
+    generation: int
+    planned: bool
+    reason: str
+    store: str
+    waiting: set[str]  # survivors that have not answered
+    lost: list[int]  # ranks lost since the last decision, to be counted at their transaction
+    unexplained: bool = False  # communication broke, but nobody was lost
+    answers: dict[str, Quiesced] = field(default_factory=dict)
+    decision: Decision | None = None
+    counted: bool = False
+    sent: dict[str, Abort | Pause | Recover] = field(default_factory=dict)  # last word to each worker, for repeats
+
+
+class Stage(StrEnum):
+    """How far a planned migration is."""
+
+    PREPARING = "preparing"  # the newcomer sets up while training goes on
+    PAUSING = "pausing"  # everyone goes to the boundary
+    MOVING = "moving"  # Recover was sent; the leaver is a donor
+
+
+@dataclass
+class Migration:
+    rank: int
+    leaver: str
+    newcomer: str
+    generation: int
+    reason: str
+    stage: Stage = Stage.PREPARING
+    measured: list[PhaseDone] = field(default_factory=list)  # what the newcomer did before the incident begins
+
+
+@dataclass
+class JobState:
+    spec: JobSpec
+    timeouts: Timeouts
+    phase: Phase = Phase.FORMING
+    generation: int = 0
+    promised: int = 0  # highest generation that any command has named
+    store: str = ""
+    nodes: dict[str, Node] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
+    ranks: dict[int, str] = field(default_factory=dict)  # who holds, or held last
+    departed: set[int] = field(default_factory=set)  # ranks whose worker finished and was lost afterwards
+    settled: bool = False  # every rank has committed in the current generation
+    restarts: int = 0
+    recovery: Recovery | None = None
+    migration: Migration | None = None
+    incident: OpenIncident | None = None
+    incidents: list[Incident] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    losses: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, transaction) -> how often
+    breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
+    broken: str = ""  # the communication failure that waits for its explanation
+    timers: set[str] = field(default_factory=set)
+    ended: EndJob | None = None
+    now: float = 0.0
+    out: list[Command] = field(default_factory=list, compare=False)
+
+    def emit(self, *commands: Command) -> None:
+        self.out.extend(commands)
+
+    def tell(self, text: str) -> None:
+        self.out.append(Tell(text))
+
+    def end(self, exit_code: int, message: str) -> None:
+        """The first end counts."""
+        if self.ended is None:
+            self.ended = EndJob(exit_code, message)
+            self.phase = Phase.ENDED
+            self.out.append(self.ended)
+
+    def timer(self, name: str, seconds: float) -> None:
+        self.timers.add(name)
+        self.emit(SetTimer(name, seconds))
+
+    def cancel(self, *names: str) -> None:
+        for name in names:
+            if name in self.timers:
+                self.timers.remove(name)
+                self.emit(SetTimer(name, 0.0))
+
+    def next_generation(self) -> int:
+        self.promised += 1
+        return self.promised
+
+    def holder(self, rank: int) -> Worker:
+        return self.workers[self.ranks[rank]]
+
+    def members(self) -> list[Worker]:
+        """Holders whose state is good, by rank. In a recovery these are the survivors."""
+        return self._holders(WorkerState.MEMBER)
+
+    def newcomers(self) -> list[Worker]:
+        return self._holders(WorkerState.NEWCOMER)
+
+    def _holders(self, state: WorkerState) -> list[Worker]:
+        holders = (self.workers[name] for _, name in sorted(self.ranks.items()))
+        return [worker for worker in holders if worker.state is state]
+
+    def vacant(self) -> list[int]:
+        """Ranks that nobody holds and somebody must."""
+        return [
+            rank
+            for rank, name in sorted(self.ranks.items())
+            if self.workers[name].state in (WorkerState.LOST, WorkerState.RELEASED) and rank not in self.departed
+        ]
+
+    def idle(self, *states: WorkerState) -> list[Worker]:
+        """Workers without a rank in these states, oldest first."""
+        return [worker for worker in self.workers.values() if worker.rank < 0 and worker.state in states]
+
+    def step(self) -> int:
+        """The last step that every rank is known to have committed. Workers say so only at the edges of a recovery."""
+        return min((worker.step for worker in self.members()), default=0)
+
+    def all_finished(self) -> bool:
+        return bool(self.ranks) and all(
+            self.workers[name].finished and (rank in self.departed or self.workers[name].state is WorkerState.MEMBER)
+            for rank, name in self.ranks.items()
+        )
+
+    def describe(self, worker: Worker) -> str:
+        where = f"worker {worker.name} on node {worker.node}"
+        return f"rank {worker.rank} ({where})" if worker.rank >= 0 else where

@@ -1,0 +1,1 @@
+"""Detectors: each turns one kind of evidence into a taint or a loss. Pure judgement; the service feeds them."""

@@ -1,0 +1,147 @@
+"""Which worker hangs? Judged from the pages of all workers, read a few times a second.
+
+Two kinds of evidence:
+
+- Silence. Every worker beats, from a thread of its own, as long as its process is scheduled. A worker whose beat has
+  stopped for longer than its limit is stopped or stuck in a call that never lets go. If all are silent, nothing is
+  concluded: the whole host is stopped or starved, and nobody would be left to recover with.
+- Standstill. Training is collective: one rank that does not go on stops all the others. When no rank has made any
+  progress (activity, transaction, collectives) for longer than the limit, and exactly one rank is behind all the
+  others, that one is the culprit: in a lower transaction, or it has not voted while all others have, or all others have
+  issued the same number of collectives and it has issued fewer.
+
+The limit is learnt from the job: `hang_factor` times its longest transaction so far, never below `hang_floor`. Before a worker's
+first commit it is `hang_first`, because of compilation and downloads.
+
+Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is one). Code of one
+rank between transactions for which the others wait, longer than the limit, looks exactly like a hang: raise `hang_floor` for such a
+job, or put that code into a section. Near the end of the job (a rank has finished) standstill is not judged, because a rank may
+work alone there. Collectives are compared since a worker's last recovery, as of the last reading in it, 0.2 s old at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from understudy.core.nouns import Timeouts
+from understudy.links.page import Activity, PageView
+
+_STAGE = {Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`happened` is the unix time of the culprit's last sign of life, or of the job's last progress."""
+
+    worker: str
+    detail: str
+    happened: float
+
+
+@dataclass
+class _Watched:
+    page: PageView
+    clock: float  # the host's monotonic clock at the last reading
+    at: float  # unix time of that reading, by the orchestrator's clock
+    moved_at: float  # unix time of the last progress
+    base: int = 0  # collectives at the last recovery
+
+
+class HangWatch:
+    """Fed with readings (`observe`), asked for a verdict (`judge`). All times are passed in."""
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self._timeouts = timeouts
+        self._workers: dict[str, _Watched] = {}
+
+    def observe(self, pages: Mapping[str, PageView], clock: float, now: float) -> None:
+        """The pages of one node's workers, read when its monotonic clock showed `clock`; `now` is unix time."""
+        for worker, page in pages.items():
+            seen = self._workers.get(worker)
+            moved = now - max(0.0, clock - page.since)
+            if seen is None:
+                self._workers[worker] = _Watched(page, clock, now, moved)
+                continue
+            if page.collectives != seen.page.collectives:
+                moved = now
+            if page.activity is Activity.RECOVERING:
+                seen.base = page.collectives
+            seen.moved_at = max(seen.moved_at, moved)
+            seen.page, seen.clock, seen.at = page, clock, now
+
+    def forget(self, keep: Collection[str]) -> None:
+        """Only these workers are of interest from now on."""
+        for worker in self._workers.keys() - set(keep):
+            del self._workers[worker]
+
+    def stalled(self, ranks: Mapping[int, str], now: float) -> float:
+        """Seconds since any rank made progress; 0 while one of them has not been read, or near the end of the job."""
+        held = [self._workers.get(worker) for worker in ranks.values()]
+        known = [watched for watched in held if watched is not None]
+        if len(known) < len(held) or not known or any(w.page.activity is Activity.FINISHED for w in known):
+            return 0.0
+        return now - max(watched.moved_at for watched in known)
+
+    def judge(self, ranks: Mapping[int, str], idle: Collection[str], now: float) -> Verdict | None:
+        """The worker that hangs, if there is one. `ranks`: who holds which rank. `idle`: spares."""
+        return self._silent([*ranks.values(), *idle], now) or self._standstill(ranks, now)
+
+    def limit(self, worker: str) -> float:
+        """Seconds without a sign of life that this worker is granted."""
+        page = self._workers[worker].page
+        if page.activity is Activity.WARMING or (page.step == 0 and page.activity is not Activity.WARM):
+            return self._timeouts.hang_first
+        longest = max(watched.page.longest for watched in self._workers.values())
+        return max(self._timeouts.hang_floor, self._timeouts.hang_factor * longest)
+
+    def _silent(self, workers: Collection[str], now: float) -> Verdict | None:
+        silences = {}
+        for name in workers:
+            watched = self._workers.get(name)
+            fresh = watched is not None and now - watched.at < self._timeouts.hang_floor / 2
+            if watched is not None and fresh and watched.page.beats > 0:
+                silences[name] = watched.clock - watched.page.beat_at
+        if not silences or min(silences.values()) > self._timeouts.hang_floor / 2:
+            return None
+        name = max(silences, key=lambda name: silences[name] / self.limit(name))
+        silence, limit = silences[name], self.limit(name)
+        if silence <= limit:
+            return None
+        detail = f"no sign of life for {silence:.1f} s (limit {limit:.1f} s): stopped, or stuck in a call"
+        return Verdict(name, detail, self._workers[name].at - silence)
+
+    def _standstill(self, ranks: Mapping[int, str], now: float) -> Verdict | None:
+        stalled = self.stalled(ranks, now)
+        if stalled <= self._timeouts.hang_floor or len(ranks) < 2:
+            return None
+        rank = self._behind(ranks)
+        if rank is None:
+            return None
+        limit = self.limit(ranks[rank])
+        if stalled <= limit:
+            return None
+        page = self._workers[ranks[rank]].page
+        detail = (
+            f"no progress of the job for {stalled:.1f} s (limit {limit:.1f} s), and rank {rank} alone is behind:"
+            f" {page.activity.name.lower()} in transaction {page.transaction} after {page.collectives} collectives"
+        )
+        return Verdict(ranks[rank], detail, now - stalled)
+
+    def _behind(self, ranks: Mapping[int, str]) -> int | None:
+        watched = {rank: self._workers[worker] for rank, worker in ranks.items()}
+        recovering = [rank for rank, w in watched.items() if w.page.activity is Activity.RECOVERING]
+        if recovering:
+            others = watched.keys() - set(recovering)
+            return others.pop() if len(others) == 1 else None
+        places = {rank: (w.page.transaction, _STAGE.get(w.page.activity, 0)) for rank, w in watched.items()}
+        lowest = min(places.values())
+        last = [rank for rank, place in places.items() if place == lowest]
+        if len(last) == 1:
+            return last[0]
+        if len(last) < len(places):
+            return None
+        issued = {rank: w.page.collectives - w.base for rank, w in watched.items()}
+        fewest = min(issued, key=lambda rank: issued[rank])
+        rest = {count for rank, count in issued.items() if rank != fewest}
+        return fewest if len(rest) == 1 and issued[fewest] < min(rest) else None

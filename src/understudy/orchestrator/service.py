@@ -1,0 +1,255 @@
+"""The machine with a clock and a network: events go in, commands go out to the agents at once.
+
+Everything happens on one asyncio loop. `submit` hands an event to the machine, sends what it decides, and only then passes
+the event to the journal (`journal.py` says why). Progress (`Pages`) does not go through the machine: it feeds the
+status and the hang watch, whose verdict is an event like any other.
+
+A node whose agent has disconnected is given `grace` seconds to come back before it is lost. Its commands in the meantime are not kept: the
+machine repeats what is still under way when the agent joins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+
+from understudy.core.commands import Command, EndJob, SetTimer, StartWorker, Tell
+from understudy.core.events import Event, Expired, NodeJoined, NodeLost, WorkerLost, WorkerStarted
+from understudy.core.machine import Machine
+from understudy.core.nouns import LossCause
+from understudy.core.state import WorkerState
+from understudy.detectors.hang import HangWatch
+from understudy.links.messages import BadMessage, Pages, decode, encode
+from understudy.links.page import PageView
+from understudy.orchestrator.journal import Journal
+
+GRACE = 15.0  # seconds for an agent to come back
+WATCH = 0.2  # seconds between two looks at the pages
+KEEP = 2.0  # seconds between two notes of the progress in the journal
+
+
+def to_stderr(text: str) -> None:
+    print(f"understudy: {text}", file=sys.stderr, flush=True)
+
+
+class AgentLink:
+    """One agent's connection: what is put into `outbox` is sent in that order; None closes it."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.outbox: asyncio.Queue[str | None] = asyncio.Queue()
+
+
+class Service:
+    """Owns the machine, its timers and the agents' links. `run` returns the job's exit code."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        journal: Journal,
+        *,
+        clock: Callable[[], float] = time.time,
+        tell: Callable[[str], None] = to_stderr,
+        grace: float = GRACE,
+    ) -> None:
+        self.machine = machine
+        self.pages: dict[str, PageView] = {}
+        self._journal = journal
+        self._clock = clock
+        self._tell = tell
+        self._grace = grace
+        self._links: dict[str, AgentLink] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._graces: dict[str, asyncio.TimerHandle] = {}
+        self._watch = HangWatch(machine.state.timeouts)
+        self._warned_stall = False
+        self._complaints: set[str] = set()
+        self._ended = asyncio.Event()
+        self._all_gone = asyncio.Event()
+
+    # -- the life of the service ------------------------------------------------------------------------------------
+
+    def resume(self, events: list[tuple[float, Event]]) -> None:
+        """Take the machine to where the journal left it, and set the timers that were running then."""
+        due: dict[str, float] = {}
+        for then, event in events:
+            for command in self.machine.handle(event, then):
+                if isinstance(command, SetTimer):
+                    due[command.timer] = then + command.seconds
+        now = self._clock()
+        for timer in sorted(self.machine.state.timers):
+            self._set_timer(timer, max(0.001, due[timer] - now))
+        for node in self.machine.state.nodes.values():
+            if not node.lost:
+                self._start_grace(node.name, "its agent did not come back after the orchestrator was started again")
+        if self.machine.state.ended is not None:
+            self._ended.set()
+
+    async def run(self) -> int:
+        """Until the job has ended and every agent has gone. Returns the exit code."""
+        watching = asyncio.create_task(self._watch_pages())
+        try:
+            await self._ended.wait()
+        finally:
+            watching.cancel()
+        if self._links:
+            try:
+                # An agent needs `stop` seconds to end workers that ignore SIGTERM, and a moment more to go.
+                await asyncio.wait_for(self._all_gone.wait(), self.machine.state.timeouts.stop + 2.0)
+            except TimeoutError:
+                self._tell(f"agents still connected after the end: {', '.join(sorted(self._links))}")
+        self._journal.progress(self.pages)
+        for handle in [*self._timers.values(), *self._graces.values()]:
+            handle.cancel()
+        ended = self.machine.state.ended
+        assert ended is not None
+        self._tell(ended.message)
+        return ended.exit_code
+
+    # -- events in, commands out ------------------------------------------------------------------------------------
+
+    def submit(self, event: Event) -> None:
+        """Let the machine handle `event`, now, and send what it decides."""
+        now = self._clock()
+        commands = self.machine.handle(event, now)
+        for command in commands:
+            self._carry_out(command)
+        self._journal.append(now, event)
+        keep = {w.name for w in self.machine.state.workers.values() if w.state is not WorkerState.LOST}
+        self._watch.forget(keep)
+
+    def _carry_out(self, command: Command) -> None:
+        if isinstance(command, Tell):
+            self._tell(command.text)
+        elif isinstance(command, SetTimer):
+            self._set_timer(command.timer, command.seconds)
+        elif isinstance(command, EndJob):
+            text = encode(command)
+            for link in self._links.values():
+                link.outbox.put_nowait(text)
+            self._ended.set()
+        elif isinstance(command, StartWorker):
+            self._send(command.node, command)
+        else:
+            self._send(self.machine.state.workers[command.worker].node, command)
+
+    def _send(self, node: str, command: Command) -> None:
+        link = self._links.get(node)
+        if link is not None:
+            link.outbox.put_nowait(encode(command))
+
+    def _set_timer(self, timer: str, seconds: float) -> None:
+        running = self._timers.pop(timer, None)
+        if running is not None:
+            running.cancel()
+        if seconds > 0:
+            loop = asyncio.get_running_loop()
+            self._timers[timer] = loop.call_later(seconds, self._expire, timer)
+
+    def _expire(self, timer: str) -> None:
+        self._timers.pop(timer, None)
+        self.submit(Expired(timer))
+
+    # -- agents -----------------------------------------------------------------------------------------------------
+
+    def attach(self, joined: NodeJoined) -> AgentLink:
+        """An agent has connected and said who it is. A new connection of the same node replaces the old one."""
+        old = self._links.get(joined.node)
+        if old is not None:
+            old.outbox.put_nowait(None)
+        grace = self._graces.pop(joined.node, None)
+        if grace is not None:
+            grace.cancel()
+        link = AgentLink(joined.node)
+        self._links[joined.node] = link
+        if self.machine.state.ended is not None:
+            link.outbox.put_nowait(encode(self.machine.state.ended))
+        else:
+            self.submit(joined)
+        return link
+
+    def detach(self, link: AgentLink) -> None:
+        """The connection is gone. Not yet the node."""
+        if self._links.get(link.node) is not link:
+            return
+        del self._links[link.node]
+        if self._ended.is_set():
+            if not self._links:
+                self._all_gone.set()
+        else:
+            self._start_grace(link.node, f"its agent was disconnected for more than {self._grace:g} s")
+
+    def _start_grace(self, node: str, detail: str) -> None:
+        def gone() -> None:
+            del self._graces[node]
+            self.submit(NodeLost(node, detail))
+
+        self._graces[node] = asyncio.get_running_loop().call_later(self._grace, gone)
+
+    def receive(self, link: AgentLink, text: str) -> None:
+        """A frame from an agent. One that is not understood, or speaks of another node's worker, is dropped and told once."""
+        try:
+            message = decode(text)
+        except BadMessage as error:
+            self._complain(f"node {link.node} sent something that is not a message: {error}")
+            return
+        if self._links.get(link.node) is not link:
+            return  # a connection that has been replaced
+        if isinstance(message, Pages):
+            self._see_pages(link, message)
+            return
+        if not isinstance(message, Event) or isinstance(message, Expired | NodeLost):
+            self._complain(f"node {link.node} sent a {type(message).__name__}, which is not an agent's to send")
+            return
+        worker = getattr(message, "worker", None)
+        known = self.machine.state.workers.get(worker) if isinstance(worker, str) else None
+        if worker is not None and (known.node != link.node if known else not isinstance(message, WorkerStarted)):
+            self._complain(f"node {link.node} speaks of worker {worker}, which is not there")
+            return
+        if not isinstance(message, NodeJoined) or message.node == link.node:
+            self.submit(message)
+
+    def _complain(self, text: str) -> None:
+        if text not in self._complaints and len(self._complaints) < 100:
+            self._complaints.add(text)
+            self._tell(text)
+
+    # -- progress ---------------------------------------------------------------------------------------------------
+
+    def _see_pages(self, link: AgentLink, message: Pages) -> None:
+        workers = self.machine.state.workers
+        mine = {w: page for w, page in message.pages.items() if w in workers and workers[w].node == link.node}
+        self.pages.update(mine)
+        self._watch.observe(mine, message.clock, self._clock())
+
+    async def _watch_pages(self) -> None:
+        kept = 0.0
+        while True:
+            await asyncio.sleep(WATCH)
+            self.look()
+            now = asyncio.get_running_loop().time()
+            if now - kept >= KEEP and self.pages:
+                kept = now
+                self._journal.progress(self.pages)
+
+    def look(self) -> None:
+        """Does a worker hang? Then it is lost."""
+        state, now = self.machine.state, self._clock()
+        held = {
+            rank: name
+            for rank, name in state.ranks.items()
+            if state.workers[name].state in (WorkerState.MEMBER, WorkerState.NEWCOMER)
+        }
+        idle = [worker.name for worker in state.idle(WorkerState.STARTING, WorkerState.WARM)]
+        verdict = self._watch.judge(held, idle, now)
+        if verdict is not None:
+            self.submit(WorkerLost(verdict.worker, LossCause.HUNG, verdict.detail, verdict.happened))
+            return
+        stalled = self._watch.stalled(held, now)
+        if not held or stalled < state.timeouts.hang_first:
+            self._warned_stall = False
+        elif not self._warned_stall:
+            self._warned_stall = True
+            self._tell(f"no rank has made progress for {stalled:.0f} s, and none alone is behind the others")
