@@ -1,0 +1,101 @@
+"""Nested Python values with tensors as bytes, without pickle: what a worker hands to another one.
+
+Built on msgpack with a few extension types. Everything that `state_dict()` methods usually return is covered: numbers of any
+size, strings, bytes, None, lists, tuples, dicts (also ordered), sets, tensors, numpy arrays and scalars, dtypes, devices and
+shapes. Anything else raises `Unencodable`, which names the type and the place: a value that cannot be moved must be known
+before it is needed. Tensors arrive on the CPU. Equal values have equal encodings, so the bytes also serve as snapshot and as
+the input of a digest (sets are sorted for that).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import msgpack
+import numpy
+import torch
+
+from understudy.worker.digests import flat_bytes
+
+
+class Unencodable(TypeError):
+    """A value of a type that cannot be moved to another worker."""
+
+
+_TENSOR, _ARRAY, _TUPLE, _INT, _SET, _ORDERED, _DTYPE, _DEVICE, _SIZE, _SCALAR, _FROZEN, _COMPLEX = range(1, 13)
+
+
+def _default(value: Any) -> msgpack.ExtType:
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        if kind not in (torch.Tensor, torch.nn.Parameter):
+            raise Unencodable(f"a {kind.__module__}.{kind.__qualname__}; take its local tensor")
+        plain = value.detach().cpu().contiguous()
+        head = (str(plain.dtype).removeprefix("torch."), list(plain.shape), flat_bytes(plain).numpy().tobytes())
+        return msgpack.ExtType(_TENSOR, encode(list(head)))
+    if isinstance(value, torch.Size):
+        return msgpack.ExtType(_SIZE, encode(list(value)))
+    if kind is tuple:
+        return msgpack.ExtType(_TUPLE, encode(list(value)))
+    if kind is int:
+        return msgpack.ExtType(_INT, str(value).encode())
+    if kind is set or kind is frozenset:
+        return msgpack.ExtType(_SET if kind is set else _FROZEN, encode(sorted(value, key=encode)))
+    if kind is OrderedDict:
+        return msgpack.ExtType(_ORDERED, encode([list(pair) for pair in value.items()]))
+    if kind is torch.dtype:
+        return msgpack.ExtType(_DTYPE, str(value).removeprefix("torch.").encode())
+    if kind is torch.device:
+        return msgpack.ExtType(_DEVICE, str(value).encode())
+    if kind is complex:
+        return msgpack.ExtType(_COMPLEX, encode([value.real, value.imag]))
+    if isinstance(value, numpy.ndarray) and value.dtype.kind in "biufcSU":
+        return msgpack.ExtType(_ARRAY, encode([value.dtype.str, list(value.shape), value.tobytes()]))
+    if isinstance(value, numpy.generic) and value.dtype.kind in "biufc":
+        return msgpack.ExtType(_SCALAR, encode([value.dtype.str, value.tobytes()]))
+    raise Unencodable(f"a {kind.__module__}.{kind.__qualname__}")
+
+
+def _extension(code: int, data: bytes) -> Any:
+    if code == _TENSOR:
+        dtype, shape, content = decode(data)
+        return torch.frombuffer(bytearray(content), dtype=getattr(torch, dtype)).reshape(shape) if content else torch.empty(
+            shape, dtype=getattr(torch, dtype)
+        )
+    if code == _ARRAY:
+        kind, shape, content = decode(data)
+        return numpy.frombuffer(bytearray(content), dtype=kind).reshape(shape)
+    if code == _SCALAR:
+        kind, content = decode(data)
+        return numpy.frombuffer(content, dtype=kind)[0]
+    if code == _TUPLE:
+        return tuple(decode(data))
+    if code == _INT:
+        return int(data)
+    if code == _SET:
+        return set(decode(data))
+    if code == _FROZEN:
+        return frozenset(decode(data))
+    if code == _ORDERED:
+        return OrderedDict((key, value) for key, value in decode(data))
+    if code == _DTYPE:
+        return getattr(torch, data.decode())
+    if code == _DEVICE:
+        return torch.device(data.decode())
+    if code == _SIZE:
+        return torch.Size(decode(data))
+    if code == _COMPLEX:
+        return complex(*decode(data))
+    raise ValueError(f"unknown extension {code} in an encoded value")
+
+
+def encode(value: Any) -> bytes:
+    """The bytes of `value`. Raises `Unencodable`."""
+    packed: bytes = msgpack.packb(value, default=_default, strict_types=True, use_bin_type=True)
+    return packed
+
+
+def decode(data: bytes | memoryview) -> Any:
+    """The value of bytes made by `encode`. Raises `ValueError` for anything else."""
+    return msgpack.unpackb(data, ext_hook=_extension, strict_map_key=False, raw=False)

@@ -1,0 +1,221 @@
+"""Process-group backends that can be broken from outside and replaced in place.
+
+The script keeps the stock `ProcessGroup` objects (DDP, FSDP2, DeviceMesh, DTensor and user code hold them); what is replaced is
+the backend inside them. A backend here is torch's own class with three more methods:
+
+    abort()     from any thread: every pending and future operation fails at once
+    drain()     on the main thread, after abort: returns when nothing of it can write into memory any more
+    is_broken() whether a connection has failed
+
+Gloo runs its collectives on one queue thread here, so that a last operation that fails marks the end of all before it: that
+is the drain. (With several queue threads there is no such mark short of destroying the backend, which needs C++.)
+
+Replacing works by registering the new backend under a fresh `BackendType` value, since torch keeps the old backend when a known
+type is registered again. About 230 values are left for that; the dead backend stays in memory with its idle threads. Both limits
+are those of the pure-Python path.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import ProcessGroup, ProcessGroupGloo, Store, distributed_c10d
+
+from understudy.worker.errors import UnderstudyError
+from understudy.worker.rendezvous import Rendezvous
+from understudy.worker.sockets import Connections
+
+FIRST_TYPE = 16  # BackendType values from here on are free
+LAST_TYPE = 255
+
+
+def _gloo_devices() -> list[Any]:
+    interfaces = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+    if interfaces:
+        return [ProcessGroupGloo.create_device(interface=name) for name in interfaces]
+    address = os.environ.get("UNDERSTUDY_ADDRESS")
+    return [ProcessGroupGloo.create_device(hostname=address) if address else ProcessGroupGloo.create_default_device()]
+
+
+class GlooCommunicator(ProcessGroupGloo):  # type: ignore[misc]
+    """Gloo with an abort that works. Arguments as `ProcessGroupGloo`."""
+
+    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, own_port: int | None = None) -> None:
+        options = ProcessGroupGloo._Options()
+        options._devices = _gloo_devices()
+        options._threads = 1
+        options._timeout = timeout
+        self._connections = Connections(ignore_port=own_port)
+        with self._connections.noting():
+            super().__init__(store, rank, size, options)
+        self._peers = self._connections.count()
+
+    def abort(self) -> None:
+        self._connections.shut()
+
+    def drain(self) -> None:
+        try:
+            self.barrier().wait()
+        except RuntimeError:
+            return  # as it should: the connections are shut
+
+    def is_broken(self) -> bool:
+        return self._connections.count() < self._peers
+
+
+def _nccl_class() -> type[Any] | None:
+    if not (dist.is_nccl_available() and torch.cuda.is_available()):
+        return None
+
+    class NcclCommunicator(distributed_c10d.ProcessGroupNCCL):  # type: ignore[misc]
+        """NCCL behind the same methods. Its own abort cancels running kernels; `drain` waits for the streams to be idle."""
+
+        def drain(self) -> None:
+            torch.cuda.synchronize()
+
+        def is_broken(self) -> bool:
+            return False  # NCCL reports by exception; the caller judges its text
+
+    return NcclCommunicator
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A connected backend on its way into a group."""
+
+    group: ProcessGroup
+    name: str
+    kind: str
+    devices: list[str]
+    backend: Any
+
+
+class Groups:
+    """All process groups of this process, and the backends inside them.
+
+    `install` puts our classes in the place where torch looks them up, so that every group that the script makes from then
+    on, by whatever call, has a backend of ours. `detached`: groups are made without peers (a newcomer's set-up).
+    """
+
+    def __init__(self, own_port: int | None = None) -> None:
+        self.detached = False
+        self._own_port = own_port
+        self._made: list[Any] = []  # keeps the Python half of each backend alive: torch only holds the C++ half
+        self._swaps = 0
+        self._installed: dict[str, Any] = {}
+
+    def install(self) -> None:
+        groups = self
+        made = self._made
+
+        class Gloo(GlooCommunicator):
+            def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
+                if groups.detached:
+                    store, rank, size = dist.HashStore(), 0, 1
+                super().__init__(store, rank, size, timeout, own_port=groups._own_port)
+                made.append(self)
+
+        self._installed["gloo"] = Gloo
+        distributed_c10d.ProcessGroupGloo = Gloo  # type: ignore[misc]
+        nccl = _nccl_class()
+        if nccl is not None:
+            stock = nccl
+
+            class Nccl(stock):  # type: ignore[misc,valid-type]
+                def __init__(self, store: Store, rank: int, size: int, options: Any) -> None:
+                    if groups.detached:
+                        store, rank, size = dist.HashStore(), 0, 1
+                    super().__init__(store, rank, size, options)
+                    made.append(self)
+    
+            Nccl.Options = distributed_c10d.ProcessGroupNCCL.Options  # type: ignore[attr-defined]
+            self._installed["nccl"] = Nccl
+            distributed_c10d.ProcessGroupNCCL = Nccl  # type: ignore[misc]
+
+    def members(self) -> list[tuple[ProcessGroup, str, list[int]]]:
+        """The script's groups of which this rank is a member, in the order in which they were made: group, name, global ranks."""
+        world = distributed_c10d._world
+        return [
+            (group, world.pg_names[group], sorted(world.pg_group_ranks[group], key=world.pg_group_ranks[group].__getitem__))
+            for group in world.pg_map
+        ]
+
+    def describe(self) -> list[list[Any]]:
+        return [[name, ranks] for _, name, ranks in self.members()]
+
+    def abort(self) -> None:
+        for backend in list(self._made):
+            backend.abort()
+
+    def drain(self) -> None:
+        for backend in self._made:
+            backend.drain()
+        self._made.clear()
+
+    def is_broken(self) -> bool:
+        return any(backend.is_broken() for backend in self._made)
+
+    def collectives(self) -> int:
+        """How many collectives were issued on the present backends: the sum of their sequence numbers."""
+        total = 0
+        for backend in list(self._made):
+            total += int(backend._get_sequence_number_for_group())
+        return total
+
+    def unsupported(self) -> list[str]:
+        """Backends inside groups that cannot be rebuilt."""
+        world = distributed_c10d._world
+        unknown = set()
+        for group in world.pg_map:
+            kinds = set(distributed_c10d.BackendConfig(world.pg_map[group][0]).get_device_backend_map().values())
+            unknown |= {kind for kind in kinds if kind not in self._installed}
+        return sorted(unknown)
+
+    def connect(self, rank: int, meeting: Rendezvous) -> list[Replacement]:
+        """New backends for every group of the script, connected with their peers, in the same order on every rank.
+
+        May block for as long as a peer is missing, so the caller runs it on a thread that it can leave behind. Nothing in the
+        groups changes until `adopt`.
+        """
+        world = distributed_c10d._world
+        self.detached = False
+        replacements = []
+        for group, name, ranks in self.members():
+            devices = distributed_c10d.BackendConfig(world.pg_map[group][0]).get_device_backend_map()
+            for kind in sorted(set(devices.values())):
+                mine = [device for device, other in devices.items() if other == kind]
+                options = group._get_backend(torch.device(mine[0])).options
+                arguments = (meeting.group_prefix(f"{name}/{kind}"), ranks.index(rank), len(ranks))
+                last = options if kind == "nccl" else options._timeout
+                backend = self._installed[kind](*arguments, last)
+                backend.options.global_ranks_in_group = options.global_ranks_in_group
+                backend.options.group_name = options.group_name
+                backend._set_sequence_number_for_group()
+                replacements.append(Replacement(group, name, kind, mine, backend))
+        return replacements
+
+    def adopt(self, replacements: list[Replacement], meeting: Rendezvous) -> None:
+        """Puts connected backends into their groups; what is left of the old ones is dead."""
+        self._swaps += 1
+        first = FIRST_TYPE + 2 * self._swaps
+        if first + 1 > LAST_TYPE:
+            raise UnderstudyError(
+                f"this worker has joined {self._swaps - 1} new generations, and its torch has no backend numbers left for more; "
+                "move such a rank to a fresh worker in time with `understudy migrate`"
+            )
+        world = distributed_c10d._world
+        for item in replacements:
+            number = ProcessGroup.BackendType(first + (item.kind == "nccl"))
+            for device in item.devices:
+                item.group._register_backend(torch.device(device), number, item.backend)
+            item.group._set_default_backend(number)
+            item.group._set_group_name(item.name)
+            world.pg_map[item.group] = (world.pg_map[item.group][0], dist.PrefixStore(f"{item.name}/", meeting.store))
+        if world.pg_map:  # groups that the script makes from now on meet in this generation's store too
+            default = next(iter(world.pg_map))
+            world.pg_map[default] = (world.pg_map[default][0], meeting.store)

@@ -1,0 +1,19 @@
+"""The exceptions of the training process."""
+
+from __future__ import annotations
+
+
+class UnderstudyError(RuntimeError):
+    """The job cannot go on as it is written: the text says what happened and what to change."""
+
+
+class Misuse(UnderstudyError):
+    """The script breaks a rule of the training API."""
+
+
+class GenerationAborted(RuntimeError):
+    """The generation is over: unwinds user code up to the transaction, which then recovers.
+
+    It is not a verdict by itself. A framework that swallows it gains nothing: until the worker has joined the next
+    generation, its groups and its vote refuse everything.
+    """

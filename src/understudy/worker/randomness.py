@@ -1,0 +1,73 @@
+"""The random number streams of a process: torch (CPU and CUDA), numpy's global one, Python's, and registered generators."""
+
+from __future__ import annotations
+
+import random
+import sys
+from array import array
+from typing import Any
+
+import numpy
+import torch
+
+Streams = dict[str, bytes]
+
+
+def _generator_bytes(state: torch.Tensor) -> bytes:
+    return state.numpy().tobytes()
+
+
+def _state_tensor(data: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+class Randomness:
+    """Reads and sets all streams at once. `generators`: further `torch.Generator` objects, by name."""
+
+    def __init__(self) -> None:
+        self.generators: dict[str, torch.Generator] = {}
+        self.numpy_generators: dict[str, numpy.random.Generator] = {}
+
+    def capture(self) -> Streams:
+        version, words, gauss = random.getstate()
+        streams = {
+            "torch": _generator_bytes(torch.get_rng_state()),
+            "python": array("I", words).tobytes() + repr((version, gauss)).encode(),
+        }
+        if "numpy.random" in sys.modules:
+            state: Any = numpy.random.get_state(legacy=False)
+            streams["numpy"] = state["state"]["key"].tobytes() + repr(
+                (state["bit_generator"], int(state["state"]["pos"]), int(state["has_gauss"]), float(state["gauss"]))
+            ).encode()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            streams["cuda"] = _generator_bytes(torch.cuda.get_rng_state())
+        for name, generator in self.generators.items():
+            streams[f"generator/{name}"] = _generator_bytes(generator.get_state())
+        for name, numpy_generator in self.numpy_generators.items():
+            from understudy.worker.codec import encode
+
+            streams[f"numpy generator/{name}"] = encode(numpy_generator.bit_generator.state)
+        return streams
+
+    def restore(self, streams: Streams) -> None:
+        """Sets every stream that `streams` names. Raises `KeyError` for a generator that is not registered here."""
+        import ast
+
+        for name, data in streams.items():
+            if name == "torch":
+                torch.set_rng_state(_state_tensor(data))
+            elif name == "python":
+                version, gauss = ast.literal_eval(data[2500:].decode())
+                random.setstate((version, tuple(array("I", data[:2500])), gauss))
+            elif name == "numpy":
+                kind, pos, has_gauss, gauss_value = ast.literal_eval(data[2496:].decode())
+                key = numpy.frombuffer(data[:2496], dtype=numpy.uint32)
+                numpy.random.set_state((kind, key, pos, has_gauss, gauss_value))
+            elif name == "cuda":
+                torch.cuda.set_rng_state(_state_tensor(data))
+            elif name.startswith("generator/"):
+                self.generators[name.removeprefix("generator/")].set_state(_state_tensor(data))
+            else:
+                from understudy.worker.codec import decode
+
+                self.numpy_generators[name.removeprefix("numpy generator/")].bit_generator.state = decode(data)

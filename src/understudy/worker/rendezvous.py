@@ -1,0 +1,84 @@
+"""The store in which a generation meets: a TCPStore that every worker serves, of which each generation uses one.
+
+A worker serves its store from the start, so that the address is known before it is needed. Keys are prefixed with the
+generation. A store is a throw-away: if its host is lost, so is the generation that meets there, and the next one meets
+elsewhere. Waiting is polling with an eye on the next abort, because a blocked TCPStore call cannot be interrupted; the one
+call that could still hang (its server stopped) is broken by shutting its socket.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+from torch.distributed import PrefixStore, TCPStore
+
+from understudy.worker.errors import GenerationAborted
+from understudy.worker.sockets import Connections
+
+POLL = 0.001  # seconds between two looks at the store
+CONNECT = timedelta(seconds=30)
+
+
+class StoreServer:
+    """This worker's own store. Listens only on `host`."""
+
+    def __init__(self, host: str) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.bind((host, 0))
+        self.port: int = listener.getsockname()[1]
+        self.address = f"{host}:{self.port}"
+        self._store = TCPStore(
+            host, self.port, None, True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=CONNECT
+        )
+
+
+class Rendezvous:
+    """A client of one generation's store. `aborted` says whether the generation is over."""
+
+    def __init__(self, address: str, generation: int, aborted: Callable[[], bool], own_port: int | None = None) -> None:
+        host, _, port = address.rpartition(":")
+        self.generation = generation
+        self._aborted = aborted
+        self._pause = threading.Event()  # never set: a sleep that is short and needs no other purpose
+        self.connections = Connections(ignore_port=own_port)
+        try:
+            with self.connections.noting():
+                self._client = TCPStore(host, int(port), None, False, timeout=CONNECT)
+        except RuntimeError as error:
+            raise GenerationAborted(f"the store of generation {generation} at {address} is gone: {error}") from error
+        self.store = PrefixStore(f"g{generation}", self._client)
+
+    def put(self, key: str, value: bytes) -> None:
+        try:
+            self.store.set(key, value)  # type: ignore[arg-type]
+        except RuntimeError as error:
+            raise GenerationAborted(f"generation {self.generation}: store lost: {error}") from error
+
+    def get(self, key: str) -> bytes:
+        """Waits for `key`. Raises `GenerationAborted` as soon as the generation is over."""
+        try:
+            while not self.store.check([key]):
+                if self._aborted():
+                    raise GenerationAborted(f"generation {self.generation} ended while waiting for {key}")
+                self._pause.wait(POLL)
+            return bytes(self.store.get(key))
+        except GenerationAborted:
+            raise
+        except RuntimeError as error:
+            raise GenerationAborted(f"generation {self.generation}: store lost: {error}") from error
+
+    def group_prefix(self, name: str) -> PrefixStore:
+        return PrefixStore(f"groups/{name}", self.store)
+
+    def close(self) -> None:
+        self.connections.shut()
+
+
+def node_address() -> str:
+    """The address at which other workers reach this one; the agent sets it."""
+    return os.environ.get("UNDERSTUDY_ADDRESS", "127.0.0.1")

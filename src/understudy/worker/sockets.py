@@ -1,0 +1,75 @@
+"""The TCP sockets that a constructor opens, noted so that another thread can break them later.
+
+Gloo's own `abort` does nothing, and a blocked call can only be woken by shutting its connections. The sockets are found as
+the difference of /proc/self/fd around the constructor; a socket is shut only while its descriptor still names the same
+inode, and only if it is connected (shutting a listener would abort the process). A socket that another thread opens during
+the constructor is noted too; in this runtime those are sockets of a generation that is over or of a store client.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+def _open_sockets() -> dict[int, str]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+        if target.startswith("socket:"):
+            found[int(name)] = target
+    return found
+
+
+class Connections:
+    """A set of sockets of this process. `ignore_port`: connections of this local port belong to somebody else."""
+
+    def __init__(self, ignore_port: int | None = None) -> None:
+        self._sockets: dict[int, str] = {}
+        self._ignore_port = ignore_port
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Adds the sockets that the body opens."""
+        before = _open_sockets()
+        try:
+            yield
+        finally:
+            for fd, inode in _open_sockets().items():
+                if before.get(fd) != inode:
+                    self._sockets[fd] = inode
+
+    def _connected(self) -> Iterator[socket.socket]:
+        for fd, inode in list(self._sockets.items()):
+            try:
+                if os.readlink(f"/proc/self/fd/{fd}") != inode:
+                    continue
+                duplicate = socket.socket(fileno=os.dup(fd))
+            except OSError:
+                continue  # closed meanwhile
+            with duplicate:
+                try:
+                    if duplicate.family not in (socket.AF_INET, socket.AF_INET6):
+                        continue
+                    duplicate.getpeername()
+                    if self._ignore_port is not None and duplicate.getsockname()[1] == self._ignore_port:
+                        continue
+                except OSError:
+                    continue  # not connected: a listener, or already down
+                yield duplicate
+
+    def count(self) -> int:
+        """How many are still connected."""
+        return sum(1 for _ in self._connected())
+
+    def shut(self) -> None:
+        """Breaks every connection: whoever waits on one wakes with an error, on both sides."""
+        for connection in self._connected():
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # the peer was faster
