@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import final_state
-from demo_view import LiveView, Moment, save_picture
 from rich.console import Console
 from rich.panel import Panel
+
+import final_state
+from demo_view import LiveView, Moment, save_picture
 from running import RunningJob
 
 LIMIT = 900.0  # seconds for one run: something is wrong after that
@@ -48,21 +49,26 @@ def main() -> int:
     training = ["--steps", str(args.steps), "--parallel", args.parallel, "--device", args.device]
     training += args.script_arguments
 
-    with RunningJob(folder / "disturbed", training, spares=args.spares, options=args.option, final=True) as job:
+    def start(name: str) -> RunningJob:
+        return RunningJob(
+            folder / name, training, ranks=args.ranks, spares=args.spares, options=args.option, final=True
+        )
+
+    with start("disturbed") as job:
         kill = watch(job, args, console, folder)
         if not ended_well(job, console) or kill is None:
             return 1
     report = job.last_report()
 
     console.print("\nThe same command again, undisturbed, as the reference:", highlight=False)
-    with RunningJob(folder / "reference", training, spares=args.spares, options=args.option, final=True) as reference:
+    with start("reference") as reference:
         watch(reference, None, console, folder, steps=args.steps)
         if not ended_well(reference, console):
             return 1
 
     differences = compare(job, reference, kill, console)
     verdict(job, kill, report, differences, folder, console)
-    plot(job, reference, kill, folder)
+    plot(job, reference, kill, folder, console)
     console.print(f"Pictures and records: {folder}", highlight=False)
     return 0 if not differences and report["incidents"] else 1
 
@@ -94,8 +100,8 @@ def watch(
             if kill is not None:
                 moment.report = job.report() or moment.report
                 seen(job, kill)
-                closed = all(incident["seconds"] >= 0 for incident in moment.report.get("incidents", [])[:1])
-                if not pictured and kill.seconds >= 0 and moment.report.get("incidents") and closed:
+                closed = any(incident["seconds"] is not None for incident in moment.report.get("incidents", []))
+                if not pictured and kill.seconds >= 0 and closed:
                     save_picture(moment, folder / "live.svg")
                     pictured = True
             view.show(moment)
@@ -167,7 +173,7 @@ def verdict(
         )
     for incident in incidents:
         lines.append(
-            f"As reported by understudy: {incident['seconds']:.2f} s, {incident['decision']}, "
+            f"As reported by understudy: {incident['seconds'] or 0:.2f} s, {incident['decision']}, "
             f"{incident['bytes_moved'] / 1e6:.1f} MB moved, {incident['digests_verified']} digests verified, "
             f"steps lost: {incident['steps_lost']}."
         )
@@ -183,12 +189,16 @@ def verdict(
     (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
-def plot(job: RunningJob, reference: RunningJob, kill: Kill, folder: Path) -> None:
+def plot(job: RunningJob, reference: RunningJob, kill: Kill, folder: Path, console: Console) -> None:
     """`loss.png` and `loss.svg`: both loss curves, the incident marked."""
-    import matplotlib
+    try:
+        import matplotlib
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ModuleNotFoundError as error:
+        console.print(f"No plot: {error}. It comes with `pip install understudy[plot]`.", highlight=False)
+        return
 
     figure, axes = pyplot.subplots(figsize=(8, 4), layout="constrained")
     for metrics, label, colour, width in (
@@ -222,14 +232,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--kill-rank", type=int, default=2)
     parser.add_argument("--signal", choices=("KILL", "STOP"), default="KILL", help="STOP: the rank hangs")
     parser.add_argument("--parallel", choices=("ddp", "hsdp", "tp"), default="ddp")
+    parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--spares", type=int, default=1)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--option", action="append", default=[], help="further option of `understudy run`, repeatable")
     parser.add_argument("--folder", default="demo-runs", help="where runs are kept")
     args, script_arguments = parser.parse_known_args()
     args.script_arguments = script_arguments
+    if args.signal == "STOP" and "--hang-limit" not in args.option:
+        args.option += ["--hang-limit", "5"]  # the default waits a minute before it calls a rank hung
     if args.steps < 10:
         parser.error("--steps must be at least 10: the signal comes at half time")
+    if not 0 <= args.kill_rank < args.ranks:
+        parser.error(f"--kill-rank must be one of the {args.ranks} ranks")
     return args
 
 

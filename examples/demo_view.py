@@ -20,8 +20,7 @@ from rich.text import Text
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 100
-PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")
-COLOURS = {"running": "green", "training": "green", "warm": "cyan", "warming": "yellow", "lost": "bold red"}
+COLOURS = {"running": "green", "training": "green", "warm": "cyan", "finished": "cyan"}
 
 
 @dataclass
@@ -54,12 +53,11 @@ def sparkline(losses: Mapping[int, float], steps: int, marked: int, width: int) 
 
 
 def incident_text(incident: Mapping[str, Any]) -> Text:
-    ranks = [entry["rank"] if isinstance(entry, Mapping) else entry for entry in incident.get("ranks") or []]
-    text = Text("incident ", style="bold red")
-    text.append(f"{incident['number']}: rank {', '.join(map(str, ranks or [incident['rank']]))} {incident['cause']}")
-    text.append(f", {incident['old_worker']} -> {incident.get('new_worker') or '...'}")
-    text.append(f", {incident['decision']}" if incident.get("decision") else "")
-    if incident["seconds"] >= 0:
+    text = Text(f"incident {incident['number']}:", style="bold red")
+    for loss in incident["ranks"]:
+        text.append(f" rank {loss['rank']} {loss['cause']}, {loss['old_worker']} -> {loss['new_worker'] or '...'}")
+    text.append(f", {incident['decision']}" if incident["decision"] else "")
+    if incident["seconds"] is not None:
         text.append(f", next step committed after {incident['seconds']:.2f} s", style="bold green")
     return text
 
@@ -67,10 +65,11 @@ def incident_text(incident: Mapping[str, Any]) -> Text:
 def phase_table(phases: Mapping[str, float]) -> Table:
     """The phases that have passed so far. Some overlap: survivors abort while the spare sets up."""
     table = Table.grid(padding=(0, 1))
-    longest = max([*phases.values(), 1e-9])
-    for name in sorted(phases, key=lambda name: PHASES.index(name) if name in PHASES else len(PHASES)):
-        bar = "█" * max(1, round(40 * phases[name] / longest))
-        table.add_row(f"  {name}", Text(f"{phases[name] * 1000:8.1f} ms"), Text(bar, style="magenta"))
+    longest = max(phases.values(), default=0.0)
+    for name, seconds in phases.items():
+        if seconds > 0:
+            bar = "█" * max(1, round(40 * seconds / longest))
+            table.add_row(f"  {name}", Text(f"{seconds * 1000:8.1f} ms"), Text(bar, style="magenta"))
     return table
 
 
@@ -140,6 +139,8 @@ class LiveView:
             self._say(f"story {number}", line, line)
         for incident in moment.report.get("incidents", []):
             for name, seconds in incident["phases"].items():
+                if seconds == 0:
+                    continue
                 key = f"phase {incident['number']} {name}"
                 self._say(key, "", f"  {name}: {seconds * 1000:.1f} ms")
             line = incident_text(incident).plain

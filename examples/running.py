@@ -23,6 +23,9 @@ import httpx
 SCRIPT = Path(__file__).with_name("train_gpt.py")
 
 
+PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")  # in the report's order
+
+
 class Metrics:
     """The lines {step, loss, time} of every rank, read as they are written. A line written twice must say the same."""
 

@@ -40,7 +40,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import final_state
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -52,6 +51,8 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
+import devices
+import final_state
 import understudy
 
 BYTES = 256  # the vocabulary
@@ -265,12 +266,7 @@ class LossRecord:
 
 
 def train(args: argparse.Namespace) -> None:
-    device = torch.device(args.device if args.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu")
-    if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-        torch.cuda.set_device(device)
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # the same sums in the same order, every time
-        torch.use_deterministic_algorithms(True)
+    device = devices.choose(args.device)
     job = understudy.join(backend=args.backend or ("nccl" if device.type == "cuda" else "gloo"))
 
     torch.manual_seed(args.seed)  # the same first parameters on every rank
