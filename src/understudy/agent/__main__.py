@@ -15,6 +15,7 @@ from pathlib import Path
 from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import become_subreaper
 from understudy.agent.service import Agent
+from understudy.links import messages
 
 
 async def serve(config: AgentConfig, token: str, control: socket.socket | None) -> int:
@@ -31,6 +32,7 @@ def main() -> int:
     if arguments.control_fd is not None:
         os.set_inheritable(arguments.control_fd, False)
         control = socket.socket(fileno=arguments.control_fd)
+    messages.prepare()
     become_subreaper()
     (config.run_dir / "workers").mkdir(parents=True, exist_ok=True)
     return asyncio.run(serve(config, os.environ.get("UNDERSTUDY_TOKEN", ""), control))

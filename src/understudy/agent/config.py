@@ -23,6 +23,7 @@ class AgentConfig:
     certificate: str = ""  # the certificate to trust, for https
     role: str = "default"
     stop: float = 10.0  # seconds from SIGTERM to SIGKILL
+    leave: float = 300.0  # seconds for the exit handlers of a script that has finished (uploads, flushes)
     shown_local_ranks: tuple[int, ...] | None = None  # None: all
     redirects: tuple[tuple[int, int], ...] = ()  # (local rank or -1 for all, 1 stdout | 2 stderr): not on the terminal
     tees: tuple[tuple[int, int], ...] = ()  # same form: also into torchrun's files below `log_dir`

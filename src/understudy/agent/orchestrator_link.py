@@ -116,10 +116,15 @@ class OrchestratorLink:
         self._something.set()
         sending = asyncio.create_task(self._send_all(socket))
         receiving = asyncio.create_task(self._receive_all(socket))
-        done, rest = await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        try:
+            done, _ = await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await socket.close()  # a farewell in order: the orchestrator counts who has gone
+            raise
+        finally:
+            for task in (sending, receiving):
+                task.cancel()
+            await asyncio.gather(sending, receiving, return_exceptions=True)
         for task in done:
             task.result()
 

@@ -322,16 +322,18 @@ class Agent:
     # The end.
 
     async def _stop_workers(self, end: End) -> None:
-        waiting = [w for w in self._workers.values() if w.alive and end.patient and w.leaving]
+        leaving = [w for w in self._workers.values() if w.alive and end.patient and w.leaving]
         for worker in self._workers.values():
-            if worker.alive and worker not in waiting:
+            if worker.alive and worker not in leaving:
                 self._ask_to_end(worker, end.number)
         await self._all_ended(self._config.stop)
-        if any(worker.alive for worker in waiting):
-            for worker in waiting:
-                if worker.alive:
-                    self._ask_to_end(worker, end.number)
-            await self._all_ended(self._config.stop)
+        if end.exit_code == 0 and (slow := [w.label for w in leaving if w.alive]):
+            self._output.say(f"waiting for the exit handlers of {', '.join(slow)} (at most {self._config.leave:g} s)")
+            await self._all_ended(self._config.leave)
+        for worker in leaving:
+            if worker.alive:
+                self._ask_to_end(worker, end.number)
+        await self._all_ended(self._config.stop)
         for worker in self._workers.values():
             if worker.alive:
                 processes.signal_group(worker.pid, signal.SIGKILL)

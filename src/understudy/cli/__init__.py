@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from understudy.cli.ask import migrate, report, status, stop
-from understudy.cli.run import run
+from understudy.cli.run_command import run
 
 EPILOG = (
     "Typical use: [bold]understudy run --nproc-per-node 4 --spares 1 train.py --lr 3e-4[/bold], and in a second "

@@ -106,4 +106,4 @@ def _print(what: str, run_dir: Path | None, as_json: bool, view: Callable[[dict[
 def _from_journal(run: RunDirectory, what: str) -> Any:
     from understudy.orchestrator import views  # here, because it brings SQLAlchemy, which the other commands do without
 
-    return getattr(views, f"{what}_from_journal")(run.path)
+    return views.offline_status(run.path) if what == "status" else views.offline_report(run.path)

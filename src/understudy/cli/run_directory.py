@@ -1,6 +1,6 @@
 """The folder of one run: what is in it, and how it is found again.
 
-job.json            what was asked for (the orchestrator reads `spec` and `timeouts` from it)
+job.json            what was asked for
 agent.json          what this node's agent was told
 token               the job's secret, readable by its owner only
 orchestrator.json   where the orchestrator answers, while it does

@@ -13,7 +13,7 @@ PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", 
 
 
 def seconds(value: float | None) -> str:
-    if value is None or value < 0:
+    if not value:
         return "-"
     return f"{value * 1000:.1f} ms" if value < 0.1 else f"{value:.3f} s"
 
@@ -32,7 +32,6 @@ def status_view(status: dict[str, Any]) -> RenderableType:
         *(
             part
             for key in ("state", "generation", "step", "incidents")
-            if key in status
             for part in ((f"  {key} ", "dim"), str(status[key]))
         ),
     )
@@ -41,7 +40,8 @@ def status_view(status: dict[str, Any]) -> RenderableType:
         table.add_row(*(_cell(rank.get(key)) for key in ("rank", "worker", "pid", "node", "state", "step")))
     for spare in status["spares"]:
         table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node", "state")), "")
-    return Group(head, table, *_lines("notice", status.get("notices", ())))
+    ending = [Text(status["message"])] if status["message"] else []
+    return Group(head, table, *_lines("notice", status["notices"]), *ending)
 
 
 def report_view(report: dict[str, Any]) -> RenderableType:
@@ -58,23 +58,27 @@ def report_view(report: dict[str, Any]) -> RenderableType:
             str(incident["number"]),
             ("planned, " if incident["planned"] else "") + str(incident["cause"]),
             _ranks(incident),
-            f"{incident['old_worker']} -> {incident['new_worker'] or '?'}",
+            _workers(incident),
             _cell(incident["step"]),
             str(incident["decision"]),
             *(seconds(phases.get(phase)) for phase in PHASES),
-            seconds(incident["seconds"]) if incident["seconds"] >= 0 else "open",
+            "open" if incident["seconds"] is None else seconds(incident["seconds"]),
             size(incident["bytes_moved"]),
             str(incident["digests_verified"]),
             str(incident["steps_lost"]),
         )
-    notes = (f"incident {incident['number']}: {note}" for incident in incidents for note in incident.get("notes", ()))
+    notes = (f"incident {incident['number']}: {note}" for incident in incidents for note in incident["notes"])
     return Group(head, table, *_lines("note", notes))
 
 
 def _ranks(incident: dict[str, Any]) -> str:
-    several = incident.get("ranks") or ()
-    ranks = [entry["rank"] if isinstance(entry, dict) else entry for entry in several] or [incident["rank"]]
-    return ", ".join(str(rank) for rank in ranks)
+    """All of them; "-" when communication broke and nobody was lost."""
+    return ", ".join(dict.fromkeys(str(part["rank"]) for part in incident["ranks"])) or "-"
+
+
+def _workers(incident: dict[str, Any]) -> str:
+    moves = [f"{part['old_worker']} -> {part['new_worker'] or '?'}" for part in incident["ranks"]]
+    return "\n".join(moves) or "-"
 
 
 def _cell(value: object) -> str:
@@ -82,8 +86,4 @@ def _cell(value: object) -> str:
 
 
 def _lines(label: str, texts: Iterable[object]) -> list[Text]:
-    return [Text.assemble((f"{label}: ", "yellow"), str(_text(text))) for text in texts]
-
-
-def _text(entry: object) -> object:
-    return entry.get("text", entry) if isinstance(entry, dict) else entry
+    return [Text.assemble((f"{label}: ", "yellow"), str(text)) for text in texts]

@@ -208,8 +208,9 @@ class Supervisor:
         for line in lines:
             self._ending = json.loads(line)["ending"]
             self._awaiting_words = None
-            # The agent needs at most twice the grace: for those that leave by themselves, then for those that do not.
-            self._deadline = time.monotonic() + 2 * self._config.stop + MARGIN
+            # What the agent needs at most: for those that end when asked, then for the exit handlers of the others.
+            finishing = self._config.leave if self._code(1) == 0 else 0.0
+            self._deadline = time.monotonic() + 2 * self._config.stop + finishing + MARGIN
 
     # Ends.
 

@@ -1,28 +1,22 @@
 """`understudy run`: torchrun's flags and ours, and what is started with them.
 
 The options carry torchrun's names, both spellings, and its environment defaults (PET_NPROC_PER_NODE, ...). What they
-mean is in `launch`; how the processes are kept is in `supervisor`.
+mean is in `launch`; what is started with them is in `start`.
 """
 
 from __future__ import annotations
 
 import os
-import platform
-import shlex
-import socket
-import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from understudy.agent.config import WORKER_COMMAND, AgentConfig
-from understudy.cli.launch import Flags, Launch, Usage, launch
+from understudy.cli.launch import Flags, Usage, launch
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.cli.say import say
-from understudy.cli.supervisor import Supervisor
+from understudy.cli.start import check_tls, execute, job_token
 
 LAUNCH, NODES, OUTPUT, OURS, REST = (
     "What to run",
@@ -198,8 +192,8 @@ def run(
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     try:
         plan = launch(flags, run_dir.name if run_dir else name)
-        token = _token(token_file, plan)
-        _check_tls(tls_cert, tls_key, plan)
+        token = job_token(token_file, plan)
+        check_tls(tls_cert, tls_key, plan)
         folder = RunDirectory.create(run_dir, name)
     except (Usage, NoRun) as error:
         say(str(error))
@@ -207,110 +201,3 @@ def run(
     for note in plan.notes:
         say(note)
     raise typer.Exit(execute(plan, folder, token, tls_cert, tls_key))
-
-
-def execute(
-    plan: Launch,
-    run: RunDirectory,
-    token: str | None,
-    tls_cert: Path | None = None,
-    tls_key: Path | None = None,
-    worker_command: tuple[str, ...] = WORKER_COMMAND,
-) -> int:
-    """Start what belongs on this node and stay until the job has ended; the job's exit code."""
-    scheme = "https" if tls_cert else "http"
-    remote = "" if plan.node_rank == 0 else f"{scheme}://{_bracketed(plan.master)}:{plan.port}"
-    certificate = str(tls_cert.absolute()) if tls_cert else ""
-    run.write_job(
-        {
-            "job": plan.spec.job,
-            "spec": asdict(plan.spec),
-            "timeouts": asdict(plan.timeouts),
-            "program": list(plan.program),
-            "folder": str(Path.cwd()),
-            "host": platform.node(),
-            "pid": os.getpid(),
-            "started": time.time(),
-            "python": sys.executable,
-            "node_rank": plan.node_rank,
-            "orchestrator": remote,
-            "certificate": certificate,
-        }
-    )
-    secret = run.write_token(token)
-    config = AgentConfig(
-        run_dir=run.path,
-        node=f"node{plan.node_rank}",
-        node_rank=plan.node_rank,
-        address=_address(plan),
-        program=plan.program,
-        workers_per_node=plan.spec.workers_per_node,
-        orchestrator=remote,
-        certificate=certificate,
-        role=plan.role,
-        stop=plan.timeouts.stop,
-        shown_local_ranks=plan.shown_local_ranks,
-        redirects=plan.redirects,
-        tees=plan.tees,
-        log_dir=plan.log_dir,
-        worker_command=worker_command,
-    )
-    orchestrator = None
-    if plan.node_rank == 0:
-        orchestrator = [sys.executable, "-P", "-m", "understudy.orchestrator", "--run-dir", str(run.path)]
-        orchestrator += ["--host", plan.host, "--spec-json", str(run.job_file)]
-        if tls_cert and tls_key:
-            orchestrator += ["--tls-cert", certificate, "--tls-key", str(tls_key.absolute())]
-    shown = run.path.relative_to(Path.cwd()) if run.path.is_relative_to(Path.cwd()) else run.path
-    size, spares = plan.spec.world_size, plan.spec.spares
-    say(f"{size} rank{'s' * (size != 1)}, {spares} spare{'s' * (spares != 1)}; run directory {shlex.quote(str(shown))}")
-    return Supervisor(run, config, secret, orchestrator, plan.port, plan.signals, say).run()
-
-
-def _token(file: Path | None, plan: Launch) -> str | None:
-    """The job's secret, if it was given; node 0 of a one-node job makes its own."""
-    given = os.environ.get("UNDERSTUDY_TOKEN")
-    if file is not None:
-        try:
-            given = file.read_text().strip()
-        except OSError as error:
-            raise Usage(f"--token-file {file}: {error.strerror}") from error
-        if not given:
-            raise Usage(f"--token-file {file} is empty")
-    if not given and plan.spec.nodes > 1:
-        raise Usage(
-            "several nodes need a shared secret: write a long random text into a file that only you can read, and "
-            "give it on every node with --token-file (or in UNDERSTUDY_TOKEN)"
-        )
-    return given
-
-
-def _check_tls(cert: Path | None, key: Path | None, plan: Launch) -> None:
-    for flag, path in (("--tls-cert", cert), ("--tls-key", key)):
-        if path is not None and not path.is_file():
-            raise Usage(f"{flag}: there is no file {path}")
-    if key is not None and cert is None:
-        raise Usage("--tls-key needs --tls-cert")
-    if cert is not None and key is None and plan.node_rank == 0:
-        raise Usage("--tls-cert on node 0 needs --tls-key")
-
-
-def _address(plan: Launch) -> str:
-    """Where the other nodes reach this one."""
-    if plan.local_addr:
-        return plan.local_addr
-    if plan.spec.nodes == 1:
-        return "127.0.0.1"
-    if plan.node_rank == 0:
-        return plan.master
-    family = socket.AF_INET6 if ":" in plan.master else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:  # sends nothing: it asks the routing table
-        try:
-            probe.connect((plan.master, plan.port or 1))
-        except OSError:
-            return socket.gethostname()
-        return str(probe.getsockname()[0])
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
