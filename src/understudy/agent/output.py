@@ -18,7 +18,8 @@ from pathlib import Path
 from understudy.agent.lines import Lines, printable
 from understudy.agent.writers import LogFiles, Terminal, Writer
 
-HIGH = 4 << 20
+HIGH = 4 << 20  # bytes that may wait for one writer
+LOW = 1 << 20
 STALL = 1.0
 TICK = 1.0
 _PIPE = 1 << 20
@@ -41,12 +42,11 @@ class Output:
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, _Stream] = {}
         self._paused = False
-        self._dropping = False
-        self._dropped = 0
         self._stalled: asyncio.TimerHandle | None = None
         self._closed = False
-        self._terminal = Writer("terminal", Terminal().write, self._wake)
-        self._files = Writer("logs", LogFiles(self._failed).write, self._wake)
+        self._terminal = _Way("the terminal", Writer("terminal", Terminal().write, self._wake))
+        self._files = _Way("the log files", Writer("logs", LogFiles(self._failed).write, self._wake))
+        self._ways = (self._terminal, self._files)
         self._ticking = self._loop.call_later(TICK, self._tick)
 
     def say(self, text: str) -> None:
@@ -79,11 +79,9 @@ class Output:
             self._stalled.cancel()
         for stream in list(self._streams.values()):
             self._end(stream)
-        if self._dropped:
-            self._tell_dropped()
-        await asyncio.gather(
-            *(asyncio.to_thread(writer.close, patience) for writer in (self._terminal, self._files)),
-        )
+        for way in self._ways:
+            self._tell_dropped(way)
+        await asyncio.gather(*(asyncio.to_thread(way.writer.close, patience) for way in self._ways))
 
     def _read(self, stream: _Stream) -> None:
         try:
@@ -109,9 +107,6 @@ class Output:
             return
         data = bytes(stream.unlogged[:count])
         del stream.unlogged[:count]
-        if self._dropping and self._files.pending > HIGH:
-            self._dropped += count
-            return
         self._files.put(stream.log, data)
         if (also := stream.route.also.get(stream.name)) is not None:
             self._files.put(also, data)
@@ -120,14 +115,11 @@ class Output:
         if not lines or not stream.route.shown[stream.name]:
             return
         text = "".join(f"{stream.route.prefix}{printable(line)}\n" for line in lines).encode(errors="backslashreplace")
-        if self._dropping and self._terminal.pending > HIGH:
-            self._dropped += len(text)
-            return
         self._terminal.put(stream.name, text)
 
     def _look(self) -> None:
-        """Stop reading for a while when the writers do not keep up."""
-        if self._paused or self._dropping or max(self._terminal.pending, self._files.pending) <= HIGH:
+        """Stop reading for a while when a writer does not keep up."""
+        if self._paused or not any(way.full for way in self._ways):
             return
         self._paused = True
         for fd in self._streams:
@@ -135,7 +127,8 @@ class Output:
         self._stalled = self._loop.call_later(STALL, self._drop)
 
     def _drop(self) -> None:
-        self._dropping = True
+        for way in self._ways:
+            way.dropping = way.dropping or way.full
         self._resume()
 
     def _resume(self) -> None:
@@ -149,24 +142,23 @@ class Output:
 
     def _wake(self) -> None:
         """On a writer's thread: it has nothing left to write."""
-        if not (self._paused or self._dropping):  # the usual case: do not wake the loop for each line
+        if not (self._paused or any(way.dropping for way in self._ways)):  # the usual case: let the loop sleep
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._drained)
 
     def _drained(self) -> None:
-        if max(self._terminal.pending, self._files.pending) > HIGH // 4:
-            return  # the other one is still behind
-        if self._dropping:
-            self._dropping = False
-            if self._dropped:
-                self._tell_dropped()
-        if not self._closed:
+        for way in self._ways:
+            if way.dropping and way.writer.pending < LOW:
+                way.dropping = False
+                self._tell_dropped(way)
+        if not self._closed and not any(way.full for way in self._ways):
             self._resume()
 
-    def _tell_dropped(self) -> None:
-        self.say(f"{self._dropped} bytes of workers' output were dropped: the terminal or the disk did not take them")
-        self._dropped = 0
+    def _tell_dropped(self, way: _Way) -> None:
+        if way.dropped:
+            self.say(f"{way.dropped} bytes of workers' output were dropped: {way.name} did not take them in time")
+            way.dropped = 0
 
     def _failed(self, path: str, error: OSError) -> None:
         """On the writer's thread."""
@@ -189,6 +181,27 @@ class Output:
         self._show(stream, stream.lines.end())
         if not stream.ended.done():
             stream.ended.set_result(None)
+
+
+class _Way:
+    """A writer, and whether it has been given up for now."""
+
+    def __init__(self, name: str, writer: Writer) -> None:
+        self.name = name
+        self.writer = writer
+        self.dropping = False
+        self.dropped = 0
+
+    def put(self, target: str, data: bytes) -> None:
+        if self.dropping and self.writer.pending > HIGH:
+            self.dropped += len(data)
+        else:
+            self.writer.put(target, data)
+
+    @property
+    def full(self) -> bool:
+        """Worth waiting for."""
+        return not self.dropping and self.writer.pending > HIGH
 
 
 class _Stream:

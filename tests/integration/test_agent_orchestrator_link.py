@@ -1,0 +1,94 @@
+"""The agent and a restless orchestrator: training goes on without it, and nothing that happened meanwhile is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from tests.integration.agent_harness import agent
+from tests.integration.processes import wait_for_end
+
+from understudy.core import commands, events
+
+WAIT = "import threading; threading.Event().wait()"
+
+
+def test_what_happened_while_the_orchestrator_was_away_is_told_when_it_is_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with agent(tmp_path, WAIT) as (_, orchestrator, _):
+            first = await orchestrator.worker("w0")
+            second = await orchestrator.worker("w1")
+            await orchestrator.stop()
+            os.kill(first.pid, signal.SIGKILL)
+            await asyncio.to_thread(wait_for_end, first.pid)
+            mark = len(orchestrator.heard)
+            await orchestrator.start()
+            lost = await orchestrator.hears(events.WorkerLost, after=mark)
+            assert lost.worker == "w0"
+            await orchestrator.hears(events.WorkerWarm, lambda e: e.worker == "w1", after=mark)
+            again = orchestrator.heard[mark:]
+            assert isinstance(again[0], events.NodeJoined)
+            repeated = [e for e in again if isinstance(e, events.WorkerStarted)]
+            assert [(e.worker, e.pid) for e in repeated] == [("w1", second.pid)]
+            # A repeated command is answered, not carried out twice.
+            mark = len(orchestrator.heard)
+            await orchestrator.tell(commands.StartWorker("node0", "w1", False))
+            started = await orchestrator.hears(events.WorkerStarted, after=mark)
+            assert started.pid == second.pid
+
+    asyncio.run(scenario())
+
+
+def test_the_words_of_a_generation_are_repeated_until_the_next_one(tmp_path: Path) -> None:
+    script = """
+from understudy.core.events import *
+from understudy.core.nouns import *
+say(Committed(me, 0, 0, 1))
+abort = commands.get()
+say(Quiesced(me, abort.generation, Position(4, Stand.VOTED), (), 4))
+commands.get()
+"""
+
+    async def scenario() -> None:
+        async with agent(tmp_path, script) as (_, orchestrator, _):
+            await orchestrator.worker("w0")
+            await orchestrator.assign("w0", 0)
+            await orchestrator.hears(events.Committed)
+            await orchestrator.tell(commands.Abort("w0", 1, "127.0.0.1:1", (1,), "test"))
+            quiesced = await orchestrator.hears(events.Quiesced)
+            mark = len(orchestrator.heard)
+            await orchestrator.stop()
+            await orchestrator.start()
+            assert await orchestrator.hears(events.Quiesced, after=mark) == quiesced
+            kinds = [type(e) for e in orchestrator.heard[mark:]]
+            assert kinds == [events.NodeJoined, events.WorkerStarted, events.WorkerWarm, events.Quiesced]
+
+    asyncio.run(scenario())
+
+
+def test_a_wrong_token_ends_the_agent_with_a_reason(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with agent(tmp_path, WAIT, token="wrong") as (process, orchestrator, _):
+            assert await process.ends() == 1
+            assert "--token-file" in process.errors()
+            assert orchestrator.connections == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_token_does_not_reach_the_script(tmp_path: Path) -> None:
+    script = "import os; print(sorted(k for k in os.environ if k.startswith('UNDERSTUDY')))"
+
+    async def scenario() -> None:
+        async with agent(tmp_path, script) as (process, orchestrator, _):
+            await orchestrator.worker("w0")
+            await orchestrator.assign("w0", 0)
+            await orchestrator.hears(events.Finished)
+            await orchestrator.tell(commands.EndJob(0, ""))
+            assert await process.ends() == 0
+            assert "UNDERSTUDY_WORKER" in process.output()
+            assert "UNDERSTUDY_TOKEN" not in process.output()
+
+    asyncio.run(scenario())
