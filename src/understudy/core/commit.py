@@ -40,7 +40,9 @@ class InvariantBroken(Exception):
 
 @dataclass(frozen=True)
 class Decision:
-    """`start` is the next transaction to run; `holders` pairs with the sorted absent ranks, -1 where nobody has the copy."""
+    """`start` is the next transaction to run; `holders` pairs with the sorted absent ranks, -1 where nobody has the
+    copy.
+    """
 
     start: int
     decision: str

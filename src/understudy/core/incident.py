@@ -1,8 +1,8 @@
 """The record of one interruption while it lasts, from the fault to the next transaction that every rank commits.
 
-Two sources of time: the machine's own events (detect, abort, assign: stamped by the orchestrator's clock as the events
-come in) and the workers' `PhaseDone` (setup, attach, transfer, verify, redo). Where several workers report the same phase, the one
-that ends last is kept: the others waited for it.
+Two sources of time: the machine's own events (detect, abort, assign: stamped by the orchestrator's clock as the
+events come in) and the workers' `PhaseDone` (setup, attach, transfer, verify, redo). Where several workers report the
+same phase, the one that ends last is kept: the others waited for it.
 
 Known limits: workers' times come from their own hosts' clocks. A second loss before the end extends the same incident;
 a phase that ran twice shows its last run, but bytes are summed over all runs.

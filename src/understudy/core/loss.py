@@ -1,8 +1,8 @@
 """Losses, and what may turn out to be one: every way in which a recovery begins.
 
-A worker without a rank costs a spare. A rank's holder costs a generation. A holder whose script has ended costs nothing until
-somebody needs it. Broken communication is evidence: the loss that explains it usually arrives within milliseconds, and if none
-does, everyone recovers in place.
+A worker without a rank costs a spare. A rank's holder costs a generation. A holder whose script has ended costs
+nothing until somebody needs it. Broken communication is evidence: the loss that explains it usually arrives within
+milliseconds, and if none does, everyone recovers in place.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from understudy.core.events import CommunicationBroken, Expired, NodeLost, VerifyFailed, WorkerLost
-from understudy.core.forming import idle_lost
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
 from understudy.core.nouns import LossCause
 from understudy.core.quiesce import advance, begin, no_spare
 from understudy.core.resume import maybe_done
 from understudy.core.state import JobState, Phase, Worker, WorkerState
+from understudy.core.workers import idle_lost
 
 EXPLAIN_WITHIN = 30.0  # seconds for a loss to explain broken communication
 
@@ -127,7 +127,7 @@ def _lose(state: JobState, losses: list[_Loss]) -> None:
 
 def _lose_holders(state: JobState, losses: list[_Loss]) -> None:
     migration = state.migration
-    ranks: list[int] = []
+    ranks: list[tuple[int, LossCause]] = []
     told: list[str] = []
     boundary = state.recovery is not None and state.recovery.planned and state.phase is Phase.QUIESCING
     interrupts = boundary
@@ -148,7 +148,7 @@ def _lose_holders(state: JobState, losses: list[_Loss]) -> None:
         incident = open_incident(state, loss.happened, what)
         incident.lost(worker.rank, loss.cause, loss.detail, worker.name)
         if worker.name in state.ranks.values():
-            ranks.append(worker.rank)
+            ranks.append((worker.rank, loss.cause))
     if not losses:
         return
     reason = "; ".join(told)
@@ -165,13 +165,12 @@ def _lose_holders(state: JobState, losses: list[_Loss]) -> None:
 
 def _departed_needed(state: JobState) -> None:
     """Others still wait for a rank whose worker had finished and is gone: it is a loss after all."""
-    ranks = sorted(state.departed)
-    workers = [state.holder(rank) for rank in ranks]
+    workers = [state.holder(rank) for rank in sorted(state.departed)]
     reason = f"{', '.join(map(state.describe, workers))} was lost after it had finished, and is needed: {state.broken}"
     incident = open_incident(state, state.now, reason)
     for worker in workers:
         worker.finished = False
         incident.lost(worker.rank, LossCause.EXITED, "lost after it had finished", worker.name)
-    begin(state, reason, ranks)
+    begin(state, reason, [(worker.rank, LossCause.EXITED) for worker in workers])
     if state.ended is None:
         advance(state)

@@ -3,8 +3,8 @@
 Theory
 ======
 
-A job has a fixed number of ranks, and at any time one worker holds each. A *generation* is one such assignment together with the
-communicators made for it. The machine moves through five phases:
+A job has a fixed number of ranks, and at any time one worker holds each. A *generation* is one such assignment
+together with the communicators made for it. The machine moves through five phases:
 
     FORMING ----> TRAINING <------------------------------+
        ^              | a holder is lost, or a boundary   | every rank has committed
@@ -13,24 +13,27 @@ communicators made for it. The machine moves through five phases:
      start anew       ^                                   |
      (nothing done)   +------- another loss --------------+           ENDED from anywhere
 
-- Whatever happens to a holder, the answer is the same: the generation is over, the next number begins. Abort goes to the
-  survivors and in the same breath a spare takes the vacant rank, so that it sets up while the survivors come to rest.
+- Whatever happens to a holder, the answer is the same: the generation is over, the next number begins. Abort goes to
+  the survivors and in the same breath a spare takes the vacant rank, so that it sets up while the survivors come to
+  rest.
 - When all survivors have said where they stand, `commit.decide` makes the one decision, and Recover carries it to all.
-- A second loss, at whatever point, is a loss: the next number begins. Newcomers that are not verified are not waited for, and
-  keep the setup that they have.
-- A planned migration is the same change of generation, with a Pause at a boundary in place of the Abort, and with the old worker as a donor.
+- A second loss, at whatever point, is a loss: the next number begins. Newcomers that are not verified are not waited
+  for, and keep the setup that they have.
+- A planned migration is the same change of generation, with a Pause at a boundary in place of the Abort, and with the
+  old worker as a donor.
 
 What holds at all times
 =======================
 
-- The generation only grows. An event that names a generation which is over is ignored, with two exceptions that stay true for
-  ever: a newcomer that says it is verified, and a script that has ended.
-- A worker that is lost is fenced in the same call (KillWorker), before its rank is given to anybody. No two workers that are not
-  lost hold the same rank, except that during a migration the old one is marked as leaving.
+- The generation only grows. An event that names a generation which is over is ignored, with two exceptions that stay
+  true for ever: a newcomer that says it is verified, and a script that has ended.
+- A worker that is lost is fenced in the same call (KillWorker), before its rank is given to anybody. No two workers
+  that are not lost hold the same rank, except that during a migration the old one is marked as leaving.
 - Every event may come twice, and in any order: agents repeat themselves after a reconnect. Nothing is counted twice.
 - The same events, with the same times, lead to the same state: the journal is the state.
 
-Read on in `state.py` (what is remembered), `forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`: one chapter each.
+Read on in `state.py` (what is remembered), `workers.py`, `forming.py`, `loss.py`, `quiesce.py`, `resume.py`,
+`migration.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -38,14 +41,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from understudy.core import events, forming, loss, migration, quiesce, resume
+from understudy.core import events, loss, migration, quiesce, resume, workers
 from understudy.core.commands import Command
 from understudy.core.nouns import Incident, JobSpec, Timeouts
 from understudy.core.state import JobState, Phase, WorkerState
 
 
 def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
-    """The user's code raised. Not a fault of the machine: it burns no spares, and losses that follow from it do not count."""
+    """The user's code raised. Not a fault of the machine: it burns no spares, and losses that follow from it do not
+    count.
+    """
     worker = state.workers.get(event.worker)
     if worker is None or worker.state in (WorkerState.LOST, WorkerState.RELEASED):
         return
@@ -65,11 +70,11 @@ def _notice(state: JobState, event: events.Notice) -> None:
 
 
 _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
-    events.NodeJoined: forming.node_joined,
+    events.NodeJoined: workers.node_joined,
     events.NodeLost: loss.node_lost,
-    events.WorkerStarted: forming.worker_started,
-    events.StartRefused: forming.start_refused,
-    events.WorkerWarm: forming.worker_warm,
+    events.WorkerStarted: workers.worker_started,
+    events.StartRefused: workers.start_refused,
+    events.WorkerWarm: workers.worker_warm,
     events.WorkerLost: loss.worker_lost,
     events.CommunicationBroken: loss.communication_broken,
     events.Quiesced: quiesce.quiesced,

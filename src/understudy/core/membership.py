@@ -13,7 +13,8 @@ from understudy.core.state import JobState, Node, Worker, WorkerState
 
 
 def start_worker(state: JobState, node: Node, spare: bool) -> None:
-    name = f"w{len(state.workers)}"
+    name = f"w{state.started}"
+    state.started += 1
     state.workers[name] = Worker(name, node.name, spare)
     state.emit(StartWorker(node.name, name, spare))
 

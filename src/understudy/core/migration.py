@@ -5,8 +5,9 @@
     (quiesce.py)    Recover with the leaver as a donor
     (resume.py)     the newcomer is verified: the old worker is released
 
-`disrupted` is what a loss in the middle makes of it: the lost leaver's rank goes to the newcomer, which has set up for it;
-a lost newcomer's rank stays with, or goes back to, the leaver; the loss of another rank calls the migration off.
+`disrupted` is what a loss in the middle makes of it: the lost leaver's rank goes to the newcomer, which has set up
+for it; a lost newcomer's rank stays with, or goes back to, the leaver; the loss of another rank calls the migration
+off.
 """
 
 from __future__ import annotations

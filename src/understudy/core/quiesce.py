@@ -4,8 +4,8 @@
     quiesced() a survivor has reached its position; the last one triggers
     advance()  the decision (commit.py), which waits until every rank has a worker, then Recover to all
 
-A loss in the middle calls `begin` again: the next generation. Newcomers that are not verified are not survivors: nobody waits
-for them, and they keep what they have set up.
+A loss in the middle calls `begin` again: the next generation. Newcomers that are not verified are not survivors:
+nobody waits for them, and they keep what they have set up.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from understudy.core.commands import Abort, Recover
 from understudy.core.commit import BOUNDARY, Decision, InvariantBroken, decide
 from understudy.core.events import Quiesced
 from understudy.core.membership import fence, give_back, give_rank, top_up
-from understudy.core.nouns import Stand
+from understudy.core.nouns import LossCause, Stand
 from understudy.core.state import JobState, Phase, Recovery, Stage, Worker, WorkerState
 
 MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 
 
-def begin(state: JobState, reason: str, lost: list[int], *, unexplained: bool = False) -> None:
+def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, unexplained: bool = False) -> None:
     """End the current generation. The incident is open, and the lost workers are fenced already."""
     survivors = state.members()
     if not survivors:
@@ -117,10 +117,14 @@ def advance(state: JobState) -> None:
         return
     leaving = {state.migration.rank} if state.migration is not None else set()
     uncovered = [rank for rank in decision.uncovered if rank not in leaving]
+    vacant = state.vacant()
+    stuck = bool(uncovered or (vacant and not state.idle(WorkerState.STARTING)))
+    if stuck and decision.start == 0 and state.restarts < state.spec.max_restarts:
+        forming.start_anew(state, recovery.reason)  # the setup is done, but still no transaction
+        return
     if uncovered:
         state.end(1, _uncovered(recovery, decision, uncovered))
         return
-    vacant = state.vacant()
     if vacant:
         if not state.idle(WorkerState.STARTING):
             state.end(1, no_spare(state, vacant))
@@ -144,8 +148,9 @@ def _decide(state: JobState, recovery: Recovery) -> Decision:
     if recovery.planned and migration is not None:
         absent.add(migration.rank)
     if migration is not None and migration.stage is Stage.MOVING:
-        # A loss while the rank moves, and the newcomer is not verified as far as is known here. Its old worker stands at
-        # the boundary; the rank goes back to it if nobody can have passed that, and with it every state is complete.
+        # A loss while the rank moves, and the newcomer is not verified as far as is known here. Its old worker stands
+        # at the boundary; the rank goes back to it if nobody can have passed that, and with it every state is
+        # complete.
         leaver, newcomer = state.workers[migration.leaver], state.workers[migration.newcomer]
         state.migration = None
         try:
@@ -175,15 +180,23 @@ def _from_answers(state: JobState, recovery: Recovery, absent: set[int], leaver:
 def _count(state: JobState, recovery: Recovery) -> None:
     """The same rank lost at the same transaction again and again is not the hardware's fault."""
     place = min(answer.position.transaction for answer in recovery.answers.values())
-    for rank in recovery.lost:
-        times = state.losses[rank, place] = state.losses.get((rank, place), 0) + 1
-        if times >= state.spec.max_losses_per_transaction:
-            where = f"transaction {place}" if place >= 0 else "the setup of the script"
-            state.end(
-                1,
-                f"rank {rank} was lost {times} times at {where} (after step {state.step()}): the script or its data,"
-                f" not the hardware, is the likely cause. The last time: {recovery.reason}",
-            )
+    limit = state.spec.max_losses_per_transaction
+    where = f"transaction {place}" if place >= 0 else "the setup of the script"
+    for rank, cause in recovery.lost:
+        if cause is LossCause.NODE:
+            continue
+        book = state.mismatches if cause is LossCause.DIGEST else state.losses
+        times = book[rank, place] = book.get((rank, place), 0) + 1
+        if times < limit:
+            continue
+        what, why = "was lost", "the script or its data, not the hardware, is the likely cause"
+        if cause is LossCause.DIGEST:
+            what, why = "got state that did not verify", "a donor's memory or the network cannot be trusted"
+        state.end(
+            1,
+            f"rank {rank} {what} {times} times at {where} (after step {state.step()}): {why}."
+            f" The last time: {recovery.reason}",
+        )
     if recovery.unexplained:
         times = state.breaks[place] = state.breaks.get(place, 0) + 1
         if times > MAX_BREAKS:
@@ -236,7 +249,7 @@ def _uncovered(recovery: Recovery, decision: Decision, uncovered: list[int]) -> 
     return (
         f"{recovery.reason}. {_ranks(list(decision.absent))} were lost together, and with them the only copy of the own"
         f" state (random generators, data position, values that differ from rank to rank) of {_ranks(uncovered)}:"
-        f" each rank's copy is with a buddy rank. Buddies on different nodes that do not fail together would have saved the job."
+        f" each rank's copy is with a buddy rank. Buddies on nodes that do not fail together would have saved the job."
     )
 
 

@@ -1,7 +1,7 @@
 """After Recover: newcomers are verified, every rank commits, the incident closes. And the end barrier.
 
-A worker whose script has ended stays, as a donor, until every rank's has. One that is lost while it stays has done its part; its rank
-is taken over again only if the others turn out to need it.
+A worker whose script has ended stays, as a donor, until every rank's has. One that is lost while it stays has done
+its part; its rank is taken over again only if the others turn out to need it.
 """
 
 from __future__ import annotations
@@ -124,16 +124,24 @@ def _settle(state: JobState) -> None:
         return
     state.incidents.append(incident.freeze(state.now))
     state.tell(_summary(incident, state.now))
+    if state.all_finished():
+        return
     for node in state.nodes.values():
         node.spares, node.refused = node.spares + node.refused, 0  # there may be room again
     top_up(state)
 
 
 def _summary(incident: OpenIncident, now: float) -> str:
-    what = ", ".join(f"rank {part.rank} is on {part.new_worker}" for part in incident.ranks if part.new_worker)
-    how = {"redo": "redone", "roll forward": "rolled forward", "boundary": "at a boundary"}
+    now_on = {part.rank: part.new_worker for part in incident.ranks if part.new_worker}
+    what = ", ".join(f"rank {rank} is on {worker}" for rank, worker in sorted(now_on.items()))
+    how = {
+        "redo": "redone",
+        "roll forward": "rolled forward",
+        "boundary": "at a boundary",
+        "start anew": "started anew",
+    }
     decision = how.get(incident.decision, incident.decision)
     return (
-        f"incident {incident.number} is over: {what or 'nobody was lost'}; transaction {incident.transaction} {decision};"
-        f" {now - incident.fault_at:.2f} s from fault to the next commit; no step lost"
+        f"incident {incident.number} is over: {what or 'nobody was lost'}; transaction"
+        f" {incident.transaction} {decision}; {now - incident.fault_at:.2f} s from fault to the next commit; no step lost"
     )

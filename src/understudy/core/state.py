@@ -1,7 +1,8 @@
 """What the machine remembers: nodes, workers, who holds which rank, and the recovery or migration under way.
 
-`JobState` is plain data with a few questions on it. Everything that changes it lives in the modules that the table in `machine.py`
-names. Two machines that handled the same events have equal states: this is what replaying the journal relies on.
+`JobState` is plain data with a few questions on it. Everything that changes it lives in the modules that the table in
+`machine.py` names. Two machines that handled the same events have equal states: this is what replaying the journal
+relies on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Reco
 from understudy.core.commit import Decision
 from understudy.core.events import PhaseDone, Quiesced
 from understudy.core.incident import OpenIncident
-from understudy.core.nouns import Incident, JobSpec, Timeouts
+from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
 
 
 class Phase(StrEnum):
@@ -76,7 +77,7 @@ class Recovery:
     reason: str
     store: str
     waiting: set[str]  # survivors that have not answered
-    lost: list[int]  # ranks lost since the last decision, to be counted at their transaction
+    lost: list[tuple[int, LossCause]]  # since the last decision, to be counted at their transaction
     unexplained: bool = False  # communication broke, but nobody was lost
     answers: dict[str, Quiesced] = field(default_factory=dict)
     decision: Decision | None = None
@@ -113,6 +114,7 @@ class JobState:
     store: str = ""
     nodes: dict[str, Node] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
+    started: int = 0  # the number of the next worker; names are not used again
     ranks: dict[int, str] = field(default_factory=dict)  # who holds, or held last
     departed: set[int] = field(default_factory=set)  # ranks whose worker finished and was lost afterwards
     settled: bool = False  # every rank has committed in the current generation
@@ -123,6 +125,7 @@ class JobState:
     incidents: list[Incident] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     losses: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, transaction) -> how often
+    mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
     broken: str = ""  # the communication failure that waits for its explanation
     timers: set[str] = field(default_factory=set)

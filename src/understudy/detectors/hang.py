@@ -10,13 +10,14 @@ Two kinds of evidence:
   others, that one is the culprit: in a lower transaction, or it has not voted while all others have, or all others have
   issued the same number of collectives and it has issued fewer.
 
-The limit is learnt from the job: `hang_factor` times its longest transaction so far, never below `hang_floor`. Before a worker's
-first commit it is `hang_first`, because of compilation and downloads.
+The limit is learnt from the job: `hang_factor` times its longest transaction so far, never below `hang_floor`. Before
+a worker's first commit it is `hang_first`, because of compilation and downloads.
 
-Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is one). Code of one
-rank between transactions for which the others wait, longer than the limit, looks exactly like a hang: raise `hang_floor` for such a
-job, or put that code into a section. Near the end of the job (a rank has finished) standstill is not judged, because a rank may
-work alone there. Collectives are compared since a worker's last recovery, as of the last reading in it, 0.2 s old at most.
+Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is
+one). Code of one rank between transactions for which the others wait, longer than the limit, looks exactly like a
+hang: raise `hang_floor` for such a job, or put that code into a section. Near the end of the job (a rank has
+finished) standstill is not judged, because a rank may work alone there. Collectives are compared since a worker's
+last recovery, as of the last reading in it, 0.2 s old at most.
 """
 
 from __future__ import annotations

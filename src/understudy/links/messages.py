@@ -25,7 +25,8 @@ class BadMessage(ValueError):
 
 @dataclass(frozen=True)
 class Pages:
-    """From the agent, a few times a second: the pages of its workers, by worker. Progress, not an event: never journalled.
+    """From the agent, a few times a second: the pages of its workers, by worker. Progress, not an event: never
+    journalled.
 
     `clock` is CLOCK_MONOTONIC of the agent's host at the reading, the clock that the pages' own times are in.
     """
@@ -61,7 +62,7 @@ def decode(text: str | bytes) -> Message:
         fields = json.loads(text)
         name = fields.pop("type")
         _TYPES[name]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadMessage(f"not a message: {text[:200]!r} ({error!r})") from error
     try:
         message: Message = _adapter(name).validate_python(fields)

@@ -17,10 +17,9 @@ from understudy.core.events import MigrationAsked, NodeJoined, StopAsked
 from understudy.links.messages import BadMessage, decode
 from understudy.orchestrator import views
 from understudy.orchestrator.security import authorized
-from understudy.orchestrator.service import AgentLink, Service
+from understudy.orchestrator.service import POLICY_VIOLATION, AgentLink, Close, Service
 
 HELLO = 10.0  # seconds for an agent to say who it is
-_POLICY_VIOLATION = 1008
 
 
 class Migrate(BaseModel):
@@ -86,7 +85,7 @@ def create_app(service: Service, token: str) -> FastAPI:
         except WebSocketDisconnect:
             return
         if not isinstance(joined, NodeJoined):
-            await socket.close(_POLICY_VIOLATION, "the first message must be NodeJoined")
+            await socket.close(POLICY_VIOLATION, "the first message must be NodeJoined")
             return
         await _serve(socket, service, service.attach(joined))
 
@@ -111,8 +110,8 @@ async def _serve(socket: WebSocket, service: Service, link: AgentLink) -> None:
 
 async def _send(socket: WebSocket, link: AgentLink) -> None:
     try:
-        while (text := await link.outbox.get()) is not None:
-            await socket.send_text(text)
-        await socket.close(_POLICY_VIOLATION, "replaced by a newer connection")
+        while not isinstance(item := await link.outbox.get(), Close):
+            await socket.send_text(item)
+        await socket.close(item.code, item.reason)
     except (WebSocketDisconnect, RuntimeError):
         pass  # the receiving side sees it too, and detaches

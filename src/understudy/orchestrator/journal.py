@@ -1,13 +1,15 @@
 """The journal: every event with its time, in the order in which the machine handled it. Replaying it gives the state.
 
-An SQLite file in write-ahead mode, so that it can be read while it is written (`understudy status` and `report` do so).
-Writing is not on the way of a recovery: the service sends the commands first and hands the event to a
-thread that writes it right behind, many in one transaction if they come fast. A commit with synchronous=NORMAL does not
-wait for the disk, but on a slow or shared file system it can still take long, and a rank that is down costs more than the
-last milliseconds of a journal. What those milliseconds may cost is repaired elsewhere: an orchestrator killed between sending
-and writing finds the agents repeating what they have, and repeats what it asks for; workers ignore what they have had.
+An SQLite file in write-ahead mode, so that it can be read while it is written (`understudy status` and `report` do
+so). Writing is not on the way of a recovery: the service sends the commands first and hands the event to a thread
+that writes it right behind, many in one transaction if they come fast. A commit with synchronous=NORMAL does not wait
+for the disk, but on a slow or shared file system it can still take long, and a rank that is down costs more than the
+last milliseconds of a journal. What those milliseconds may cost is repaired elsewhere: an orchestrator killed between
+sending and writing finds the agents repeating what they have, and repeats what it asks for; workers ignore what they
+have had.
 
-A disk that is full or gone must not stop training: it is told once, the events wait in memory, and every later write tries again.
+A disk that is full or gone must not stop training: it is told once, the events wait in memory, and every later write
+tries again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """The token: whoever has it may read and command this job, whoever has not may do nothing.
 
 One random token per run, in `RUN_DIR/token` with mode 0600 (or given through UNDERSTUDY_TOKEN, on nodes that do not
-share the run directory). It travels as `Authorization: Bearer TOKEN`, is compared in constant time, and is never logged.
+share the run directory). It travels as `Authorization: Bearer TOKEN`, is compared in constant time, and is never
+logged.
 
-Known limits: one token for everything. On a network that is not trusted, use TLS: without it the token can be read there.
+Known limits: one token for everything. On a network that is not trusted, use TLS: without it the token can be read
+there.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ VARIABLE = "UNDERSTUDY_TOKEN"
 
 
 def load_or_create_token(run_dir: Path) -> str:
-    """The run's token: from the environment, else from the run directory, else new. It is in the directory afterwards."""
+    """The run's token: from the environment, else from the run directory, else new. It is in the directory
+    afterwards.
+    """
     path = run_dir / "token"
     given = os.environ.get(VARIABLE, "").strip()
     if not given and path.exists():

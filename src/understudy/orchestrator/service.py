@@ -1,11 +1,11 @@
 """The machine with a clock and a network: events go in, commands go out to the agents at once.
 
-Everything happens on one asyncio loop. `submit` hands an event to the machine, sends what it decides, and only then passes
-the event to the journal (`journal.py` says why). Progress (`Pages`) does not go through the machine: it feeds the
-status and the hang watch, whose verdict is an event like any other.
+Everything happens on one asyncio loop. `submit` hands an event to the machine, sends what it decides, and only then
+passes the event to the journal (`journal.py` says why). Progress (`Pages`) does not go through the machine: it feeds
+the status and the hang watch, whose verdict is an event like any other.
 
-A node whose agent has disconnected is given `grace` seconds to come back before it is lost. Its commands in the meantime are not kept: the
-machine repeats what is still under way when the agent joins again.
+A node whose agent has disconnected is given `grace` seconds to come back before it is lost. Its commands in the
+meantime are not kept: the machine repeats what is still under way when the agent joins again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from understudy.core.commands import Command, EndJob, SetTimer, StartWorker, Tell
 from understudy.core.events import Event, Expired, NodeJoined, NodeLost, WorkerLost, WorkerStarted
@@ -34,12 +35,24 @@ def to_stderr(text: str) -> None:
     print(f"understudy: {text}", file=sys.stderr, flush=True)
 
 
+@dataclass(frozen=True)
+class Close:
+    """Ends a connection. With POLICY_VIOLATION an agent does not try again."""
+
+    code: int
+    reason: str
+
+
+POLICY_VIOLATION = 1008
+REPLACED = 4000
+
+
 class AgentLink:
-    """One agent's connection: what is put into `outbox` is sent in that order; None closes it."""
+    """One agent's connection: what is put into `outbox` is sent in that order."""
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self.outbox: asyncio.Queue[str | None] = asyncio.Queue()
+        self.outbox: asyncio.Queue[str | Close] = asyncio.Queue()
 
 
 class Service:
@@ -158,7 +171,7 @@ class Service:
         """An agent has connected and said who it is. A new connection of the same node replaces the old one."""
         old = self._links.get(joined.node)
         if old is not None:
-            old.outbox.put_nowait(None)
+            old.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
         grace = self._graces.pop(joined.node, None)
         if grace is not None:
             grace.cancel()
@@ -168,6 +181,10 @@ class Service:
             link.outbox.put_nowait(encode(self.machine.state.ended))
         else:
             self.submit(joined)
+            if joined.node not in self.machine.state.nodes:
+                link.outbox.put_nowait(
+                    Close(POLICY_VIOLATION, f"node rank {joined.node_rank} is taken or out of range")
+                )
         return link
 
     def detach(self, link: AgentLink) -> None:
@@ -178,7 +195,7 @@ class Service:
         if self._ended.is_set():
             if not self._links:
                 self._all_gone.set()
-        else:
+        elif link.node in self.machine.state.nodes:
             self._start_grace(link.node, f"its agent was disconnected for more than {self._grace:g} s")
 
     def _start_grace(self, node: str, detail: str) -> None:
@@ -189,7 +206,9 @@ class Service:
         self._graces[node] = asyncio.get_running_loop().call_later(self._grace, gone)
 
     def receive(self, link: AgentLink, text: str) -> None:
-        """A frame from an agent. One that is not understood, or speaks of another node's worker, is dropped and told once."""
+        """A frame from an agent. One that is not understood, or speaks of another node's worker, is dropped and told
+        once.
+        """
         try:
             message = decode(text)
         except BadMessage as error:

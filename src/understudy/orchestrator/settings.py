@@ -1,7 +1,7 @@
 """What the orchestrator is started with, as JSON: `{"spec": {...JobSpec}, "timeouts": {...Timeouts}}`.
 
-`timeouts` may be left out, and so may every field that has a default. The command line writes it, the orchestrator
-reads it and keeps it in the journal, so that a journal can be read without anything else.
+`timeouts` may be left out, and so may every field that has a default; other keys are not looked at. The command line
+writes it, the orchestrator reads it and keeps it in the journal, so that a journal can be read without anything else.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from understudy.core.nouns import JobSpec, Timeouts
 
 
 @dataclass(frozen=True)
 class Settings:
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
     spec: JobSpec
     timeouts: Timeouts = field(default_factory=Timeouts)
 

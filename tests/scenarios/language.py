@@ -1,0 +1,194 @@
+"""The language of the scenario files: events go into the machine, commands come out, and both are readable.
+
+    # a comment
+    job world=4 spares=1          a new machine
+    training transaction=17       shorthand: nodes join, workers warm, take their ranks and commit; prints nothing
+    @ +0.5                        time passes (seconds)
+    > WorkerLost w2 cause=killed detail="signal 9" ago=0.01
+    < KillWorker w2 reason="killed: signal 9"
+    ? incidents                   a question about the state; the lines that answer it start with "="
+    = ...
+
+The first word after an event's name is its worker (several with commas: the event comes from each in turn), node,
+rank or timer. `position=17/voted` and `copies=2@16,3@16` are written as they are read. Time stands at 1000 s and
+moves 1 ms per event. `python -m tests.scenarios.language FILES` writes the answers of the machine as it is into the
+files: read the difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from understudy.core import events
+from understudy.core.commands import Assign, Command
+from understudy.core.machine import Machine
+from understudy.core.nouns import Copy, Incident, JobSpec, LossCause, Position, Stand, Timeouts
+
+START = 1000.0
+_SUBJECT = ("worker", "node", "timer", "rank", "reason")
+
+
+class Scenario:
+    """One run through a file."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.machine = Machine(JobSpec("job", 1, 1, spares=0), Timeouts())
+
+    def run(self, text: str) -> str:
+        """The file as it should be: its own inputs, and after each what the machine answers."""
+        lines: list[str] = []
+        for line in text.splitlines():
+            if line.startswith(("<", "=")):
+                continue
+            lines.append(line.rstrip())
+            words = shlex.split(line, comments=True)
+            if words:
+                lines += self._do(words)
+        return "\n".join(lines) + "\n"
+
+    def _do(self, words: list[str]) -> list[str]:
+        match words:
+            case ["job", *rest]:
+                self._job(_options(rest))
+            case ["training", *rest]:
+                self._training(**{name: int(value) for name, value in _options(rest).items()})
+            case ["@", change]:
+                self.now += float(change)
+            case ["?", "incidents"]:
+                return [line for incident in self.machine.incidents() for line in _show_incident(incident)]
+            case ["?", "ranks"]:
+                workers = self.machine.state.workers
+                held = sorted(self.machine.state.ranks.items())
+                return [f"= rank {rank}: {name} {workers[name].state}" for rank, name in held]
+            case [">", name, *rest]:
+                return [f"< {show(command)}" for event in self._events(name, rest) for command in self._handle(event)]
+            case _:
+                raise ValueError(f"not a line of a scenario: {words}")
+        return []
+
+    def _job(self, options: dict[str, str]) -> None:
+        nodes = int(options.pop("nodes", "1"))
+        world = int(options.pop("world"))
+        replenish = options.pop("replenish", "yes") == "yes"
+        limits = {name: float(options.pop(name)) for name in ("quiesce",) if name in options}
+        rest = {name: int(value) for name, value in options.items()}
+        spec = JobSpec("job", world, world // nodes, nodes=nodes, replenish=replenish, **rest)
+        self.machine = Machine(spec, Timeouts(**limits))
+        self.now = START
+
+    def _training(self, transaction: int = 0) -> None:
+        spec = self.machine.state.spec
+        self.now = START - 100
+        for node in range(spec.nodes):
+            self._handle(events.NodeJoined(f"n{node}", f"10.0.0.{node}", node))
+        for number, worker in enumerate(list(self.machine.state.workers.values())):
+            self._handle(events.WorkerStarted(worker.name, worker.node, 100 + number))
+            self._handle(events.WorkerWarm(worker.name, f"{worker.node}:{7000 + number}"))
+        for name in self.machine.state.ranks.values():
+            if transaction > 0:
+                self._handle(events.Committed(name, 0, 0, 1))
+        for name in self.machine.state.ranks.values():
+            self.machine.state.workers[name].step = transaction
+        self.now = START
+
+    def _handle(self, event: events.Event) -> list[Command]:
+        commands = self.machine.handle(event, self.now)
+        self.now += 0.001
+        return commands
+
+    def _events(self, name: str, words: list[str]) -> list[events.Event]:
+        kind: Any = getattr(events, name)
+        names = [field.name for field in dataclasses.fields(kind)]
+        subject = next((field for field in _SUBJECT if field in names), "")
+        given = _options([word for word in words if "=" in word])
+        subjects = [part for word in words if "=" not in word for part in word.split(",")] or [""]
+        made: list[events.Event] = []
+        for value in subjects:
+            raw = {subject: value, **given} if value else dict(given)
+            made.append(
+                kind(**{field: self._value(field, raw) for field in names if field in raw or _needed(kind, field)})
+            )
+        return made
+
+    def _value(self, field: str, raw: dict[str, str]) -> object:
+        text = raw.get(field, "")
+        match field:
+            case "happened":
+                return self.now - float(raw.get("ago", "0"))
+            case "started":
+                return self.now - float(raw.get("seconds", "0"))
+            case "cause":
+                return LossCause(text)
+            case "position":
+                place, stand = text.split("/")
+                return Position(int(place), Stand(stand))
+            case "copies":
+                pairs = [part.split("@") for part in text.split(",") if part]
+                return tuple(Copy(int(rank), int(place)) for rank, place in pairs)
+            case "notes":
+                return tuple(part for part in text.split("|") if part)
+            case "generation":
+                return int(text or self.machine.state.generation)
+            case "pid" | "rank" | "node_rank" | "step" | "exit_code" | "digests" | "bytes_moved" | "transaction":
+                return int(text or 0)
+            case "seconds":
+                return float(text or 0)
+            case "store":
+                return text or f"{self.machine.state.workers[raw['worker']].node}:7{raw['worker'][1:]:0>3}"
+            case _:
+                return text
+
+
+def show(command: Command) -> str:
+    """A command on one line. The environment of an Assign has a test of its own."""
+    words = [type(command).__name__]
+    for field in dataclasses.fields(command):
+        value = getattr(command, field.name)
+        if isinstance(command, Assign) and field.name == "environment":
+            continue
+        if isinstance(value, bool):
+            words += [field.name] if value else []
+        elif isinstance(value, tuple):
+            words += [f"{field.name}={','.join(map(str, value))}"] if value else []
+        elif field.name in ("worker", "node", "timer"):
+            words.append(value)
+        elif isinstance(value, str) and (" " in value or not value):
+            words.append(f'{field.name}="{value}"' if field.name != "text" else f'"{value}"')
+        else:
+            words.append(f"{field.name}={value:g}" if isinstance(value, float) else f"{field.name}={value}")
+    return " ".join(words).replace("\n", "\\n")
+
+
+def _show_incident(incident: Incident) -> list[str]:
+    length = f"{incident.seconds:.3f} s" if incident.seconds >= 0 else "open"
+    kind = "planned" if incident.planned else "unplanned"
+    lines = [
+        f"= incident {incident.number}: {kind}, {incident.decision}, transaction {incident.transaction},"
+        f" after step {incident.step}, {length}, {incident.bytes_moved} bytes, {incident.digests_verified} digests"
+    ]
+    lines += [
+        f"=   rank {part.rank}: {part.cause} ({part.detail}), {part.old_worker} -> {part.new_worker or 'nobody'}"
+        for part in incident.ranks
+    ]
+    lines += [f"=   {span.phase}: {span.seconds:.3f} s from {span.start:+.3f} s" for span in incident.spans]
+    return lines + [f"=   note: {note}" for note in incident.notes]
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words)
+
+
+def _needed(kind: Any, name: str) -> bool:
+    field = next(field for field in dataclasses.fields(kind) if field.name == name)
+    return field.default is dataclasses.MISSING
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        path = Path(argument)
+        path.write_text(Scenario().run(path.read_text()))

@@ -1,0 +1,179 @@
+"""The hang watch: who is named, when, and when nobody is."""
+
+from __future__ import annotations
+
+from understudy.core.nouns import Timeouts
+from understudy.detectors.hang import HangWatch, Verdict
+from understudy.links.page import Activity, PageView
+
+LIMITS = Timeouts(hang_floor=10.0, hang_factor=20.0, hang_first=100.0)
+OFFSET = 5000.0  # unix time minus the host's monotonic clock
+RANKS = {0: "w0", 1: "w1", 2: "w2"}
+
+
+def page(
+    activity: Activity = Activity.RUNNING,
+    transaction: int = 7,
+    *,
+    step: int = 7,
+    collectives: int = 40,
+    beat_at: float = 0.0,
+    since: float = 0.0,
+    longest: float = 0.3,
+) -> PageView:
+    return PageView(1, beat_at, activity, transaction, step, since, collectives, longest)
+
+
+class Host:
+    """Reads pages with its clock; each page's beat follows the clock unless it is frozen."""
+
+    def __init__(self, limits: Timeouts = LIMITS) -> None:
+        self.watch = HangWatch(limits)
+        self.clock = 1.0
+
+    def read(self, pages: dict[str, PageView], clock: float, frozen: tuple[str, ...] = ()) -> None:
+        self.clock = clock
+        beating = {
+            name: page if name in frozen else PageView(**{**vars(page), "beat_at": clock})
+            for name, page in pages.items()
+        }
+        self.watch.observe(beating, clock, clock + OFFSET)
+
+    def judge(self, idle: tuple[str, ...] = ()) -> Verdict | None:
+        return self.watch.judge(RANKS, idle, self.clock + OFFSET)
+
+
+def test_a_stopped_process_is_named_when_its_limit_is_over() -> None:
+    host = Host()
+    pages = {name: page() for name in RANKS.values()}
+    for second in range(11):
+        host.read(pages, 1.0 + second, frozen=("w1",))
+        verdict = host.judge()
+        if second < 10:
+            assert verdict is None
+    host.read(pages, 11.5, frozen=("w1",))
+    verdict = host.judge()
+    assert verdict is not None and verdict.worker == "w1" and "no sign of life" in verdict.detail
+    assert verdict.happened == OFFSET  # its last beat was at 0 of the host's clock
+
+
+def test_the_limit_is_learnt_from_the_longest_transaction() -> None:
+    host = Host()
+    pages = {"w0": page(longest=2.0), "w1": page(), "w2": page()}
+    host.read(pages, 39.0, frozen=("w1",))
+    assert host.judge() is None
+    host.read(pages, 41.0, frozen=("w1",))
+    assert host.judge() is not None
+
+
+def test_before_the_first_commit_the_limit_is_generous() -> None:
+    host = Host()
+    pages = {name: page(Activity.SETUP, -1, step=0, longest=0.0) for name in RANKS.values()}
+    host.read(pages, 99.0, frozen=("w1",))
+    assert host.judge() is None
+    host.read(pages, 101.0, frozen=("w1",))
+    assert host.judge() is not None
+
+
+def test_when_all_are_silent_nobody_is_named() -> None:
+    host = Host()
+    host.read({name: page() for name in RANKS.values()}, 500.0, frozen=("w0", "w1", "w2"))
+    assert host.judge() is None
+
+
+def test_old_readings_prove_nothing() -> None:
+    host = Host()
+    host.read({name: page() for name in RANKS.values()}, 9.0, frozen=("w1",))
+    assert host.watch.judge(RANKS, (), OFFSET + 60.0) is None
+
+
+def test_a_stopped_spare_is_named() -> None:
+    host = Host()
+    pages = {name: page(since=50.0) for name in RANKS.values()} | {"w3": page(Activity.WARM, -1, step=0)}
+    host.read(pages, 50.0, frozen=("w3",))
+    verdict = host.judge(idle=("w3",))
+    assert verdict is not None and verdict.worker == "w3"
+
+
+def test_the_rank_in_a_lower_transaction_holds_up_the_job() -> None:
+    host = Host()
+    pages = {"w0": page(transaction=8), "w1": page(Activity.IDLE, 7), "w2": page(transaction=8)}
+    host.read(pages, 9.0)
+    assert host.judge() is None
+    host.read(pages, 10.5)
+    verdict = host.judge()
+    assert verdict is not None and verdict.worker == "w1" and "rank 1 alone is behind" in verdict.detail
+    assert verdict.happened == OFFSET
+
+
+def test_the_rank_that_has_not_voted_holds_up_the_job() -> None:
+    host = Host()
+    pages = {"w0": page(Activity.VOTED), "w1": page(Activity.VOTED), "w2": page()}
+    host.read(pages, 10.5)
+    verdict = host.judge()
+    assert verdict is not None and verdict.worker == "w2"
+
+
+def test_the_rank_that_has_issued_fewer_collectives_holds_up_the_job() -> None:
+    host = Host()
+    pages = {"w0": page(collectives=39), "w1": page(), "w2": page()}
+    host.read(pages, 10.5)
+    verdict = host.judge()
+    assert verdict is not None and verdict.worker == "w0"
+
+
+def test_collectives_are_counted_from_the_last_recovery() -> None:
+    host = Host()
+    recovering = Activity.RECOVERING
+    first = {"w0": page(recovering, collectives=900), "w1": page(recovering, collectives=905), "w2": page(recovering)}
+    host.read(first, 1.0)
+    host.read(first, 1.2)
+    pages = {"w0": page(collectives=920), "w1": page(collectives=924), "w2": page(collectives=60)}
+    host.read(pages, 2.0)
+    host.read(pages, 12.5)
+    verdict = host.judge()
+    assert verdict is not None and verdict.worker == "w1"  # 19 against 20 and 20
+
+
+def test_ranks_that_differ_in_collectives_by_nature_are_not_judged_by_them() -> None:
+    host = Host()
+    host.read({"w0": page(collectives=10), "w1": page(collectives=20), "w2": page(collectives=30)}, 100.0)
+    assert host.judge() is None
+
+
+def test_any_progress_of_any_rank_counts() -> None:
+    host = Host()
+    for second in range(30):
+        host.read(
+            {"w0": page(collectives=second), "w1": page(collectives=50), "w2": page(collectives=50)}, 1.0 + second
+        )
+        assert host.judge() is None
+
+
+def test_nobody_alone_is_behind() -> None:
+    host = Host()
+    host.read({name: page() for name in RANKS.values()}, 50.0)
+    assert host.judge() is None
+    assert host.watch.stalled(RANKS, host.clock + OFFSET) == 50.0
+
+
+def test_the_end_of_the_job_is_not_judged() -> None:
+    host = Host()
+    pages = {"w0": page(Activity.IDLE), "w1": page(Activity.FINISHED), "w2": page(Activity.FINISHED)}
+    host.read(pages, 50.0)
+    assert host.judge() is None
+
+
+def test_who_does_not_come_to_rest_while_all_others_wait_in_recovery() -> None:
+    host = Host()
+    pages = {"w0": page(Activity.RECOVERING), "w1": page(Activity.RECOVERING, 8), "w2": page()}
+    host.read(pages, 50.0)
+    verdict = host.judge()
+    assert verdict is not None and verdict.worker == "w2"
+
+
+def test_a_forgotten_worker_is_not_judged() -> None:
+    host = Host()
+    host.read({name: page() for name in RANKS.values()}, 50.0, frozen=("w1",))
+    host.watch.forget({"w0", "w2"})
+    assert host.judge() is None
