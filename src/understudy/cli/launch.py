@@ -34,7 +34,7 @@ class Flags:
     nnodes: str = "1:1"
     node_rank: int | None = None
     standalone: bool = False
-    master_addr: str = "127.0.0.1"
+    master_addr: str | None = None
     master_port: int | None = None
     local_addr: str | None = None
     rdzv_backend: str = "static"
@@ -209,7 +209,7 @@ def _master(flags: Flags, nodes: int) -> tuple[str, int]:
         )
     if flags.standalone:
         return "127.0.0.1", 0
-    host, port = flags.master_addr.strip("[]"), flags.master_port
+    host, port = (flags.master_addr or "").strip("[]"), flags.master_port
     if flags.rdzv_endpoint:
         host, _, tail = flags.rdzv_endpoint.rpartition(":")
         if not host:
@@ -219,8 +219,8 @@ def _master(flags: Flags, nodes: int) -> tuple[str, int]:
         host, port = host.strip("[]"), int(tail) if tail else None
     if nodes == 1:
         return "127.0.0.1", port or 0
-    if host in ("127.0.0.1", "localhost", "::1") and (flags.node_rank or 0) != 0:
-        raise Usage("this node needs the address of node 0: --master-addr HOST (or --rdzv-endpoint HOST:PORT)")
+    if not host:
+        raise Usage(f"--nnodes {nodes} needs the address of node 0: --master-addr HOST (or --rdzv-endpoint HOST:PORT)")
     return host, DEFAULT_PORT if port is None else port
 
 

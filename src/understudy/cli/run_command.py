@@ -101,8 +101,8 @@ def run(
         _option(NODES, "--node-rank", help="This node's number; node 0 runs the orchestrator.", env="NODE_RANK"),
     ] = None,
     master_addr: Annotated[
-        str, _option(NODES, "--master-addr", help="Address of node 0.", env="MASTER_ADDR")
-    ] = "127.0.0.1",
+        str | None, _option(NODES, "--master-addr", help="Address of node 0.", env="MASTER_ADDR")
+    ] = None,
     master_port: Annotated[
         int | None,
         _option(NODES, "--master-port", help="Port of the orchestrator on node 0. Default: 29500.", env="MASTER_PORT"),

@@ -7,12 +7,14 @@ import os
 import platform
 import shlex
 import socket
+import ssl
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 
 from understudy.agent.config import WORKER_COMMAND, AgentConfig
+from understudy.agent.tls import trusting
 from understudy.cli.launch import Launch, Usage
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.say import say
@@ -104,6 +106,13 @@ def check_tls(cert: Path | None, key: Path | None, plan: Launch) -> None:
         raise Usage("--tls-key needs --tls-cert")
     if cert is not None and key is None and plan.node_rank == 0:
         raise Usage("--tls-cert on node 0 needs --tls-key")
+    try:
+        if cert is not None:
+            trusting(str(cert))
+        if cert is not None and key is not None:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
+    except (ssl.SSLError, OSError) as error:
+        raise Usage(f"--tls-cert, --tls-key: {error.strerror or error}") from error
 
 
 def _address(plan: Launch) -> str:

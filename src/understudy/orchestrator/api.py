@@ -6,7 +6,6 @@ Everything but the description of the interface (`/openapi.json`) wants `Authori
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.security import HTTPBearer
@@ -40,7 +39,7 @@ def create_app(service: Service, token: str) -> FastAPI:
     app = FastAPI(title="Understudy", version=understudy.__version__, docs_url=None, redoc_url=None)
     bearer = HTTPBearer(auto_error=False, description="the token in RUN_DIR/token")
 
-    def check(request: Request, _: Annotated[object, Depends(bearer)]) -> None:
+    def check(request: Request, _: object = Depends(bearer)) -> None:
         if not authorized(request.headers.get("authorization"), token):
             raise HTTPException(401, "a valid token is needed", {"WWW-Authenticate": "Bearer"})
 

@@ -1,0 +1,111 @@
+"""What torchrun's flags mean here."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from understudy.cli.launch import Flags, Launch, Usage, ask_torch, launch
+
+SCRIPT = str(Path(__file__))
+
+
+def plan(**flags: object) -> Launch:
+    return launch(Flags(**{"program": (SCRIPT, "--lr", "1"), **flags}), "name", count=lambda kind: 8)  # type: ignore[arg-type]
+
+
+def test_one_node_is_the_default() -> None:
+    job = plan()
+    assert (job.spec.world_size, job.spec.nodes, job.spec.spares, job.node_rank) == (1, 1, 1, 0)
+    assert (job.host, job.port) == ("127.0.0.1", 0)
+    assert job.program == (SCRIPT, "--lr", "1")
+    assert job.spec.job == "name"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("4", 4), ("cpu", len(os.sched_getaffinity(0))), ("gpu", 8), ("auto", 8), ("xpu", 8)]
+)
+def test_workers_per_node(text: str, number: int) -> None:
+    assert plan(nproc_per_node=text).spec.workers_per_node == number
+
+
+def test_torch_is_asked_in_a_process_of_its_own() -> None:
+    with pytest.raises(Usage, match="Unsupported nproc_per_node value: nonsense"):
+        ask_torch("nonsense")
+
+
+def test_several_nodes() -> None:
+    job = plan(nnodes="2:2", node_rank=1, master_addr="host0", nproc_per_node="4", rdzv_id="run7")
+    assert (job.spec.world_size, job.spec.nodes, job.spec.job) == (8, 2, "run7")
+    assert (job.master, job.port, job.host) == ("host0", 29500, "0.0.0.0")
+    job = plan(nnodes="2", node_rank=0, rdzv_endpoint="[fe80::1]:123", rdzv_backend="c10d")
+    assert (job.master, job.port, job.host) == ("fe80::1", 123, "::")
+
+
+def test_standalone_ignores_the_rendezvous() -> None:
+    job = plan(standalone=True, rdzv_endpoint="host:5", rdzv_id="x", rdzv_backend="c10d")
+    assert (job.master, job.port, job.spec.job) == ("127.0.0.1", 0, "name")
+
+
+def test_module() -> None:
+    assert plan(module=True, program=("my.package", "-x")).program == ("-m", "my.package", "-x")
+
+
+def test_streams_and_filters() -> None:
+    job = plan(redirects="3", tee="0:1,2:2", local_ranks_filter="1,0")
+    assert job.redirects == ((-1, 1), (-1, 2))
+    assert job.tees == ((0, 1), (2, 2))
+    assert job.shown_local_ranks == (0, 1)
+
+
+def test_hang_limit_and_grace() -> None:
+    job = plan(hang_limit=5.0, shutdown_timeout=3)
+    assert (job.timeouts.hang_floor, job.timeouts.hang_factor, job.timeouts.stop) == (5.0, 1.0, 3)
+    assert plan(hang_limit=5000.0).timeouts.hang_first == 5000.0
+
+
+def test_signals() -> None:
+    assert plan(signals_to_handle="SIGUSR1, SIGTERM").signals == (signal.SIGUSR1, signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ({"nnodes": "1:4"}, "fixed number"),
+        ({"nnodes": "0"}, "number of nodes"),
+        ({"nnodes": "two"}, "number of nodes"),
+        ({"nnodes": "2"}, "needs --node-rank"),
+        ({"nnodes": "2", "node_rank": 2}, "not one of 0 to 1"),
+        ({"nnodes": "2", "node_rank": 0}, "address of node 0"),
+        ({"nnodes": "2", "node_rank": 0, "standalone": True}, "--standalone means one node"),
+        ({"rdzv_backend": "etcd"}, "--rdzv-backend etcd is refused"),
+        ({"rdzv_endpoint": "host:http"}, "HOST:PORT"),
+        ({"nproc_per_node": "0"}, "at least one"),
+        ({"spares": -1}, "--spares"),
+        ({"max_restarts": -1}, "--max-restarts"),
+        ({"no_python": True}, "--no-python"),
+        ({"virtual_local_rank": True}, "--virtual-local-rank"),
+        ({"numa_binding": "node"}, "--numa-binding"),
+        ({"logs_specs": "x"}, "--logs-specs"),
+        ({"duplicate_stdout_filters": "x"}, "--duplicate-stdout-filters"),
+        ({"redirects": "7"}, "--redirects"),
+        ({"tee": "0:9"}, "--tee"),
+        ({"local_ranks_filter": "a"}, "--local-ranks-filter"),
+        ({"signals_to_handle": "SIGNOPE"}, "SIGNOPE"),
+        ({"hang_limit": 0.0}, "--hang-limit"),
+        ({"run_path": True, "program": ("relative.py",)}, "absolute"),
+        ({"program": ("missing.py",)}, "no script missing.py"),
+        ({"program": ()}, "give the script"),
+    ],
+)
+def test_refusals_say_why(flags: dict[str, object], reason: str) -> None:
+    with pytest.raises(Usage, match=reason):
+        plan(**flags)
+
+
+def test_notes() -> None:
+    notes = plan(rdzv_conf="timeout=3", event_log_handler="console", rdzv_endpoint="h:1").notes
+    assert len(notes) == 3
