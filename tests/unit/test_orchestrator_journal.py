@@ -1,0 +1,124 @@
+"""The journal: replay gives the same state, readers may look while it is written, and a bad disk stops nothing."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from understudy.core import events
+from understudy.core.machine import Machine
+from understudy.core.nouns import Copy, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.links.page import Activity, PageView
+from understudy.orchestrator import journal, views
+from understudy.orchestrator.settings import Settings
+
+SETTINGS = Settings(JobSpec("job", 2, 2, spares=1), Timeouts())
+STORY: list[events.Event] = [
+    events.NodeJoined("n0", "127.0.0.1", 0),
+    *(events.WorkerStarted(f"w{number}", "n0", 100 + number) for number in range(3)),
+    *(events.WorkerWarm(f"w{number}", f"127.0.0.1:{7000 + number}") for number in range(3)),
+    events.Committed("w0", 0, 0, 1),
+    events.Committed("w1", 0, 0, 1),
+    events.Notice("w0", 0, "a value cannot survive"),
+    events.WorkerLost("w1", LossCause.KILLED, "signal 9", 8.5),
+    events.Quiesced("w0", 1, Position(4, Stand.RUNNING), (Copy(1, 3),), 4),
+    events.PhaseDone("w2", 1, "transfer", 11.0, 0.25, 1 << 20),
+    events.Verified("w2", 1, 12, ("a worker of the data loader began anew",)),
+    events.Committed("w0", 1, 4, 5),
+]
+
+
+def write(run_dir: Path, story: list[events.Event]) -> Machine:
+    machine = Machine(SETTINGS.spec, SETTINGS.timeouts)
+    writer = journal.Journal(run_dir, SETTINGS, pytest.fail)
+    writer.start()
+    for number, event in enumerate(story):
+        machine.handle(event, float(number))
+        writer.append(float(number), event)
+    writer.progress({"w2": PageView(9, 1.0, Activity.RUNNING, 5, 5, 2.0, 40, 0.5)})
+    writer.progress({"w2": PageView(10, 1.2, Activity.VOTED, 6, 6, 2.0, 41, 0.5)})
+    writer.close()
+    return machine
+
+
+def test_replay_gives_the_same_state(tmp_path: Path) -> None:
+    for length in range(len(STORY) + 1):
+        run_dir = tmp_path / str(length)
+        run_dir.mkdir()
+        machine = write(run_dir, STORY[:length])
+        found = journal.read(run_dir)
+        assert found is not None
+        settings, told, pages = found
+        assert settings == SETTINGS
+        assert [event for _, event in told] == STORY[:length]
+        assert journal.replay(settings, told).state == machine.state
+        assert pages["w2"].transaction == 6
+
+
+def test_status_and_report_from_the_journal_alone(tmp_path: Path) -> None:
+    machine = write(tmp_path, STORY)
+    pages = {"w2": PageView(10, 1.2, Activity.VOTED, 6, 6, 2.0, 41, 0.5)}
+    status = views.offline_status(tmp_path)
+    assert status == views.status(machine, pages)
+    assert (status["job"], status["state"], status["generation"], status["step"]) == ("job", "recovering", 1, 5)
+    assert status["ranks"][1] == {"rank": 1, "worker": "w2", "pid": 102, "node": "n0", "state": "training", "step": 6}
+    assert status["spares"] == [] and status["notices"] == ["rank 0: a value cannot survive"]
+
+    report = views.offline_report(tmp_path)
+    assert report == views.report(machine)
+    (incident,) = report["incidents"]
+    assert (incident["cause"], incident["rank"], incident["old_worker"], incident["new_worker"]) == (
+        "killed",
+        1,
+        "w1",
+        "w2",
+    )
+    assert (incident["decision"], incident["step"], incident["steps_lost"]) == ("redo", 4, 0)
+    assert incident["seconds"] is None  # still open
+    assert list(incident["phases"]) == ["detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo"]
+    assert incident["phases"]["transfer"] == 0.25 and incident["phases"]["detect"] == 1.5
+    assert (incident["bytes_moved"], incident["digests_verified"]) == (1 << 20, 12)
+    assert incident["notes"] == ["rank 1: a worker of the data loader began anew"]
+
+
+def test_no_journal(tmp_path: Path) -> None:
+    assert journal.read(tmp_path) is None
+    with pytest.raises(views.NoJournal):
+        views.offline_status(tmp_path)
+
+
+def test_a_disk_that_refuses_is_told_once_and_caught_up_later(tmp_path: Path) -> None:
+    obstacle = tmp_path / journal.FILE
+    obstacle.mkdir()  # nothing can be written under this name
+    told: list[str] = []
+    failed = threading.Event()
+
+    def hear(text: str) -> None:
+        told.append(text)
+        failed.set()
+
+    writer = journal.Journal(tmp_path, SETTINGS, hear)
+    writer.start()
+    writer.append(0.0, STORY[0])
+    assert failed.wait(10.0)
+    writer.append(1.0, STORY[1])
+    writer.append(2.0, STORY[2])
+    obstacle.rmdir()
+    writer.append(3.0, STORY[3])
+    writer.close()
+    assert len(told) == 1 and "training goes on without it" in told[0]
+    found = journal.read(tmp_path)
+    assert found is not None and [event for _, event in found[1]] == STORY[:4]
+
+
+def test_settings_that_are_not() -> None:
+    assert Settings.from_json(SETTINGS.to_json()) == SETTINGS
+    assert Settings.from_json('{"spec": {"job": "j", "world_size": 1, "workers_per_node": 1}}').timeouts == Timeouts()
+    with pytest.raises(ValueError, match="world_size"):
+        Settings.from_json('{"spec": {"job": "j", "workers_per_node": 1}}')
+    with pytest.raises(ValueError, match="hang_floor"):
+        Settings.from_json(
+            '{"spec": {"job": "j", "world_size": 1, "workers_per_node": 1}, "timeouts": {"hang_floor": 0.1}}'
+        )
