@@ -56,8 +56,11 @@ def main() -> int:
 
     with start("disturbed") as job:
         kill = watch(job, args, console, folder)
-        if not ended_well(job, console) or kill is None:
+        if not ended_well(job, console):
             return 1
+    if kill is None:
+        console.print("The job ended before the signal could be sent: nothing was shown.", highlight=False)
+        return 1
     report = job.last_report()
 
     console.print("\nThe same command again, undisturbed, as the reference:", highlight=False)
