@@ -35,7 +35,7 @@ any_event: st.SearchStrategy[events.Event] = st.one_of(
     st.builds(events.Finished, names, generations),
     st.builds(events.Notice, names, st.integers(-1, 2), st.just("read this")),
     st.builds(events.MigrationAsked, st.integers(-1, 3), st.just("why not")),
-    st.builds(events.Expired, st.sampled_from(["quiesce", "hold", "resume", "communication"])),
+    st.builds(events.Expired, st.sampled_from(["quiesce", "hold", "resume", "communication", "migration"])),
 )
 rare_event: st.SearchStrategy[events.Event] = st.one_of(
     st.builds(events.Uncovered, names, generations, st.just("nowhere")),

@@ -53,7 +53,7 @@ def start_anew(state: JobState, reason: str) -> None:
         give_back(state, worker, "the job starts anew")
     state.ranks.clear()
     state.recovery = state.migration = None
-    state.cancel("quiesce", "hold", "resume", "communication")
+    state.cancel("quiesce", "hold", "resume", "communication", "migration")
     state.phase = Phase.FORMING
     if any(node.lost for node in state.nodes.values()):
         state.end(1, f"{reason} before the first transaction, and not all nodes are there to start anew")

@@ -98,6 +98,10 @@ def expired(state: JobState, event: Expired) -> None:
         _lose(state, [_Loss(worker, LossCause.HUNG, detail, state.now) for worker in late])
     elif event.timer == "hold" and state.vacant():
         state.end(1, f"{no_spare(state, state.vacant())} (waited {state.timeouts.hang_first:g} s for one to warm)")
+    elif event.timer == "migration" and state.migration is not None:
+        detail = f"was not ready to take over within {state.timeouts.hang_first:g} s"
+        newcomer = state.workers[state.migration.newcomer]
+        _lose(state, [_Loss(newcomer, LossCause.HUNG, detail, state.now)])
     elif event.timer == "resume":
         detail = f"was not verified within {state.timeouts.hang_first:g} s"
         _lose(state, [_Loss(worker, LossCause.HUNG, detail, state.now) for worker in state.newcomers()])

@@ -55,6 +55,7 @@ def asked(state: JobState, event: MigrationAsked) -> None:
     for worker in state.members():
         state.emit(Publish(worker.name, generation, store, (event.rank,)))
     give_rank(state, spare, event.rank, generation, store, newcomer=True, planned=True)
+    state.timer("migration", state.timeouts.hang_first)
 
 
 def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
@@ -64,6 +65,7 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     newcomer = state.workers[migration.newcomer]
     if event.generation != migration.generation or newcomer.assign is None:
         return
+    state.cancel("migration")
     if any(worker.finished for worker in state.members()):
         give_back(state, newcomer, "the job is about to finish")
         state.migration = None
@@ -102,6 +104,7 @@ def disrupted(state: JobState, lost: set[str], why: str) -> None:
         return
     leaver, newcomer = state.workers[migration.leaver], state.workers[migration.newcomer]
     rank = migration.rank
+    state.cancel("migration")
     if migration.stage is Stage.MOVING:
         if newcomer.name in lost and leaver.name not in lost:
             leaver.state = WorkerState.MEMBER

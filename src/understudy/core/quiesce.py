@@ -25,8 +25,15 @@ MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, unexplained: bool = False) -> None:
     """End the current generation. The incident is open, and the lost workers are fenced already."""
     survivors = state.members()
+    if not survivors and not state.begun:
+        forming.start_anew(state, reason)
+        return
     if not survivors:
-        state.end(1, f"{reason}; no worker is left whose state is good, so nothing can be recovered")
+        state.end(
+            1,
+            f"{reason}; no worker is left whose state is good, so nothing can be recovered from memory."
+            " Ranks on nodes that do not fail together would have saved the job; now only a checkpoint can",
+        )
         return
     carried = state.recovery.lost if state.recovery is not None and not state.recovery.counted else []
     state.generation, state.store = state.next_generation(), survivors[0].store
@@ -85,6 +92,7 @@ def quiesced(state: JobState, event: Quiesced) -> None:
     recovery.waiting.remove(event.worker)
     recovery.answers[event.worker] = event
     state.workers[event.worker].step = event.step
+    state.begun = state.begun or event.position.transaction > 0
     if not recovery.waiting:
         state.cancel("quiesce")
         if state.incident is not None:

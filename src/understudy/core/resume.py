@@ -50,6 +50,7 @@ def committed(state: JobState, event: Committed) -> None:
     worker = state.workers.get(event.worker)
     if worker is None or event.generation != state.generation:
         return
+    state.begun = True
     if worker.state is WorkerState.NEWCOMER and worker.recovered == event.generation:
         _promote(state, worker)  # nobody votes unverified: what said so was lost with a connection
     if worker.state is WorkerState.MEMBER:

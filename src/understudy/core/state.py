@@ -118,6 +118,7 @@ class JobState:
     ranks: dict[int, str] = field(default_factory=dict)  # who holds, or held last
     departed: set[int] = field(default_factory=set)  # ranks whose worker finished and was lost afterwards
     settled: bool = False  # every rank has committed in the current generation
+    begun: bool = False  # some rank has committed its first transaction
     restarts: int = 0
     recovery: Recovery | None = None
     migration: Migration | None = None

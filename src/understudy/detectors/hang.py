@@ -85,7 +85,7 @@ class HangWatch:
         return now - max(watched.moved_at for watched in known)
 
     def judge(self, ranks: Mapping[int, str], idle: Collection[str], now: float) -> Verdict | None:
-        """The worker that hangs, if there is one. `ranks`: who holds which rank. `idle`: spares."""
+        """The worker that hangs, if there is one. `ranks`: who holds which rank. `idle`: all others."""
         return self._silent([*ranks.values(), *idle], now) or self._standstill(ranks, now)
 
     def limit(self, worker: str) -> float:

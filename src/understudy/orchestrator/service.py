@@ -93,7 +93,7 @@ class Service:
                     due[command.timer] = then + command.seconds
         now = self._clock()
         for timer in sorted(self.machine.state.timers):
-            self._set_timer(timer, max(0.001, due[timer] - now))
+            self._set_timer(timer, max(0.001, due.get(timer, now) - now))
         for node in self.machine.state.nodes.values():
             if not node.lost:
                 self._start_grace(node.name, "its agent did not come back after the orchestrator was started again")
@@ -261,7 +261,11 @@ class Service:
             for rank, name in state.ranks.items()
             if state.workers[name].state in (WorkerState.MEMBER, WorkerState.NEWCOMER)
         }
-        idle = [worker.name for worker in state.idle(WorkerState.STARTING, WorkerState.WARM)]
+        idle = [
+            worker.name
+            for worker in state.workers.values()
+            if worker.name not in held.values() and worker.state not in (WorkerState.LOST, WorkerState.RELEASED)
+        ]
         verdict = self._watch.judge(held, idle, now)
         if verdict is not None:
             self.submit(WorkerLost(verdict.worker, LossCause.HUNG, verdict.detail, verdict.happened))
