@@ -37,8 +37,8 @@ def start_anew(state: JobState, reason: str) -> None:
     if state.restarts >= state.spec.max_restarts:
         state.end(
             1,
-            f"the job was started anew {state.restarts} of at most {state.spec.max_restarts} times, and again lost a rank"
-            f" before its first transaction: {reason}",
+            f"the job was started anew {state.restarts} of at most {state.spec.max_restarts} times,"
+            f" and again lost a rank before its first transaction: {reason}",
         )
         return
     state.restarts += 1

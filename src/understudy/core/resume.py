@@ -144,5 +144,6 @@ def _summary(incident: OpenIncident, now: float) -> str:
     decision = how.get(incident.decision, incident.decision)
     return (
         f"incident {incident.number} is over: {what or 'nobody was lost'}; transaction"
-        f" {incident.transaction} {decision}; {now - incident.fault_at:.2f} s from fault to the next commit; no step lost"
+        f" {incident.transaction} {decision}; {now - incident.fault_at:.2f} s from fault to the next commit;"
+        " no step lost"
     )
