@@ -18,6 +18,7 @@ are those of the pure-Python path.
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -53,7 +54,7 @@ class GlooCommunicator(ProcessGroupGloo):  # type: ignore[misc]
         self._connections = Connections(ignore_port=own_port)
         with self._connections.noting():
             super().__init__(store, rank, size, options)
-        self._peers = self._connections.count()
+        self._connections.watch()
 
     def abort(self) -> None:
         self._connections.shut()
@@ -65,7 +66,7 @@ class GlooCommunicator(ProcessGroupGloo):  # type: ignore[misc]
             return  # as it should: the connections are shut
 
     def is_broken(self) -> bool:
-        return self._connections.count() < self._peers
+        return self._connections.broken()
 
 
 def _nccl_class() -> type[Any] | None:
@@ -106,19 +107,19 @@ class Groups:
         self.detached = False
         self._own_port = own_port
         self._made: list[Any] = []  # keeps the Python half of each backend alive: torch only holds the C++ half
-        self._swaps = 0
+        self._last_type = FIRST_TYPE
+        self._building = threading.local()  # a thread that connects keeps its backends to itself until they are adopted
         self._installed: dict[str, Any] = {}
 
     def install(self) -> None:
         groups = self
-        made = self._made
 
         class Gloo(GlooCommunicator):
             def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
                 if groups.detached:
                     store, rank, size = dist.HashStore(), 0, 1
                 super().__init__(store, rank, size, timeout, own_port=groups._own_port)
-                made.append(self)
+                groups._keep(self)
 
         self._installed["gloo"] = Gloo
         distributed_c10d.ProcessGroupGloo = Gloo  # type: ignore[misc]
@@ -131,11 +132,14 @@ class Groups:
                     if groups.detached:
                         store, rank, size = dist.HashStore(), 0, 1
                     super().__init__(store, rank, size, options)
-                    made.append(self)
-    
+                    groups._keep(self)
+
             Nccl.Options = distributed_c10d.ProcessGroupNCCL.Options  # type: ignore[attr-defined]
             self._installed["nccl"] = Nccl
             distributed_c10d.ProcessGroupNCCL = Nccl  # type: ignore[misc]
+
+    def _keep(self, backend: Any) -> None:
+        getattr(self._building, "list", self._made).append(backend)
 
     def members(self) -> list[tuple[ProcessGroup, str, list[int]]]:
         """The script's groups of which this rank is a member, in the order in which they were made: group, name, global ranks."""
@@ -184,6 +188,7 @@ class Groups:
         """
         world = distributed_c10d._world
         self.detached = False
+        self._building.list = []
         replacements = []
         for group, name, ranks in self.members():
             devices = distributed_c10d.BackendConfig(world.pg_map[group][0]).get_device_backend_map()
@@ -199,18 +204,30 @@ class Groups:
                 replacements.append(Replacement(group, name, kind, mine, backend))
         return replacements
 
-    def adopt(self, replacements: list[Replacement], meeting: Rendezvous) -> None:
-        """Puts connected backends into their groups; what is left of the old ones is dead."""
-        self._swaps += 1
-        first = FIRST_TYPE + 2 * self._swaps
-        if first + 1 > LAST_TYPE:
+    def alone(self, group: ProcessGroup) -> None:
+        """Gives `group` a backend of one member, for a collective that this rank has to go through without its peers."""
+        number = self._fresh_type()
+        backend = GlooCommunicator(dist.HashStore(), 0, 1, timedelta(minutes=1))
+        self._made.append(backend)
+        for device in group._device_types:
+            group._register_backend(device, number, backend)
+
+    def _fresh_type(self) -> ProcessGroup.BackendType:
+        self._last_type += 1
+        if self._last_type > LAST_TYPE:
             raise UnderstudyError(
-                f"this worker has joined {self._swaps - 1} new generations, and its torch has no backend numbers left for more; "
+                "this worker has joined so many new generations that its torch has no backend numbers left; "
                 "move such a rank to a fresh worker in time with `understudy migrate`"
             )
+        return ProcessGroup.BackendType(self._last_type)
+
+    def adopt(self, replacements: list[Replacement], meeting: Rendezvous) -> None:
+        """Puts connected backends into their groups; what is left of the old ones is dead."""
         world = distributed_c10d._world
+        numbers = {kind: self._fresh_type() for kind in sorted({item.kind for item in replacements})}
         for item in replacements:
-            number = ProcessGroup.BackendType(first + (item.kind == "nccl"))
+            self._made.append(item.backend)
+            number = numbers[item.kind]
             for device in item.devices:
                 item.group._register_backend(torch.device(device), number, item.backend)
             item.group._set_default_backend(number)

@@ -71,6 +71,11 @@ class Control:
         with self._changed:
             return self._changed.wait_for(predicate, timeout)
 
+    def wake(self) -> None:
+        """Lets `wait_for` look again."""
+        with self._changed:
+            self._changed.notify_all()
+
     def _orphaned(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -17,3 +17,7 @@ class GenerationAborted(RuntimeError):
     It is not a verdict by itself. A framework that swallows it gains nothing: until the worker has joined the next
     generation, its groups and its vote refuse everything.
     """
+
+
+class NotTheSame(UnderstudyError):
+    """A newcomer's state is not what its lost rank had. The job does not resume on it; another spare may try."""

@@ -160,6 +160,7 @@ class Replayer(_Kernels):
         self._entries: list[dict[str, Any]] = decode(record)
         self._rank = rank
         self._next = 0
+        self._over = False
         self._alone = ProcessGroup(dist.HashStore(), 0, 1)
         self._different: list[tuple[weakref.ref[torch.Tensor], str]] = []
 
@@ -171,6 +172,11 @@ class Replayer(_Kernels):
         super().install()
 
     def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
+        if self._over:
+            raise Misuse(
+                f"rank {self._rank}: {name} on group {group!r} outside any transaction, on a newcomer that is still on its way: wrap it in "
+                "@job.section"
+            )
         tensors = _tensors(outputs)
         number, self._next = self._next, self._next + 1
         here = {"operator": name, "group": group, "outputs": _describe(tensors)}
@@ -206,7 +212,8 @@ class Replayer(_Kernels):
         return (outputs, work) if len(schema.returns) == 2 else work
 
     def finish(self) -> None:
-        self.remove()
+        """The set-up is over: until `remove`, which the arrival calls, every collective is refused."""
+        self._over = True
         if self._next < len(self._entries):
             entry = self._entries[self._next]
             raise Misuse(

@@ -9,9 +9,11 @@ the constructor is noted too; in this runtime those are sockets of a generation 
 from __future__ import annotations
 
 import os
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+
 
 def _open_sockets() -> dict[int, str]:
     found = {}
@@ -31,6 +33,8 @@ class Connections:
     def __init__(self, ignore_port: int | None = None) -> None:
         self._sockets: dict[int, str] = {}
         self._ignore_port = ignore_port
+        self._watched: dict[int, int] = {}
+        self._poll = select.poll()
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -62,9 +66,24 @@ class Connections:
                     continue  # not connected: a listener, or already down
                 yield duplicate
 
-    def count(self) -> int:
-        """How many are still connected."""
-        return sum(1 for _ in self._connected())
+    def watch(self) -> None:
+        """From now on `broken` watches those that are connected at this moment."""
+        self._watched = {}
+        self._poll = select.poll()
+        for connection in self._connected():
+            inode = os.fstat(connection.fileno()).st_ino
+            fd = next(fd for fd, name in self._sockets.items() if name == f"socket:[{inode}]")
+            self._watched[fd] = inode
+            self._poll.register(fd, select.POLLRDHUP)
+
+    def broken(self) -> bool:
+        """Whether one of the watched connections is closed or shut, on either side. A few system calls."""
+        try:
+            if any(os.fstat(fd).st_ino != inode for fd, inode in self._watched.items()):
+                return True
+        except OSError:
+            return True
+        return bool(self._watched) and bool(self._poll.poll(0))
 
     def shut(self) -> None:
         """Breaks every connection: whoever waits on one wakes with an error, on both sides."""

@@ -1,0 +1,118 @@
+"""Who has whose state: replicas by content, and what each donor sends to a newcomer.
+
+Every rank names the *entries* of its state (a parameter, a moment, a scheduler) and gives a digest of each. Two ranks are
+replicas in an entry while all comparisons so far found equal digests; once seen different, they are never replicas in it
+again. Equality found at a moment may be a coincidence (freshly zeroed moments), so comparisons are repeated, and those ranks
+that still count as replicas of a lost rank must agree with each other at the transfer itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Digests = Mapping[str, int]  # entry -> digest, of one rank
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """For each entry, a class number per rank: equal numbers are replicas, -1 is a rank that does not have the entry."""
+
+    classes: dict[str, tuple[int, ...]]
+
+    def of(self, entry: str, rank: int) -> tuple[int, ...]:
+        """The other ranks that hold the same content of `entry` as `rank`; empty if it is unknown or unique."""
+        numbers = self.classes.get(entry)
+        if numbers is None or numbers[rank] < 0:
+            return ()
+        return tuple(other for other, number in enumerate(numbers) if number == numbers[rank] and other != rank)
+
+    def entries(self, rank: int) -> list[str]:
+        return [entry for entry, numbers in self.classes.items() if numbers[rank] >= 0]
+
+    def local(self, rank: int) -> list[str]:
+        """Entries of `rank` that no other rank has: its rank-local state."""
+        return [entry for entry in self.entries(rank) if not self.of(entry, rank)]
+
+
+def refine(known: Replicas | None, digests: Sequence[Digests]) -> Replicas:
+    """Replica classes after one more comparison. `digests[r]` are those of rank r, all taken at the same boundary."""
+    names: dict[str, None] = {name: None for table in digests for name in table}
+    classes = {}
+    for name in names:
+        before = known.classes.get(name) if known else None
+        numbers: dict[tuple[int, int], int] = {}
+        row = []
+        for rank, table in enumerate(digests):
+            if name not in table:
+                row.append(-1)
+                continue
+            key = (before[rank] if before else 0, table[name])
+            row.append(numbers.setdefault(key, len(numbers)))
+        classes[name] = tuple(row)
+    return Replicas(classes)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of bytes of one entry."""
+
+    entry: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one donor sends at once to one newcomer."""
+
+    donor: int
+    newcomer: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(piece.stop - piece.start for piece in self.pieces)
+
+
+def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequence[int]], chunk: int) -> list[Message]:
+    """Splits the entries (bytes each) over all donors that have them, evenly, in messages of at most `chunk` bytes.
+
+    Entries with the same donors form one run of bytes, which is cut into as many equal parts as there are donors. The result
+    is the same wherever it is computed, so donors and newcomer need not talk about it.
+    """
+    runs: dict[tuple[int, ...], list[str]] = {}
+    for entry, who in donors.items():
+        runs.setdefault(tuple(sorted(who)), []).append(entry)
+    messages: list[Message] = []
+    for who, entries in sorted(runs.items()):
+        total = sum(sizes[entry] for entry in entries)
+        share = -(-total // len(who)) if total else 0
+        for number, donor in enumerate(who):
+            low, high = number * share, min((number + 1) * share, total)
+            messages += _cut(donor, newcomer, entries, sizes, low, high, chunk)
+    return messages
+
+
+def _cut(
+    donor: int, newcomer: int, entries: Sequence[str], sizes: Mapping[str, int], low: int, high: int, chunk: int
+) -> list[Message]:
+    """Messages for the bytes [low, high) of the concatenated `entries`."""
+    messages: list[Message] = []
+    pending: list[Piece] = []
+    filled = 0
+    offset = 0
+    for entry in entries:
+        start, stop = max(low - offset, 0), min(high - offset, sizes[entry])
+        offset += sizes[entry]
+        while start < stop:
+            end = min(stop, start + chunk - filled)
+            pending.append(Piece(entry, start, end))
+            filled += end - start
+            start = end
+            if filled == chunk:
+                messages.append(Message(donor, newcomer, tuple(pending)))
+                pending, filled = [], 0
+    if pending:
+        messages.append(Message(donor, newcomer, tuple(pending)))
+    return messages

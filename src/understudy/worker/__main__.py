@@ -1,0 +1,138 @@
+"""The start of a worker: warms up, waits for a rank, runs the script.
+
+    python -m understudy.worker --worker w3 --fd 5 --page FILE -- script.py ARGUMENTS...
+
+Started by the agent only. First ranks and spares start the same way; who takes which rank is the orchestrator's decision.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import faulthandler
+import os
+import runpy
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from understudy.core.events import ScriptFailed, WorkerWarm
+from understudy.links.page import Activity, PageWriter
+from understudy.worker import session
+from understudy.worker.control import Control
+from understudy.worker.warm import script_source, warm_imports, warm_torch
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="understudy.worker", description=__doc__)
+    parser.add_argument("--worker", required=True)
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--page", type=Path, required=True)
+    parser.add_argument("script", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    arguments = options.script[1:] if options.script[:1] == ["--"] else options.script
+    if not arguments:
+        parser.error("no script")
+
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)  # the agent died before the line above
+    faulthandler.enable()
+    connection = socket.socket(fileno=options.fd)
+    connection.set_inheritable(False)
+    page = PageWriter(options.page)
+    control = Control(connection, options.worker, page)
+    control.start()
+
+    module = arguments[0] == "-m"
+    sys.path[0] = os.getcwd() if module else str(Path(arguments[0]).resolve().parent)
+    server = _warm(arguments)
+    page.enter(Activity.WARM, -1)
+    control.send(WorkerWarm(options.worker, server.address))
+    control.wait_for(lambda: control.assignment is not None or control.released is not None)
+    if control.assignment is None:
+        assert control.released is not None
+        os._exit(control.released.exit_code)
+    os.environ.update(control.assignment.environment)
+    session.current = session.Session(control, control.assignment, server)
+    page.enter(Activity.SETUP, -1)
+    _run(control, arguments, module)
+
+
+def _warm(arguments: list[str]) -> Any:
+    warm_torch()
+    warm_imports(script_source(arguments))
+    import understudy.worker.job  # noqa: F401
+    from understudy.worker.rendezvous import StoreServer, node_address
+
+    return StoreServer(node_address())
+
+
+def _run(control: Control, arguments: list[str], module: bool) -> None:
+    from understudy.worker.recovery import leave
+
+    try:
+        if module:
+            sys.argv = arguments[1:]
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = arguments
+            runpy.run_path(arguments[0], run_name="__main__")
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            code = error.code if isinstance(error.code, int) else 1
+            _fail(control, f"the script ended with sys.exit({error.code!r})", "", code)
+    except BaseException as error:
+        text = _traceback(error)
+        print(text, file=sys.stderr, end="", flush=True)
+        runtime = session.current.runtime if session.current else None
+        reason = runtime.explain(error) if runtime is not None else ""
+        summary = reason or f"{type(error).__name__}: {error}"
+        _fail(control, summary, text, 1)
+    runtime = session.current.runtime if session.current else None
+    if runtime is None:
+        control.send(_finished(control))
+        control.wait_for(lambda: control.released is not None)
+        assert control.released is not None
+        leave(control.released.exit_code)
+    else:
+        try:
+            leave(runtime.finish())
+        except BaseException as error:
+            _fail(control, f"{type(error).__name__}: {error}", _traceback(error), 1)
+
+
+def _finished(control: Control) -> Any:
+    from understudy.core.events import Finished
+
+    return Finished(control.worker, control.generation)
+
+
+def _traceback(error: BaseException) -> str:
+    """The user's part of the traceback: without the frames that started the script."""
+    frames = error.__traceback__
+    while frames is not None and any(part in frames.tb_frame.f_code.co_filename for part in ("runpy", __file__)):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def _fail(control: Control, summary: str, text: str, code: int) -> None:
+    """Reports that the script failed, and waits to be ended."""
+    assert control.assignment is not None
+    runtime = session.current.runtime if session.current else None
+    step = runtime.step if runtime else 0
+    event = ScriptFailed(control.worker, control.assignment.rank, step, summary[:4000], text[-100_000:], code)
+    control.send(event)
+    control.wait_for(lambda: control.released is not None, timeout=30.0)
+    sys.stdout.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""What a rank hands to its buddies, and how a newcomer takes it over.
+
+A copy holds what no replica has: the random streams, the place in the job, the position in the data with a digest of the last
+batch, and those registered values and buffers in which this rank differs from the others. Until two comparisons have shown
+which ones differ, all buffers and values are handed over. A digest of every registered value goes with it, so that a value
+that started to differ unnoticed is found out at a recovery and not carried on in silence.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from understudy.core.coverage import Replicas
+from understudy.worker.codec import decode, encode
+from understudy.worker.digests import digest, digest_bytes
+from understudy.worker.errors import Misuse, NotTheSame
+from understudy.worker.randomness import Streams
+from understudy.worker.state import State, local_tensor
+
+LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
+CLASSIFIED = 2  # comparisons after which it is known which values differ from rank to rank
+
+Place = list[int]  # [loop, iteration, index of the transaction in it]; iteration -1: outside, before that loop
+
+
+@dataclass
+class Boundary:
+    """The top of an iteration: where its batch came from."""
+
+    loop: int
+    iteration: int
+    position: dict[str, Any]
+    streams: Streams
+    batch: int = 0  # digest of the batch that was drawn
+
+
+@dataclass
+class LocalCopy:
+    """A decoded copy."""
+
+    transaction: int
+    place: Place
+    step: int
+    streams: Streams
+    boundary: Boundary | None
+    values: dict[str, bytes]
+    tensors: dict[str, torch.Tensor]
+    tensor_digests: dict[str, int]
+    value_digests: dict[str, int]
+    results: dict[str, bytes] = field(default_factory=dict)
+
+
+def seal(copy: LocalCopy) -> bytes:
+    """The bytes to hand over, with a digest in front."""
+    boundary = None
+    if copy.boundary is not None:
+        b = copy.boundary
+        changed = {name: data for name, data in b.streams.items() if copy.streams.get(name) != data}
+        boundary = [b.loop, b.iteration, b.position, changed, b.batch]
+    body = encode(
+        [
+            copy.transaction,
+            copy.place,
+            copy.step,
+            copy.streams,
+            boundary,
+            copy.values,
+            copy.tensors,
+            copy.tensor_digests,
+            copy.value_digests,
+            copy.results,
+        ]
+    )
+    return digest_bytes(body).to_bytes(8, "little") + body
+
+
+def unseal(data: bytes) -> LocalCopy:
+    """Raises `NotTheSame` if the bytes are not what was sealed."""
+    body = data[8:]
+    if digest_bytes(body) != int.from_bytes(data[:8], "little"):
+        raise NotTheSame("the digest of a buddy copy does not agree with its content")
+    fields = decode(body)
+    streams, raw = fields[3], fields[4]
+    boundary = Boundary(raw[0], raw[1], raw[2], {**streams, **raw[3]}, raw[4]) if raw is not None else None
+    return LocalCopy(*fields[:4], boundary, *fields[5:])
+
+
+class LocalState:
+    """Makes the copies of this rank."""
+
+    def __init__(self, state: State, rank: int) -> None:
+        self._state = state
+        self._rank = rank
+        self.replicas: Replicas | None = None
+        self.comparisons = 0
+        self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
+
+    def _mine(self, entry: str) -> bool:
+        """Whether this entry has to go with the copy."""
+        if self.replicas is None or self.comparisons < CLASSIFIED or entry not in self.replicas.classes:
+            return True
+        return not self.replicas.of(entry, self._rank)
+
+    def make(
+        self,
+        transaction: int,
+        place: Place,
+        step: int,
+        boundary: Boundary | None,
+        results: dict[str, bytes],
+        carried: bool = False,
+    ) -> LocalCopy:
+        """The copy for a vote. `carried`: the transaction leaves gradients for a later one. Raises `Misuse` if it is too large."""
+        values = self._state.encoded_values()
+        tensors = {name: local_tensor(t) for name, t in self._state.mutable_tensors() if self._mine(name)}
+        if carried:
+            tensors |= {name: local_tensor(t) for name, t in self._state.gradients()}
+        size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(len(v) for e, v in values.items() if self._mine(e))
+        if size > LIMIT:
+            what = "gradients that are carried from one transaction to the next" if carried else "rank-local state"
+            raise Misuse(
+                f"rank {self._rank}: {size / 1e6:.1f} MB of {what} would have to be copied to another rank with every vote, more than "
+                f"{LIMIT / 1e6:.1f} MB. Accumulate gradients inside one @job.step, keep buffers equal on all ranks, or raise "
+                "UNDERSTUDY_LOCAL_LIMIT (bytes)"
+            )
+        copy = LocalCopy(
+            transaction,
+            place,
+            step,
+            self._state.randomness.capture(),
+            boundary,
+            {e: v for e, v in values.items() if self._mine(e)},
+            {name: t.detach().clone() for name, t in tensors.items()},
+            {name: digest(t) for name, t in tensors.items()},
+            {e: digest_bytes(v) for e, v in values.items()},
+            results,
+        )
+        self.sealed[transaction] = copy
+        self.sealed.pop(transaction - 2, None)
+        return copy
+
+    def changed(self, copy: LocalCopy) -> list[str]:
+        """What has changed since `copy` was made, by name: streams, and values and buffers that differ from rank to rank."""
+        now = self._state.randomness.capture()
+        names = [f"the random stream {name!r}" for name, data in now.items() if copy.streams.get(name) != data]
+        if self.comparisons < CLASSIFIED:
+            return names
+        values = self._state.encoded_values()
+        names += [e for e in copy.values if values.get(e) != copy.values[e]]
+        current = dict(self._state.mutable_tensors())
+        names += [n for n, d in copy.tensor_digests.items() if n in current and digest(local_tensor(current[n])) != d]
+        return names
+
+    def apply(self, copy: LocalCopy, entries: set[str]) -> None:
+        """On a newcomer: sets those `entries` of the copy. Streams are set where the place is reached."""
+        current = dict(self._state.mutable_tensors())
+        parameters = dict(self._state.parameters())
+        with torch.no_grad():
+            for name, tensor in copy.tensors.items():
+                if name not in entries:
+                    continue
+                if name in current:
+                    local_tensor(current[name]).copy_(tensor)
+                else:
+                    parameter = parameters[name.removesuffix("/gradient")]
+                    if parameter.grad is None:
+                        parameter.grad = torch.empty_like(parameter)
+                    local_tensor(parameter.grad).copy_(tensor)
+        for entry, data in copy.values.items():
+            if entry in entries:
+                self._state.load_value(entry, data)
+
+    def differences(self, copy: LocalCopy, entries: set[str]) -> list[str]:
+        """After `apply`: those of the `entries` that are not in place."""
+        current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
+        values = self._state.encoded_values()
+        wrong = []
+        for entry in sorted(entries):
+            if entry in copy.tensor_digests:
+                if entry not in current or digest(local_tensor(current[entry])) != copy.tensor_digests[entry]:
+                    wrong.append(entry)
+            elif values.get(entry) != copy.values[entry]:
+                wrong.append(entry)
+        return wrong
+
+
+def kept_locally(copy: LocalCopy, voted: list[tuple[dict[str, int], dict[str, int]]]) -> set[str]:
+    """Entries of a lost rank's copy in which no other rank had the same content at the same vote: only the copy has them.
+
+    `voted`: the digests of values and of tensors that each survivor handed over with its vote in the same transaction. Where one
+    of them agrees, the survivor's present state is the better source, because it includes what followed the vote.
+    """
+    local = {e for e in copy.values if not any(values.get(e) == copy.value_digests[e] for values, _ in voted)}
+    return local | {e for e in copy.tensors if not any(tensors.get(e) == copy.tensor_digests[e] for _, tensors in voted)}

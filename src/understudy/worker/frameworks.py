@@ -1,0 +1,133 @@
+"""What DDP and FSDP2 keep between calls, and how to bring it into a known state after a failed attempt.
+
+DDP's reducer has a bucket layout. It starts with one made from the order of parameters and, before the second forward, changes
+it once to the order in which gradients arrived, agreed by a broadcast. Layouts decide how gradients are added up, so a redo
+must use the one that the failed attempt used, on the newcomer too:
+
+- At every `begin` the runtime lets a pending rebuild happen (it would happen a moment later, in the forward).
+- A rank that an abort kept from it does it alone, detached from its peers, before it recovers. It has the same order.
+- A newcomer builds its reducer with the layout of a survivor.
+- On every rank the reducer is then reset; it rebuilds once more after the next backward, with the same order again.
+
+FSDP2 keeps gathered parameters, pending reductions and unsharded gradients of the failed attempt; `reset_iter_state` alone leaves
+a stale gradient behind that would be added to the redo's.
+
+Limit: a model whose order of gradients differs from step to step gets the layout of its first step back, not that of the step
+in which DDP rebuilt; DDP itself requires a fixed order in that mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from understudy.worker.errors import UnderstudyError
+from understudy.worker.state import State
+
+Layout = list[list[int]]  # parameter numbers of each bucket
+
+
+class Frameworks:
+    """The framework state inside the registered modules."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._settled: set[int] = set()  # reducers (by id of their DDP) whose layout is the rebuilt one
+        self._begun = False  # whether the present attempt got past its `begin`
+
+    def _data_parallel(self) -> list[DistributedDataParallel]:
+        found: dict[int, DistributedDataParallel] = {}
+        for module in self._state.modules.values():
+            for part in module.modules():
+                if isinstance(part, DistributedDataParallel):
+                    found[id(part)] = part
+        return list(found.values())
+
+    def _sharded(self) -> list[Any]:
+        return [
+            part
+            for module in self._state.modules.values()
+            for part in module.modules()
+            if hasattr(part, "_get_fsdp_state") and hasattr(part, "reset_iter_state")
+        ]
+
+    def begin(self) -> None:
+        """Inside the transaction: lets a pending rebuild of buckets happen now."""
+        self._begun = False
+        for module in self._data_parallel():
+            if id(module) not in self._settled and module.reducer._rebuild_buckets():
+                self._settled.add(id(module))
+        self._begun = True
+
+    def after_abort(self, redo: bool, alone: Callable[[dist.ProcessGroup], None]) -> None:
+        """Brings everything into the state in which the next attempt can start; groups have no peers at this time.
+
+        `alone` gives a group a backend of one member, for the broadcast inside a rebuild.
+        """
+        for module in self._data_parallel():
+            if id(module) not in self._settled and not (redo and self._begun):
+                alone(module.process_group)
+                if module.reducer._rebuild_buckets():
+                    self._settled.add(id(module))
+            module.reducer._reset_state()  # type: ignore[attr-defined]
+        if redo:
+            for part in self._sharded():
+                if part._get_fsdp_state()._is_root:  # None before the first forward: nothing to reset then
+                    _reset_sharded(part)
+
+    def layouts(self) -> list[Layout]:
+        """Of each DDP, in order of registration: the layout in use, or [] for the one that it was built with."""
+        found = []
+        for module in self._data_parallel():
+            if id(module) not in self._settled:
+                found.append([])
+                continue
+            numbers = {id(p): number for number, p in enumerate(module._build_params_for_reducer()[0])}
+            buckets = module.reducer._get_zeros_like_grad_buckets()  # type: ignore[attr-defined]
+            found.append([[numbers[id(p)] for p in bucket.parameters()] for bucket in buckets])
+        return found
+
+    def apply_layouts(self, layouts: list[Layout]) -> None:
+        """On a newcomer, still detached: builds the reducers as the survivors' are."""
+        modules = self._data_parallel()
+        if len(modules) != len(layouts):
+            raise UnderstudyError(
+                f"this newcomer registered {len(modules)} DistributedDataParallel modules, the survivors {len(layouts)}: "
+                "the script does not set up the same way twice"
+            )
+        for module, layout in zip(modules, layouts, strict=True):
+            if layout:
+                _rebuild(module, layout)
+                self._settled.add(id(module))
+
+
+def _rebuild(module: DistributedDataParallel, layout: Layout) -> None:
+    parameters, expect_sparse = module._build_params_for_reducer()
+    names = module._build_debug_param_to_name_mapping(parameters)
+    module.reducer._remove_autograd_hooks()  # type: ignore[attr-defined]
+    given = list(reversed(layout)), list(reversed([int(module.bucket_bytes_cap)] * len(layout)))
+    with mock.patch.object(dist, "_compute_bucket_assignment_by_size", lambda *_: given):
+        module._ddp_init_helper(parameters, expect_sparse, names, module.static_graph)
+
+
+def _reset_sharded(root: Any) -> None:
+    context = root._get_fsdp_state()._state_ctx
+    groups = []
+    for state in context.all_states:
+        many = getattr(state, "_fsdp_param_groups", None)
+        one = getattr(state, "_fsdp_param_group", None)
+        groups += list(many) if many else [one] if one is not None else []
+    for group in groups:
+        group._all_gather_result = None
+    root.reset_iter_state()
+    for group in groups:
+        for parameter in group.fsdp_params:
+            parameter.unsharded_accumulated_grad = None
+            unsharded = getattr(parameter, "_unsharded_param", None)
+            if isinstance(unsharded, torch.Tensor):
+                unsharded.grad = None

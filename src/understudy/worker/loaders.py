@@ -1,0 +1,151 @@
+"""Where a loop's batches come from, and how a newcomer gets to the same place in them.
+
+A position is taken at the top of an iteration, before its batch is drawn: the epoch, how many batches of it were drawn, and
+what the epoch began with (random streams, generators; for a StatefulDataLoader its own state). A newcomer goes to the
+position of the last iteration that its lost rank handed over, draws that batch again, and compares its digest with the lost
+rank's before anything else is drawn.
+
+A plain DataLoader without workers gets there by advancing its sampler alone. With worker processes, or an iterable dataset,
+the epoch's batches are drawn again, because the state of the workers depends on them; a StatefulDataLoader is faster there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader, IterableDataset
+
+from understudy.worker.codec import Unencodable, encode
+from understudy.worker.digests import digest, digest_bytes
+from understudy.worker.randomness import Randomness, Streams
+
+Position = dict[str, Any]
+
+
+def batch_digest(batch: Any) -> int:
+    """Digest of all that can be read of a batch: tensors on the host, arrays, numbers, strings. 0 where nothing can."""
+    parts = []
+    for leaf in tree_leaves(batch):
+        if isinstance(leaf, torch.Tensor):
+            if leaf.device.type == "cpu" and leaf.layout == torch.strided:
+                parts.append(digest(leaf.detach().contiguous()).to_bytes(8, "little"))
+        elif isinstance(leaf, numpy.ndarray):
+            parts.append(leaf.tobytes())
+        else:
+            try:
+                parts.append(encode(leaf))
+            except Unencodable:
+                continue
+    return digest_bytes(b"".join(parts)) if parts else 0
+
+
+class Source(Protocol):
+    def position(self) -> Position: ...
+
+    def go_to(self, position: Position) -> None: ...
+
+    def draw(self, new_epoch: Callable[[], None]) -> Any:
+        """The next batch. Raises `StopIteration` at the end. Calls `new_epoch` when it starts over, before it draws anything."""
+        ...
+
+
+class Counter:
+    """The source of a loop without a loader: step numbers."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def position(self) -> Position:
+        return {"index": self._next}
+
+    def go_to(self, position: Position) -> None:
+        self._next = position["index"]
+
+    def draw(self, new_epoch: Callable[[], None]) -> int:
+        self._next += 1
+        return self._next - 1
+
+
+class LoaderSource:
+    """A DataLoader, a StatefulDataLoader or any other iterable. `repeat`: start over at its end, as often as it takes."""
+
+    def __init__(self, loader: Any, repeat: bool, randomness: Randomness) -> None:
+        self._loader = loader
+        self._repeat = repeat
+        self._randomness = randomness
+        self._stateful = callable(getattr(loader, "state_dict", None)) and callable(getattr(loader, "load_state_dict", None))
+        self._iterator: Iterator[Any] | None = None
+        self._epoch = 0
+        self._index = 0
+        self._start: Streams = {}
+        self._start_generators: list[bytes] = []
+
+    def _generators(self) -> list[torch.Generator]:
+        batch_sampler = getattr(self._loader, "batch_sampler", None)
+        owners = (self._loader, getattr(self._loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None))
+        found = {id(g): g for g in (getattr(owner, "generator", None) for owner in owners) if isinstance(g, torch.Generator)}
+        return list(found.values())
+
+    def position(self) -> Position:
+        position: Position = {"epoch": self._epoch, "index": self._index}
+        if self._index:
+            if self._stateful:
+                position["state"] = self._loader.state_dict()
+            else:
+                position["start"] = self._start
+                position["generators"] = self._start_generators
+        else:
+            position["generators"] = [bytes(g.get_state().numpy().tobytes()) for g in self._generators()]
+        return position
+
+    def go_to(self, position: Position) -> None:
+        self._epoch, self._index = position["epoch"], position["index"]
+        self._iterator = None
+        for generator, state in zip(self._generators(), position.get("generators", []), strict=False):
+            generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+        if not self._index:
+            return  # opened by the next draw
+        if self._stateful:
+            self._loader.load_state_dict(position["state"])
+            self._open()
+            return
+        self._randomness.restore(position["start"])
+        self._open()
+        assert self._iterator is not None
+        light = isinstance(self._loader, DataLoader) and self._loader.num_workers == 0
+        if light and not isinstance(self._loader.dataset, IterableDataset):
+            for _ in range(self._index):
+                next(self._iterator._sampler_iter)  # type: ignore[attr-defined]
+            self._iterator._num_yielded += self._index  # type: ignore[attr-defined]
+        else:
+            for _ in range(self._index):
+                next(self._iterator)
+
+    def _open(self) -> None:
+        if self._repeat:
+            for sampler in (getattr(self._loader, "sampler", None), getattr(self._loader, "batch_sampler", None)):
+                if callable(getattr(sampler, "set_epoch", None)):
+                    sampler.set_epoch(self._epoch)
+        self._start = self._randomness.capture()
+        self._start_generators = [bytes(g.get_state().numpy().tobytes()) for g in self._generators()]
+        self._iterator = iter(self._loader)
+
+    def draw(self, new_epoch: Callable[[], None]) -> Any:
+        if self._iterator is None:
+            self._open()
+        assert self._iterator is not None
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            if not self._repeat or self._index == 0:
+                raise
+            self._epoch, self._index, self._iterator = self._epoch + 1, 0, None
+            new_epoch()
+            self._open()
+            batch = next(self._iterator)
+        self._index += 1
+        return batch

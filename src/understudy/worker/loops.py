@@ -1,0 +1,120 @@
+"""Where the script is: loops, iterations, and the transactions in them; and how a newcomer gets to the same place.
+
+A place is [loop, iteration, index]: the index-th transaction of an iteration, or, with iteration -1, the index-th one outside
+any loop, before that loop. Places grow along the script, so a newcomer compares: what lies before the place where the
+job continues is not run again there. Earlier loops yield nothing, earlier transactions of the same iteration return
+their recorded results, and the batch of the iteration is drawn again from its recorded boundary.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from understudy.worker.copies import Boundary, LocalCopy, Place
+from understudy.worker.errors import Misuse, NotTheSame
+from understudy.worker.loaders import Source, batch_digest
+from understudy.worker.randomness import Randomness
+
+END: Place = [1 << 62, 0, 0]  # behind every place of the script
+
+
+class Loops:
+    """The place of this worker in its script."""
+
+    def __init__(self, randomness: Randomness) -> None:
+        self._randomness = randomness
+        self._loop = 0  # the loop that is running, or the next one
+        self._iteration = -1
+        self._index = 0
+        self.boundary: Boundary | None = None
+
+    def next_place(self) -> Place:
+        """The place of the next transaction."""
+        return [self._loop, self._iteration, self._index]
+
+    def after_transaction(self) -> None:
+        self._index += 1
+
+    @property
+    def inside(self) -> bool:
+        return self._iteration >= 0
+
+    def enter(self) -> int:
+        """Starts a loop; its number. Raises `Misuse` inside another one."""
+        if self.inside:
+            raise Misuse("job.batches or job.steps inside another one: only the outer loop can be continued on another worker")
+        self._index = 0
+        return self._loop
+
+    def leave(self) -> None:
+        self._loop, self._iteration, self._index = self._loop + 1, -1, 0
+        self.boundary = None
+
+    def top(self, source: Source, iteration: int) -> None:
+        """The top of an iteration: notes where its batch comes from."""
+        self._iteration, self._index = iteration, 0
+
+        self.boundary = Boundary(self._loop, iteration, source.position(), self._randomness.capture())
+
+    def draw(self, source: Source) -> Any:
+        """The batch of this iteration. Raises `StopIteration` at the end of the loader."""
+        boundary = self.boundary
+        assert boundary is not None
+
+        def new_epoch() -> None:
+            boundary.position = source.position()
+            boundary.streams = self._randomness.capture()
+
+        try:
+            batch = source.draw(new_epoch)
+        except RuntimeError as error:
+            if "DataLoader worker" in str(error) and "killed by signal" in str(error):
+                # A process of this rank was killed from outside: that is a loss of the rank, not a fault of the script.
+                print(f"understudy: {error}; this worker leaves its rank to a spare", file=sys.stderr, flush=True)
+                os._exit(70)
+            raise
+        boundary.batch = batch_digest(batch)
+        return batch
+
+    def redraw(self, source: Source, copy: LocalCopy, rank: int) -> Any:
+        """On a newcomer: draws the batch of the iteration that the lost rank handed over, and proves that it is the same one."""
+        boundary = copy.boundary
+        assert boundary is not None
+        source.go_to(boundary.position)
+        self._randomness.restore(boundary.streams)
+        self._iteration, self._index = boundary.iteration, 0
+        self.boundary = Boundary(boundary.loop, boundary.iteration, boundary.position, boundary.streams)
+        batch = self.draw(source)
+        if self.boundary.batch != boundary.batch:
+            raise NotTheSame(
+                f"rank {rank}: the batch of iteration {boundary.iteration} that this newcomer draws is not the one that the lost rank had "
+                f"(digest {self.boundary.batch:x}, not {boundary.batch:x}): the loader does not give the same data twice from the same "
+                "position. Use torchdata's StatefulDataLoader, or seed what the dataset draws at random"
+            )
+        return batch
+
+
+def restore_streams(randomness: Randomness, copy: LocalCopy, rank: int) -> None:
+    """Sets the streams of a copy, and proves that they are set. Raises `NotTheSame` if they are not."""
+    randomness.restore(copy.streams)
+    now = randomness.capture()
+    wrong = sorted(name for name, data in copy.streams.items() if now.get(name) != data)
+    if wrong:
+        raise NotTheSame(f"rank {rank}: random streams {wrong} are not what the lost rank handed over")
+
+
+def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: Any) -> Iterator[Any]:
+    """The iterations of a loop from `first` on. `top` is called at the top of each."""
+    iteration = first
+    while steps is None or iteration < steps:
+        top(iteration)
+        loops.top(source, iteration)
+        try:
+            batch = loops.draw(source)
+        except StopIteration:
+            return
+        yield batch
+        iteration += 1

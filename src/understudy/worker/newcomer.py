@@ -1,0 +1,277 @@
+"""A newcomer: a spare that takes a lost rank in the middle of a job.
+
+It runs the script from its start. Until the place where the job continues, collectives are replayed, loops and transactions that
+are over are passed by, and the batch of the current iteration is drawn again and compared. At that place it attaches,
+receives its state, proves it, and is a rank like the others.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from understudy.core.commands import Recover
+from understudy.core.coverage import Replicas
+from understudy.core.events import NewcomerReady, Verified, VerifyFailed
+from understudy.links.page import Activity
+from understudy.worker.codec import decode
+from understudy.worker.copies import LocalCopy, Place
+from understudy.worker.errors import GenerationAborted, NotTheSame, UnderstudyError
+from understudy.worker.loaders import Source
+from understudy.worker.loops import END, restore_streams
+from understudy.worker.record import Replayer
+from understudy.worker.recovery import attached, connect, lead_of, plan_for, read_copy, read_donors
+from understudy.worker.rendezvous import Rendezvous
+from understudy.worker.transfer import receive
+
+if TYPE_CHECKING:
+    from understudy.worker.runtime import Runtime
+
+
+class Newcomer:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._replayer: Replayer | None = None
+        self._started = time.time()
+        self._copy: LocalCopy | None = None
+        self._job: dict[str, Any] = {}
+        self._streams_set = False
+        self.arrived = False
+
+    # -- set-up ----------------------------------------------------------------------------------------------------------
+
+    def join(self, backend: str | None) -> None:
+        """Makes the default process group without peers, from the lost rank's record."""
+        runtime = self._runtime
+        record = self._fetch_record()
+        runtime.groups.install()
+        runtime.groups.detached = True
+        self._replayer = Replayer(record, runtime.rank)
+        self._replayer.install()
+        dist.init_process_group(backend, store=dist.HashStore(), rank=runtime.rank, world_size=runtime.world_size)
+        register_optimizer_step_pre_hook(runtime._before_optimizer_step)
+
+    def _fetch_record(self) -> bytes:
+        """From whichever generation is the newest: the first one may end before its holders could answer."""
+        control = self._runtime.control
+        while True:
+            options = [c for c in (control.assignment, control.announcement, control.recovery) if c is not None]
+            newest = max(options, key=lambda command: command.generation)
+            try:
+                meeting = Rendezvous(newest.store, newest.generation, lambda g=newest.generation: control.generation > g)  # type: ignore[misc]
+                return meeting.get(f"setup/{self._runtime.rank}")
+            except GenerationAborted:
+                control.wait_for(lambda g=newest.generation: control.generation > g)  # type: ignore[misc]
+
+    def _recovery(self) -> Recover:
+        """Waits for the decision of the newest generation."""
+        control = self._runtime.control
+
+        def known() -> bool:
+            return control.recovery is not None and not self._runtime.superseded(control.recovery.generation)
+
+        control.wait_for(known)
+        assert control.recovery is not None
+        return control.recovery
+
+    def _learn(self) -> None:
+        """At the first loop or transaction: where the job continues, and what the lost rank handed over."""
+        runtime = self._runtime
+        if self._copy is not None:
+            return
+        assert self._replayer is not None
+        self._replayer.finish()
+        runtime.phase_of(runtime.control.generation, "setup", self._started)
+        runtime.control.send(NewcomerReady(runtime.control.worker, runtime.control.generation))
+        while self._copy is None:
+            recovery = self._recovery()
+            try:
+                meeting = runtime.meet(recovery.store, recovery.generation)
+                self._job = decode(meeting.get("job"))
+                self._copy = read_copy(runtime, runtime.rank, recovery, meeting)
+            except GenerationAborted:
+                runtime.control.wait_for(lambda g=recovery.generation: runtime.superseded(g))  # type: ignore[misc]
+            except NotTheSame as error:
+                self._reject(recovery.generation, str(error))
+        runtime.late_points = self._job["late_points"]
+        runtime.late_agreed = set(self._job["late_agreed"])
+        runtime.late_found = set(self._job["late_agreed"])
+        if self.place == END:
+            self.arrive()
+
+    @property
+    def done(self) -> bool:
+        """Whether this worker is a rank like any other: arrived, and not on its way through what is over."""
+        return self.arrived and self.place != END
+
+    @property
+    def place(self) -> Place:
+        """Where the job continues."""
+        found: Place = self._job["place"]
+        return found
+
+    # -- the way through the script --------------------------------------------------------------------------------------
+
+    def enter_loop(self, loop: int) -> tuple[bool, LocalCopy | None]:
+        """Whether to run this loop at all, and the copy whose last iteration has to be drawn again first."""
+        self._learn()
+        assert self._copy is not None
+        if self.place[0] > loop:
+            return False, None
+        boundary = self._copy.boundary
+        if boundary is not None and boundary.loop == loop:
+            return True, self._copy
+        return True, None
+
+    def redraw(self, source: Source) -> Any:
+        """The batch of the last iteration that the lost rank handed over, drawn again and proven."""
+        assert self._copy is not None
+        try:
+            return self._runtime.loops.redraw(source, self._copy, self._runtime.rank)
+        except NotTheSame as error:
+            self._reject(self._runtime.control.generation, str(error))
+
+    def at_top(self) -> None:
+        """At the top of the iteration in which the job continues, if none of its transactions is over: random streams from here."""
+        assert self._copy is not None
+        if not self._streams_set and self._copy.transaction >= 0:
+            self._set_streams()
+
+    def _set_streams(self) -> None:
+        assert self._copy is not None
+        runtime = self._runtime
+        try:
+            restore_streams(runtime.state.randomness, self._copy, runtime.rank)
+        except NotTheSame as error:
+            self._reject(runtime.control.generation, str(error))
+        self._streams_set = True
+
+    def at_transaction(self, place: Place) -> tuple[bool, Any]:
+        """Whether to pass this transaction by, and then its result. Arrives where the job continues."""
+        self._learn()
+        if self.done:
+            return False, None
+        if place < self.place:
+            result = self._result(place)
+            assert self._copy is not None
+            if place == self._copy.place and self._copy.transaction >= 0:
+                self._set_streams()
+            return True, result
+        if place > self.place:
+            raise UnderstudyError(
+                f"rank {self._runtime.rank}: this newcomer reached place {place}, behind {self.place} where the job continues: the script does "
+                "not run the same way twice"
+            )
+        self.arrive()
+        return False, None
+
+    def _result(self, place: Place) -> Any:
+        key = ".".join(map(str, place))
+        assert self._copy is not None
+        if key in self._copy.results:
+            return decode(self._copy.results[key])
+        if key in self._job["results"]:
+            self._runtime.replaced_results.append(key)
+            return decode(self._job["results"][key])
+        if place[1] >= 0 and place[:2] < self.place[:2]:
+            return None
+        raise UnderstudyError(
+            f"rank {self._runtime.rank}: the result of the transaction at {place} cannot be given to a newcomer; let it return numbers, "
+            "strings, tensors or containers of them"
+        )
+
+    # -- arrival ---------------------------------------------------------------------------------------------------------
+
+    def arrive(self) -> None:
+        """Attaches to the newest generation, as often as there is one, until the state is here and proven."""
+        runtime = self._runtime
+        runtime.control.page.enter(Activity.RECOVERING, self._job["transaction"])
+        while not self.arrived:
+            recovery = self._recovery()
+            try:
+                self._attach(recovery)
+            except NotTheSame as error:
+                self._reject(recovery.generation, str(error))
+            except UnderstudyError:
+                raise
+            except RuntimeError as error:
+                if not isinstance(error, GenerationAborted) and not runtime.superseded(recovery.generation):
+                    runtime.report_broken(recovery.generation, str(error))
+                runtime.control.wait_for(lambda g=recovery.generation: runtime.superseded(g))  # type: ignore[misc]
+                runtime.let_go()
+
+    def _attach(self, recovery: Recover) -> None:
+        runtime = self._runtime
+        meeting = runtime.meet(recovery.store, recovery.generation)
+        job = decode(meeting.get("job"))
+        if job["groups"] != [] and self.place != END:
+            self._compare_groups(job, lead_of(recovery, runtime.world_size))
+        runtime.transaction, runtime.step = job["transaction"], job["step"]
+        runtime.local.replicas, runtime.local.comparisons = Replicas(job["replicas"]), job["comparisons"]
+        if self.place != END:
+            runtime.frameworks.apply_layouts(job["layouts"])
+        assert self._replayer is not None
+        self._replayer.remove()
+        runtime.frameworks.after_abort(False, runtime.groups.alone)
+        backend = connect(runtime, recovery, meeting, runtime.rank)
+        donors = read_donors(recovery, runtime.world_size, meeting)
+        plan = plan_for(runtime, runtime.rank, recovery, donors, meeting)
+        copy = read_copy(runtime, runtime.rank, recovery, meeting)
+        started = time.time()
+        runtime.state.make_missing(plan.descriptions)
+        tensors = runtime.state.all_tensors()
+        unknown = sorted(set(plan.descriptions) - set(tensors))
+        if unknown:
+            raise UnderstudyError(f"rank {runtime.rank}: donors have {unknown[0]}, which this newcomer's script did not make")
+        receive(backend, tensors, plan.messages, plan.first_tag)
+        runtime.phase_of(recovery.generation, "transfer", started, plan.size)
+
+        started = time.time()
+        for entry, data in plan.values.items():
+            runtime.state.load_value(entry, data)
+        runtime.local.apply(copy, plan.local)
+        now = runtime.state.digests(runtime.state.all_tensors())
+        wrong = sorted(entry for entry, value in plan.expected.items() if now.get(entry) != value)
+        wrong += runtime.local.differences(copy, plan.local)
+        if wrong:
+            raise NotTheSame(
+                f"rank {runtime.rank}: {len(wrong)} of {len(plan.expected) + len(plan.local)} digests do not agree with the donors', "
+                f"the first one of {wrong[0]}"
+            )
+        if not self._streams_set:
+            restore_streams(runtime.state.randomness, copy, runtime.rank)
+            self._streams_set = True
+        notes = self._notes()
+        runtime.phase_of(recovery.generation, "verify", started)
+        count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
+        runtime.control.send(Verified(runtime.control.worker, recovery.generation, count, notes))
+        runtime.local.sealed[copy.transaction] = copy
+        self.arrived = True
+        runtime.arrived(recovery)
+        meeting.put(f"verified/{runtime.rank}", b"1")
+        attached(runtime, recovery)
+
+    def _compare_groups(self, job: dict[str, Any], lead: int) -> None:
+        mine = [entry for entry in self._runtime.groups.describe() if lead in entry[1]]
+        theirs = [entry for entry in job["groups"] if self._runtime.rank in entry[1]]
+        if mine != theirs:
+            raise UnderstudyError(
+                f"rank {self._runtime.rank}: this newcomer made the process groups {mine} together with rank {lead}, the job has {theirs}: the "
+                "script does not set up the same way twice"
+            )
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = [f"the result of the transaction at {key} is the one of another rank" for key in self._runtime.replaced_results]
+        assert self._replayer is not None
+        different = self._replayer.differences(self._runtime.state.storages())
+        notes += [f"a large result of the set-up differs here and is not registered: {text}" for text in different]
+        return tuple(notes)
+
+    def _reject(self, generation: int, detail: str) -> None:
+        """This newcomer's state is wrong: says so, and never goes on. The orchestrator ends this worker."""
+        control = self._runtime.control
+        control.send(VerifyFailed(control.worker, generation, detail))
+        control.wait_for(lambda: False)

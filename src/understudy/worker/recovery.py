@@ -1,0 +1,228 @@
+"""Attaching to a new generation, and bringing newcomers up to date. All members run this together, between two transactions.
+
+They meet in the generation's store. Survivors say where the job continues, describe their state and give its digests; the
+newcomers' ranks are worked out from that by every member alike (`core.coverage`), so nobody has to be asked. When all are ready, the
+process groups are connected, the state flows from donors to newcomers over the runtime's channel, and each newcomer
+compares the digests of what it now holds with those of its donors. Nobody goes on before every newcomer has said that they agree.
+
+Members are numbered: ranks by themselves, and the old worker of a rank that is being moved (a leaver, healthy, a donor only) as
+world_size + its place among the leavers.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+
+from understudy.core.commands import Recover
+from understudy.core.coverage import Replicas
+from understudy.core.events import Uncovered
+from understudy.worker.buddies import Channel
+from understudy.worker.codec import decode, encode
+from understudy.worker.communicators import GlooCommunicator
+from understudy.worker.copies import LocalCopy, kept_locally, seal, unseal
+from understudy.worker.errors import GenerationAborted, UnderstudyError
+from understudy.worker.loops import END
+from understudy.worker.rendezvous import Rendezvous
+from understudy.worker.state import Description
+from understudy.worker.transfer import Plan, make_plan, send
+
+if TYPE_CHECKING:
+    from understudy.worker.runtime import Runtime
+
+
+@dataclass
+class Donor:
+    """What a member has published of its state."""
+
+    descriptions: dict[str, Description]
+    digests: dict[str, int]
+    values: dict[str, bytes]
+    voted: tuple[dict[str, int], dict[str, int]]  # digests of its values and small tensors at the vote before `start`
+
+
+def lead_of(recovery: Recover, world_size: int) -> int:
+    """The rank that speaks for all survivors where one is enough."""
+    return next(rank for rank in range(world_size) if rank not in recovery.newcomers)
+
+
+def donors_of(recovery: Recover, world_size: int) -> list[int]:
+    """Member numbers of all that can give state."""
+    survivors = [rank for rank in range(world_size) if rank not in recovery.newcomers]
+    return survivors + [world_size + number for number in range(len(recovery.leavers))]
+
+
+def donate(runtime: Runtime) -> None:
+    """On a survivor or a leaver. Raises `GenerationAborted` when the generation ends meanwhile."""
+    recovery = runtime.pending
+    assert recovery is not None
+    meeting = runtime.meet(recovery.store, recovery.generation)
+    runtime.frameworks.after_abort(False, runtime.groups.alone)
+    lead = lead_of(recovery, runtime.world_size)
+    leaving = runtime.rank in recovery.leavers
+    member = runtime.world_size + recovery.leavers.index(runtime.rank) if leaving else runtime.rank
+
+    if runtime.rank == lead:
+        meeting.put("job", _describe_job(runtime))
+    for rank in recovery.newcomers:
+        handed = runtime.shelf.get(rank, recovery.start - 1)
+        if handed is not None:
+            meeting.put(f"copy/{rank}/{runtime.rank}", handed.data)
+    tensors = runtime.state.all_tensors()
+    digests = runtime.state.digests(tensors)
+    copy = runtime.own_copy(recovery.start - 1)
+    if leaving and copy is not None:
+        meeting.put(f"copy/{runtime.rank}/leaver", seal(copy))
+    voted = [copy.value_digests, copy.tensor_digests] if copy is not None else [{}, {}]
+    published = [runtime.state.descriptions(tensors), digests, runtime.state.encoded_values(), voted]
+    meeting.put(f"state/{member}", encode(published))
+
+    backend = connect(runtime, recovery, meeting, member)
+    job = decode(meeting.get("job"))
+    runtime.local.replicas = Replicas(job["replicas"])
+    runtime.local.comparisons = job["comparisons"]
+    donors = read_donors(recovery, runtime.world_size, meeting)
+    try:
+        plans = {rank: plan_for(runtime, rank, recovery, donors, meeting) for rank in recovery.newcomers}
+    except UnderstudyError as error:
+        runtime.control.send(Uncovered(runtime.control.worker, recovery.generation, str(error)))
+        runtime.control.wait_for(lambda: runtime.superseded(recovery.generation))
+        raise GenerationAborted("nobody can go on") from error
+    started = time.time()
+    for rank in recovery.newcomers:
+        send(backend, tensors, plans[rank].messages, member, plans[rank].first_tag)
+    if leaving:
+        runtime.control.wait_for(lambda: runtime.control.released is not None or runtime.superseded(recovery.generation))
+        if runtime.control.released is not None:
+            leave(runtime.control.released.exit_code)
+        raise GenerationAborted("this worker has given its rank away")
+    for rank in recovery.newcomers:
+        meeting.get(f"verified/{rank}")
+    runtime.phase_of(recovery.generation, "transfer", started)
+    attached(runtime, recovery)
+
+
+def leave(exit_code: int) -> None:
+    """Ends this process: exit handlers run, but nothing waits for the threads of dead communicators."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+def attached(runtime: Runtime, recovery: Recover) -> None:
+    """The end of an attachment, on every rank."""
+    runtime.generation = recovery.generation
+    runtime.pending = None
+    runtime._compared = max(runtime.transaction, 0)
+    runtime._collectives_at_end = runtime.groups.collectives()
+    runtime._redo_started = time.time()
+
+
+def _describe_job(runtime: Runtime) -> bytes:
+    replicas = runtime.local.replicas
+    return encode(
+        {
+            "place": runtime.place_now(),
+            "transaction": runtime.transaction,
+            "step": runtime.step,
+            "layouts": runtime.frameworks.layouts(),
+            "replicas": dict(replicas.classes) if replicas else {},
+            "comparisons": runtime.local.comparisons,
+            "results": runtime._encoded_results(),
+            "late_points": runtime.late_points,
+            "late_agreed": sorted(runtime.late_agreed),
+            "groups": runtime.groups.describe(),
+        }
+    )
+
+
+def connect(runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: int) -> Any:
+    """Waits until every member is ready, then connects channel and groups. Gives the backend for the transfer."""
+    meeting.put(f"ready/{member}", b"1")
+    members = list(range(runtime.world_size)) + [runtime.world_size + n for n in range(len(recovery.leavers))]
+    for other in members:
+        meeting.get(f"ready/{other}")
+    started = time.time()
+    leaving = member >= runtime.world_size
+    ended = decode(meeting.get("job"))["place"] == END
+    made: dict[str, Any] = {}
+
+    def build() -> None:
+        if not leaving:
+            made["channel"] = runtime.open_channel(meeting)
+        if recovery.leavers:
+            made["transfer"] = GlooCommunicator(
+                meeting.group_prefix("transfer"), member, len(members), timedelta(hours=24), own_port=runtime.server.port
+            )
+        if not leaving and not ended:
+            made["groups"] = runtime.groups.connect(runtime.rank, meeting)
+
+    interruptible(runtime, recovery.generation, build)
+    runtime.channel = made.get("channel")
+    if "groups" in made:
+        runtime.groups.adopt(made["groups"], meeting)
+    runtime.phase_of(recovery.generation, "attach", started)
+    if recovery.leavers:
+        return made["transfer"]
+    assert isinstance(runtime.channel, Channel)
+    return runtime.channel.backend
+
+
+def interruptible(runtime: Runtime, generation: int, work: Callable[[], None]) -> None:
+    """Runs `work` on a thread that is left behind when the generation ends: Gloo waits for a lost peer until its timeout."""
+    done = threading.Event()
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # handed to the main thread
+            failure.append(error)
+        finally:
+            done.set()
+            runtime.control.wake()
+
+    threading.Thread(target=run, name="understudy-connect", daemon=True).start()
+    runtime.control.wait_for(lambda: done.is_set() or runtime.superseded(generation))
+    if runtime.superseded(generation):
+        raise GenerationAborted(f"generation {generation} ended while its groups were connected")
+    if failure:
+        if isinstance(failure[0], UnderstudyError):
+            raise failure[0]
+        runtime.report_broken(generation, f"the groups of generation {generation} could not be connected: {failure[0]}")
+        raise GenerationAborted(str(failure[0])) from failure[0]
+
+
+def read_donors(recovery: Recover, world_size: int, meeting: Rendezvous) -> dict[int, Donor]:
+    found = {}
+    for member in donors_of(recovery, world_size):
+        descriptions, digests, values, voted = decode(meeting.get(f"state/{member}"))
+        found[member] = Donor(descriptions, digests, values, (voted[0], voted[1]))
+    return found
+
+
+def read_copy(runtime: Runtime, rank: int, recovery: Recover, meeting: Rendezvous) -> LocalCopy:
+    """The buddy copy of a newcomer's rank. Raises `NotTheSame` if it is damaged."""
+    number = recovery.newcomers.index(rank)
+    holder = "leaver" if rank in recovery.leavers else str(recovery.holders[number])
+    return unseal(meeting.get(f"copy/{rank}/{holder}"))
+
+
+def plan_for(runtime: Runtime, rank: int, recovery: Recover, donors: Mapping[int, Donor], meeting: Rendezvous) -> Plan:
+    """What `rank` gets from whom. Raises `UnderstudyError` if something of its state is nowhere, or its donors disagree."""
+    copy = read_copy(runtime, rank, recovery, meeting)
+    local = kept_locally(copy, [donor.voted for donor in donors.values()])
+    leaver = runtime.world_size + recovery.leavers.index(rank) if rank in recovery.leavers else None
+    assert runtime.local.replicas is not None
+    return make_plan(rank, runtime.local.replicas, donors, copy, local, leaver, recovery.newcomers.index(rank))
+
+

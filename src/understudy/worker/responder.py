@@ -1,0 +1,57 @@
+"""What the control thread does for a runtime, while the main thread may be blocked anywhere."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from understudy.core.commands import Abort
+from understudy.core.events import Event, Quiesced
+from understudy.core.nouns import Position, Stand
+from understudy.worker.errors import GenerationAborted
+from understudy.worker.rendezvous import Rendezvous
+
+if TYPE_CHECKING:
+    from understudy.worker.runtime import Runtime
+
+
+class Answers:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def break_communicators(self, abort: Abort) -> None:
+        """Wakes the main thread from whatever collective, hand-over or meeting it is blocked in."""
+        runtime = self._runtime
+        runtime.groups.abort()
+        channel, meeting = runtime.channel, runtime.meeting
+        if channel is not None:
+            channel.backend.abort()
+        if meeting is not None and meeting.generation < abort.generation:
+            meeting.close()
+
+    def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None:
+        """Puts the set-up records of `ranks` that this worker holds where the newcomers look for them.
+
+        On a thread of its own, since connecting to a store may block.
+        """
+        records = {rank: record for rank in ranks if (record := self._runtime.shelf.setup(rank)) is not None}
+        if records:
+            threading.Thread(target=self._put, args=(generation, store, records), daemon=True).start()
+
+    def _put(self, generation: int, store: str, records: dict[int, bytes]) -> None:
+        try:
+            meeting = Rendezvous(store, generation, lambda: False)
+            for rank, record in records.items():
+                meeting.put(f"setup/{rank}", record)
+        except GenerationAborted:
+            return  # the store is gone, so there is a newer generation, with another one
+
+    def collectives(self) -> int:
+        return self._runtime.groups.collectives()
+
+    def answers_alone(self, abort: Abort) -> Event | None:
+        """While the script sets up, nobody has voted for anything: no need to wait for the main thread to say so."""
+        runtime = self._runtime
+        if runtime.recorder is None:
+            return None
+        return Quiesced(runtime.control.worker, abort.generation, Position(-1, Stand.RUNNING), (), 0)

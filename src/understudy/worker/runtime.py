@@ -1,0 +1,505 @@
+"""One rank's life: its transactions, its votes, and what it does when a generation ends.
+
+A transaction on a healthy job is: begin (a copy of what may change), the user's function, the vote (buddy copies in place, then
+agreement), what follows it, committed. Nothing of it talks to the control plane.
+
+When the control thread has announced a new generation, or a collective fails, the worker *quiesces*: whatever it was in, it
+reports how far it is and waits for the decision.
+
+    in the function, or in a vote that must be redone   the exception unwinds the function; state as of begin; redo
+    in a vote that is rolled forward                     the vote returns; the function goes on and commits
+    anywhere else                                        noticed at the next begin
+
+In all three cases it attaches to the new generation at one place, the begin of the next transaction (`recovery`), where it gives
+its state to newcomers. Until then the old groups stay broken, and refuse everything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.optim import Optimizer
+
+from understudy.core.commands import Abort, Assign, Recover
+from understudy.core.coverage import refine
+from understudy.core.events import CommunicationBroken, Committed, Finished, Notice, PhaseDone, Quiesced
+from understudy.core.nouns import Position, Stand
+from understudy.links.page import Activity
+from understudy.worker.buddies import Channel, Handed, Shelf
+from understudy.worker.codec import Unencodable, decode, encode
+from understudy.worker.communicators import GlooCommunicator, Groups
+from understudy.worker.control import Announcement, Control
+from understudy.worker.copies import LocalCopy, LocalState, seal
+from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
+from understudy.worker.frameworks import Frameworks
+from understudy.worker.loops import END, Loops
+from understudy.worker.record import Recorder
+from understudy.worker.rendezvous import Rendezvous, StoreServer
+from understudy.worker.reports import coverage_text
+from understudy.worker.responder import Answers
+from understudy.worker.state import State
+
+CHANNEL_TIMEOUT = timedelta(hours=24)  # an abort ends a wait, not a timeout
+
+
+class Runtime:
+    def __init__(self, control: Control, assignment: Assign, server: StoreServer) -> None:
+        self.control = control
+        self.rank = assignment.rank
+        self.world_size = int(assignment.environment["WORLD_SIZE"])
+        self.workers_per_node = int(assignment.environment["LOCAL_WORLD_SIZE"])
+        self.server = server
+        self.state = State()
+        self.frameworks = Frameworks(self.state)
+        self.groups = Groups(own_port=server.port)
+        self.shelf = Shelf()
+        self.loops = Loops(self.state.randomness)
+        self.local = LocalState(self.state, self.rank)
+        self.recorder: Recorder | None = None
+        self.channel: Channel | None = None
+        self.meeting: Rendezvous | None = None
+        self.generation = -1  # the one that this worker is attached to
+        self.pending: Recover | None = None  # decided, not yet attached
+        self.transaction = -1  # the current or next one; -1 is the set-up
+        self.stand = Stand.RUNNING
+        self.step = 0
+        self.past_vote = False
+        self.must_redo = False
+        self.kind = ""  # of the running transaction, "" between two
+        self.results: dict[str, Any] = {}  # by place: of the current iteration, and of all transactions outside loops
+        self.late_points: dict[str, int] = {}  # name -> number, in order of appearance
+        self.late_agreed: set[int] = set()
+        self.late_found: set[int] = set()
+        self.replaced_results: list[str] = []  # places whose result came from another rank
+        self.pause_agreed = -1
+        self.finished = False
+        self._collectives_at_vote = 0
+        self._collectives_at_end = 0
+        self._noticed: set[str] = set()
+        self._reported = -1  # the newest generation in which a commit was reported
+        self._redo_started = 0.0
+        self._last_commit = time.monotonic()
+        self._longest = 0.0
+        control.responder = Answers(self)
+
+    # -- set-up ----------------------------------------------------------------------------------------------------------
+
+    def join(self, backend: str | None) -> None:
+        """Makes the default process group among the first workers, and starts recording."""
+        assert self.control.assignment is not None
+        self.groups.install()
+        self.meet(self.control.assignment.store, 0)
+        assert self.meeting is not None
+        self.recorder = Recorder()
+        self.recorder.install()
+        dist.init_process_group(backend, store=self.meeting.store, rank=self.rank, world_size=self.world_size)
+        self.channel = self.open_channel(self.meeting)
+        self.generation = 0
+        torch.optim.optimizer.register_optimizer_step_pre_hook(self._before_optimizer_step)
+
+    def meet(self, store: str, generation: int) -> Rendezvous:
+        self.meeting = Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port)
+        return self.meeting
+
+    def superseded(self, generation: int) -> bool:
+        """Whether an abort has ended `generation`."""
+        announcement = self.control.announcement
+        return isinstance(announcement, Abort) and announcement.generation > generation
+
+    def open_channel(self, meeting: Rendezvous) -> Channel:
+        backend = GlooCommunicator(
+            meeting.group_prefix("understudy"), self.rank, self.world_size, CHANNEL_TIMEOUT, own_port=self.server.port
+        )
+        return Channel(backend, self.rank, self.world_size, self.workers_per_node)
+
+    def _arm(self) -> None:
+        """The set-up's own vote, at the first begin: from here on the loss of a rank is survived."""
+        assert self.recorder is not None and self.channel is not None
+        record = self.recorder.finish()
+        self.recorder = None
+        self._refuse_uncovered()
+        copy = self.local.make(-1, self.loops.next_place(), 0, self.loops.boundary, {})
+        try:
+            self._compare()
+            for rank, data in self.channel.hand_over(record).items():
+                self.shelf.put_setup(rank, data)
+            for rank, data in self.channel.hand_over(seal(copy)).items():
+                self.shelf.put(rank, Handed(-1, data, False))
+            self.stand = Stand.VOTED
+            self.channel.agree([0])
+        except RuntimeError as error:
+            decision = self.quiesce_after(error)
+            if decision.start != 0:
+                raise Misuse("the job starts anew") from error  # not reached: the orchestrator ends this worker instead
+        self.transaction, self.stand = 0, Stand.IDLE
+        self._collectives_at_end = self.groups.collectives()
+
+    def _refuse_uncovered(self) -> None:
+        unknown = self.groups.unsupported()
+        if unknown:
+            raise Misuse(f"process groups with backend {', '.join(unknown)} cannot be re-joined after a loss; use gloo or nccl")
+        loose = self.state.unregistered()
+        if loose:
+            raise Misuse(
+                f"DistributedDataParallel over {', '.join(loose)} is not registered, so its state could not be given to a spare: "
+                "add it to job.register(...)"
+            )
+
+    # -- a transaction ---------------------------------------------------------------------------------------------------
+
+    def run(self, function: Callable[..., Any], kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs one transaction until it is committed; gives the function's result."""
+        if self.kind:
+            raise Misuse(f"{function.__qualname__} is a transaction inside a transaction ({self.kind}); call one after the other")
+        self.begin()
+        place = self.loops.next_place()
+        snapshot = self.state.snapshot()
+        versions = _versions(args, kwargs)
+        while True:
+            try:
+                self.kind, self.past_vote, self.must_redo = f"{kind} {function.__qualname__}", False, False
+                self.stand = Stand.RUNNING
+                self.control.page.enter(Activity.RUNNING, self.transaction)
+                self.frameworks.begin()
+                result = function(*args, **kwargs)
+                if self.must_redo:
+                    raise GenerationAborted("the failure of this attempt was swallowed inside it")
+                if not self.past_vote:
+                    self.vote(carried=True)
+                break
+            except Exception as error:
+                if self.past_vote:
+                    self._explain_after_vote(error)
+                    raise
+                if not self.is_failure(error):
+                    raise
+                if not self.must_redo:
+                    self.quiesce_after(error)
+            self.kind = ""
+            if _versions(args, kwargs) != versions:
+                raise Misuse(f"{function.__qualname__} changes its arguments in place, so it cannot be redone with the same batch")
+            self.frameworks.after_abort(True, self.groups.alone)
+            self.state.restore(snapshot)
+            self.begin(redo=True)
+            self._redo_started = time.time()
+        if _versions(args, kwargs) != versions:
+            raise Misuse(f"{function.__qualname__} changes its arguments in place, so it could not be redone; work on a copy of them")
+        self._commit(kind, function, place, result)
+        return result
+
+    def begin(self, redo: bool = False) -> None:
+        """Between transactions: joins the newest generation, as often as there is one."""
+        if self.recorder is not None:
+            self._arm()
+        if not redo:
+            self._notice_outside_collectives()
+        self.stand = Stand.IDLE
+        self.control.page.enter(Activity.IDLE, self.transaction)
+        while True:
+            try:
+                if self._announced():
+                    self.quiesce(Stand.IDLE)
+                if self.pending is not None:
+                    self.control.page.enter(Activity.RECOVERING, self.transaction)
+                    donate(self)
+                elif self._comparison_due():
+                    self._compare()
+                return
+            except RuntimeError as error:
+                if not self.is_failure(error):
+                    raise
+                self.quiesce(Stand.IDLE)
+
+    def vote(self, carried: bool = False) -> None:
+        """Agreement of all ranks that this transaction can commit. Raises `GenerationAborted` if it has to be redone."""
+        if self.must_redo or self._aborted() or self.groups.is_broken():
+            raise GenerationAborted("the generation is over: this attempt cannot be voted for")
+        assert self.channel is not None
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()  # a vote says that this rank's collectives are done
+        place, boundary = self.loops.next_place(), self.loops.boundary
+        copy = self.local.make(self.transaction, place, self.step, boundary, self._encoded_results(), carried)
+        self._collectives_at_vote = self.groups.collectives()
+        data = seal(copy)
+        self.stand = Stand.VOTED
+        self.control.page.enter(Activity.VOTED, self.transaction)
+        try:
+            for rank, received in self.channel.hand_over(data).items():
+                self.shelf.put(rank, Handed(self.transaction, received, False))
+            self._read_flags(self.channel.agree(self._flags()))
+        except RuntimeError as error:
+            decision = self.quiesce_after(error)
+            if decision.start != self.transaction + 1:
+                self.must_redo = True
+                raise GenerationAborted("this transaction is redone") from error
+        self.past_vote = True
+        self.control.page.enter(Activity.COMMITTING, self.transaction)
+
+    def _commit(self, kind: str, function: Callable[..., Any], place: list[int], result: Any) -> None:
+        issued = self.groups.collectives()
+        if issued > self._collectives_at_vote:
+            raise Misuse(
+                f"rank {self.rank}: {function.__qualname__} issues {issued - self._collectives_at_vote} collective(s) after its vote (which "
+                f"precedes the first optimizer.step). If one failed there, state would already have changed. Put them before "
+                "optimizer.step, or into a @job.section of their own"
+            )
+        self._collectives_at_end = issued
+        self.kind = ""
+        self.transaction += 1
+        self.step += kind == "step"
+        self.stand = Stand.IDLE
+        self._keep_result(place, result)
+        now = time.monotonic()
+        if self.transaction > 2 and self.generation == self._reported:
+            self._longest = max(self._longest, now - self._last_commit)
+        self._last_commit = now
+        self.control.page.committed(self.step, self._longest)
+        self.control.page.enter(Activity.IDLE, self.transaction)
+        if self.pending is None and self._reported != self.generation:
+            self._reported = self.generation
+            if self._redo_started:
+                self.phase_of(self.generation, "redo", self._redo_started)
+                self._redo_started = 0.0
+            self.control.send(Committed(self.control.worker, self.generation, self.transaction - 1, self.step))
+        self.loops.after_transaction()
+        if self.pending is None:
+            self.hand_over_late(f"after {function.__qualname__}")
+
+    def finish(self) -> int:
+        """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""
+        self.finished = True
+        self.stand = Stand.IDLE
+        if self.recorder is not None:
+            self.recorder.remove()  # no transaction was ever run: a loss starts the job anew
+        while True:
+            self.control.page.enter(Activity.FINISHED, self.transaction)
+            self.control.send(Finished(self.control.worker, self.generation))
+            self.control.wait_for(lambda: self.control.released is not None or self._announced())
+            if self.control.released is not None:
+                return self.control.released.exit_code
+            self._join_newest()
+
+    def explain(self, error: BaseException) -> str:
+        """For an error that left the script: what was behind it, or "" if it is simply the user's."""
+        if isinstance(error, UnderstudyError) or not (self.is_failure(error) or self.pending is not None):
+            return ""
+        newest = self.generation
+        self.control.wait_for(lambda: self.superseded(newest) or self.pending is not None, 40.0)
+        announcement = self.control.announcement
+        reason = announcement.reason if isinstance(announcement, Abort) else "a connection to a peer broke"
+        return (
+            f"rank {self.rank}: a collective outside any transaction failed ({reason}). Only transactions survive a loss: wrap this code in "
+            "@job.section, or move it into the step"
+        )
+
+    # -- hand-overs after the vote -----------------------------------------------------------------------------------------
+
+    def hand_over_late(self, point: str) -> None:
+        """Hands over again what has changed since the vote, at points where that is known to happen; finds new such points."""
+        copy = self.local.sealed.get(self.transaction - 1)
+        if copy is None or self.channel is None or self.world_size == 1:
+            return
+        number = self.late_points.setdefault(point, len(self.late_points))
+        if number >= _POINTS:
+            return
+        if number not in self.late_agreed:
+            changed = self.local.changed(copy)
+            if changed:
+                self.late_found.add(number)
+                self.notice(
+                    f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
+                    "again there; a loss of this rank before that loses this one change."
+                )
+            return
+        fresh = self.local.make(copy.transaction, copy.place, self.step, copy.boundary, copy.results)
+        try:
+            for rank, data in self.channel.hand_over(seal(fresh)).items():
+                self.shelf.put(rank, Handed(copy.transaction, data, True))
+        except RuntimeError as error:
+            if not self.is_failure(error):
+                raise
+            # The transaction is committed; the next begin takes part in the recovery.
+
+    def _flags(self) -> list[int]:
+        announcement = self.control.announcement
+        pausing = announcement.generation if announcement is not None and not isinstance(announcement, Abort) else -1
+        late = [int(number in self.late_found) for number in range(_POINTS)]
+        return [pausing, -pausing, *late]
+
+    def _read_flags(self, flags: list[int]) -> None:
+        if flags[0] == -flags[1] and flags[0] > self.generation:
+            self.pause_agreed = flags[0]
+        self.late_agreed = {number for number, flag in enumerate(flags[2:]) if flag} | self.late_agreed
+        self.late_found |= self.late_agreed
+
+    # -- failures --------------------------------------------------------------------------------------------------------
+
+    def _aborted(self) -> bool:
+        return self.superseded(max(self.generation, self.pending.generation if self.pending else -1))
+
+    def _announced(self) -> bool:
+        announcement = self.control.announcement
+        if announcement is None or announcement.generation <= max(self.generation, self.pending.generation if self.pending else -1):
+            return False
+        return isinstance(announcement, Abort) or announcement.generation == self.pause_agreed
+
+    def is_failure(self, error: BaseException) -> bool:
+        """Whether `error` comes from the loss of a peer or a link, rather than from the user's code."""
+        if isinstance(error, UnderstudyError):
+            return False
+        if isinstance(error, GenerationAborted) or self._aborted():
+            return True
+        broken = self.groups.is_broken() or (self.channel is not None and self.channel.backend.is_broken())
+        if broken or "NCCL" in str(error):
+            self.report_broken(self.generation, str(error))
+            return True
+        return False
+
+    def quiesce_after(self, error: BaseException) -> Recover:
+        """As `quiesce`, from the handler of a failure. Raises `error` itself if it is the user's."""
+        if not self.is_failure(error):
+            raise error
+        return self.quiesce(self.stand)
+
+    def quiesce(self, stand: Stand) -> Recover:
+        """Waits for the announcement, lets go of the old generation, reports the position, and waits for the decision."""
+        self.control.page.enter(Activity.RECOVERING, self.transaction)
+        newest = max(self.generation, self.pending.generation if self.pending else -1)
+        while True:
+            self.control.wait_for(lambda newest=newest: self._next_announcement(newest) is not None)  # type: ignore[misc]
+            announcement = self._next_announcement(newest)
+            assert announcement is not None
+            newest = announcement.generation
+            self.let_go()
+            position = Position(self.transaction, stand)
+            self.control.send(Quiesced(self.control.worker, newest, position, self.shelf.index(), self.step))
+            self.control.wait_for(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
+            recovery = self.control.recovery
+            if recovery is not None and recovery.generation == newest and not self.superseded(newest):
+                self.pending = recovery
+                return recovery
+
+    def _next_announcement(self, newest: int) -> Announcement | None:
+        announcement = self.control.announcement
+        if announcement is None or announcement.generation <= newest:
+            return None
+        agreed = isinstance(announcement, Abort) or announcement.generation == self.pause_agreed
+        return announcement if agreed else None
+
+    def _decided(self, newest: int) -> bool:
+        recovery = self.control.recovery
+        return self.superseded(newest) or (recovery is not None and recovery.generation >= newest)
+
+    def _explain_after_vote(self, error: Exception) -> None:
+        if self._aborted() or self.groups.is_broken():
+            raise Misuse(
+                f"rank {self.rank}: a collective behind the vote of {self.kind} failed, after state had changed. Put collectives "
+                "before the first optimizer.step, or into a @job.section of their own"
+            ) from error
+
+    # -- what is compared ------------------------------------------------------------------------------------------------
+
+    def _comparison_due(self) -> bool:
+        return self.transaction > 0 and self.transaction & (self.transaction - 1) == 0 and self._compared < self.transaction
+
+    _compared = 0
+
+    def _compare(self) -> None:
+        """One comparison of all state among all ranks: refines who is whose replica."""
+        assert self.channel is not None
+        self._compared = max(self.transaction, 0)  # one attempt: after a failure all ranks go on with the same knowledge
+        digests = self.state.digests(self.state.all_tensors())
+        tables = [decode(data) for data in self.channel.gather(encode(digests))]
+        self.local.replicas = refine(self.local.replicas, tables)
+        self.local.comparisons += 1
+        if self.local.comparisons == 2:
+            self.notice(coverage_text(self.local.replicas, self.state, self.world_size), everyone=False)
+
+    # -- small things ----------------------------------------------------------------------------------------------------
+
+    def _before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self.kind.startswith("step"):
+            if not any(known is optimizer for known in self.state.optimizers.values()):
+                raise Misuse(f"{type(optimizer).__qualname__} is stepped but not registered: add it to job.register(...)")
+            if not self.past_vote:
+                self.vote()
+        elif self.kind:
+            raise Misuse(f"optimizer.step inside the {self.kind}: a section changes nothing; use @job.step")
+        elif self.transaction >= 0:
+            raise Misuse("optimizer.step outside a transaction: wrap the training step in @job.step")
+
+    def _notice_outside_collectives(self) -> None:
+        issued = self.groups.collectives()
+        if issued > self._collectives_at_end >= 0 and self.pending is None:
+            self.notice(
+                f"{issued - self._collectives_at_end} collective(s) between transaction {self.transaction - 1} and {self.transaction} are in no "
+                "transaction: if a rank is lost during one of them, the job ends. Wrap them in @job.section"
+            )
+        self._collectives_at_end = issued
+
+    def notice(self, text: str, everyone: bool = True) -> None:
+        """Tells the user once."""
+        key = text.split(":")[0][:40]
+        if key in self._noticed or not (everyone or self.rank == 0):
+            return
+        self._noticed.add(key)
+        self.control.send(Notice(self.control.worker, self.rank, text))
+
+    def phase_of(self, generation: int, name: str, started: float, moved: int = 0) -> None:
+        self.control.send(PhaseDone(self.control.worker, generation, name, started, time.time() - started, moved))
+
+    def report_broken(self, generation: int, detail: str) -> None:
+        self.control.send(CommunicationBroken(self.control.worker, generation, detail[:500]))
+
+    def let_go(self) -> None:
+        """Drops what was attached of a generation that is over."""
+        self.groups.abort()
+        self.groups.drain()
+        if self.channel is not None:
+            self.channel.backend.abort()
+            self.channel.backend.drain()
+            self.channel = None
+
+    def arrived(self, recovery: Recover) -> None:
+        """This newcomer is a rank like the others from now on."""
+        self.stand = Stand.IDLE
+        self.generation = recovery.generation
+
+    def _keep_result(self, place: list[int], result: Any) -> None:
+        self.results = {k: v for k, v in self.results.items() if not _same_scope(k, place) or k.startswith(f"{place[0]}.{place[1]}.")}
+        self.results[".".join(map(str, place))] = result
+
+    def _encoded_results(self) -> dict[str, bytes]:
+        """Results that a newcomer may have to return: those of this iteration, and those outside loops."""
+        found = {}
+        for place, result in self.results.items():
+            try:
+                found[place] = encode(result)
+            except Unencodable:
+                continue
+        return found
+
+    def place_now(self) -> list[int]:
+        return END if self.finished else self.loops.next_place()
+
+    def own_copy(self, transaction: int) -> LocalCopy | None:
+        return self.local.sealed.get(transaction)
+
+
+_POINTS = 16  # places in a script behind the vote where rank-local values may change
+
+
+def _same_scope(key: str, place: list[int]) -> bool:
+    """Whether a kept result belongs to a loop (results outside loops are kept for good)."""
+    return int(key.split(".")[1]) >= 0
+
+
+def _versions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
+    """How often each tensor argument was changed in place."""
+    leaves = torch.utils._pytree.tree_leaves([args, kwargs])
+    return [leaf._version for leaf in leaves if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]

@@ -1,0 +1,336 @@
+"""The registered state of a rank: what is copied at `begin`, set back before a redo, compared, and moved to a newcomer.
+
+Three kinds of content:
+
+- *tensors*: parameters, buffers, registered tensors, optimizer moments. Moved in place, memory to memory. Of a DTensor it is
+  the local shard. The optimizer's moments need not exist on a newcomer: they are made from the donor's description.
+- *values*: everything small that has `state_dict`/`load_state_dict` (schedulers, GradScaler, own objects), and an optimizer's
+  hyper-parameters. Handled as encoded bytes.
+- *streams*: random number generators.
+
+At `begin` a copy is taken of what an attempt may change before its vote: buffers, registered tensors, values, streams, and
+gradients that are already there (accumulation over several transactions). Parameters and moments change only after the
+vote, so no second copy of them exists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+import torch
+from torch.amp.grad_scaler import GradScaler
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from understudy.worker.codec import Unencodable, decode, encode
+from understudy.worker.digests import digest, digest_bytes, flat_bytes
+from understudy.worker.errors import Misuse
+from understudy.worker.randomness import Randomness, Streams
+
+
+# Data type, local shape, strides, whether it is a DTensor, the parameter that it belongs to ("" for none), device type.
+Description = list[Any]
+
+
+@dataclass
+class Snapshot:
+    """What an attempt may change, as of its begin."""
+
+    streams: Streams
+    values: dict[str, bytes]
+    tensors: dict[str, torch.Tensor]
+    gradients: dict[int, torch.Tensor] = field(default_factory=dict)  # id of the parameter -> its gradient
+    scalers: dict[str, dict[Any, Any]] = field(default_factory=dict)
+
+
+def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory that this rank holds of `tensor`."""
+    local: torch.Tensor = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+    return local.detach()
+
+
+def describe(tensor: torch.Tensor, owner: str) -> Description:
+    local = local_tensor(tensor)
+    kind = str(local.dtype).removeprefix("torch.")
+    return [kind, list(local.shape), list(local.stride()), isinstance(tensor, DTensor), owner, local.device.type]
+
+
+def size_of(description: Description) -> int:
+    """Bytes of the tensor that is described."""
+    return math.prod(description[1]) * int(getattr(torch, description[0]).itemsize)
+
+
+def canonical(value: Any) -> Any:
+    """The same value with every dict in one order, so that equal states have equal encodings."""
+    if type(value) is dict:
+        return {key: canonical(value[key]) for key in sorted(value, key=lambda k: (type(k).__name__, str(k)))}
+    if type(value) in (list, tuple):
+        return type(value)(canonical(item) for item in value)
+    return value
+
+
+def _shard(tensor: torch.Tensor) -> str:
+    """Which shard of a DTensor this is: shards are never replicas of each other, even when their content is equal by chance."""
+    if not isinstance(tensor, DTensor):
+        return ""
+    coordinate = tensor.device_mesh.get_coordinate() or []
+    return ",".join(str(c) for c, placement in zip(coordinate, tensor.placements, strict=False) if placement.is_shard())
+
+
+class State:
+    """Everything that the script has registered, by name."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.modules: dict[str, torch.nn.Module] = {}
+        self.optimizers: dict[str, Optimizer] = {}
+        self.values: dict[str, Any] = {}
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.loaders: dict[str, Any] = {}
+        self.randomness = Randomness()
+        self._copies: dict[str, torch.Tensor] = {}
+
+    def register(self, name: str, thing: Any) -> None:
+        """Raises `Misuse` for a thing whose state cannot be read and set."""
+        if isinstance(thing, torch.nn.Module):
+            self.modules[name] = thing
+        elif isinstance(thing, Optimizer):
+            self.optimizers[name] = thing
+        elif isinstance(thing, torch.Tensor):
+            self.tensors[name] = thing
+        elif isinstance(thing, torch.Generator):
+            self.randomness.generators[name] = thing
+        elif isinstance(thing, numpy.random.Generator):
+            self.randomness.numpy_generators[name] = thing
+        elif isinstance(thing, DataLoader) or type(thing).__name__ == "StatefulDataLoader":
+            self.loaders[name] = thing
+        elif callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None)):
+            self.values[name] = thing
+            self._encode_value(name, thing)
+        elif isinstance(thing, dict):
+            for key, item in thing.items():
+                self.register(f"{name}.{key}", item)
+        elif isinstance(thing, list | tuple):
+            for number, item in enumerate(thing):
+                self.register(f"{name}.{number}", item)
+        else:
+            raise Misuse(
+                f"job.register({name}=...): a {type(thing).__qualname__} has no state_dict and load_state_dict; register modules, optimizers, "
+                "loaders, tensors, generators or objects with these two methods"
+            )
+
+    # -- tensors ---------------------------------------------------------------------------------------------------------
+
+    def parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for key, module in self.modules.items():
+            for name, parameter in module.named_parameters():
+                yield f"{key}/parameter/{name}", parameter
+
+    def mutable_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Those that may change before a vote: buffers and registered tensors."""
+        for key, module in self.modules.items():
+            for name, buffer in module.named_buffers():
+                yield f"{key}/buffer/{name}", buffer
+        for name, tensor in self.tensors.items():
+            yield f"{name}/tensor", tensor
+
+    def moments(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for key, optimizer in self.optimizers.items():
+            for number, parameter in enumerate(_optimizer_parameters(optimizer)):
+                for name, value in optimizer.state.get(parameter, {}).items():
+                    if isinstance(value, torch.Tensor):
+                        yield f"{key}/state/{number}/{name}", value
+
+    def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, parameter in self.parameters():
+            if parameter.grad is not None:
+                yield f"{name}/gradient", parameter.grad
+
+    def all_tensors(self) -> dict[str, torch.Tensor]:
+        """Every tensor that makes up this rank's state between two transactions. Sharded modules are resharded first."""
+        for module in self.modules.values():
+            for part in module.modules():
+                reshard = getattr(part, "reshard", None)
+                if callable(reshard) and hasattr(part, "_get_fsdp_state"):
+                    reshard()
+        found = dict(self.parameters())
+        found |= dict(self.mutable_tensors())
+        found |= dict(self.moments())
+        found |= dict(self.gradients())
+        for name, tensor in found.items():
+            try:
+                flat_bytes(local_tensor(tensor))
+            except ValueError as error:
+                raise Misuse(f"{name} cannot be moved: {error}; make it contiguous") from error
+        return found
+
+    def descriptions(self, tensors: dict[str, torch.Tensor]) -> dict[str, Description]:
+        names = {id(parameter): name for name, parameter in self.parameters()}
+        owners = {
+            f"{key}/state/{number}": names.get(id(parameter), "")
+            for key, optimizer in self.optimizers.items()
+            for number, parameter in enumerate(_optimizer_parameters(optimizer))
+        }
+        found = {}
+        for entry, tensor in tensors.items():
+            prefix, _, last = entry.rpartition("/")
+            found[entry] = describe(tensor, prefix if last == "gradient" else owners.get(prefix, ""))
+        return found
+
+    def storages(self) -> set[int]:
+        return {local_tensor(tensor).untyped_storage().data_ptr() for tensor in self.all_tensors().values()}
+
+    def make_missing(self, description: dict[str, Description]) -> None:
+        """Makes the moments and gradients that a donor describes and this rank does not have. Their content is not set."""
+        mine = self.all_tensors()
+        for key, optimizer in self.optimizers.items():
+            for number, parameter in enumerate(_optimizer_parameters(optimizer)):
+                prefix = f"{key}/state/{number}/"
+                for entry in [e for e in description if e.startswith(prefix) and e not in mine]:
+                    optimizer.state[parameter][entry.removeprefix(prefix)] = _empty(description[entry], parameter, entry)
+        for name, parameter in self.parameters():
+            entry = f"{name}/gradient"
+            if entry in description and parameter.grad is None:
+                parameter.grad = _empty(description[entry], parameter, entry)
+            elif entry not in description:
+                parameter.grad = None
+
+    # -- values ----------------------------------------------------------------------------------------------------------
+
+    def encoded_values(self) -> dict[str, bytes]:
+        found = {f"{name}/value": self._encode_value(name, thing) for name, thing in self.values.items()}
+        for key, optimizer in self.optimizers.items():
+            groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+            loose = {
+                number: {k: v for k, v in optimizer.state.get(parameter, {}).items() if not isinstance(v, torch.Tensor)}
+                for number, parameter in enumerate(_optimizer_parameters(optimizer))
+            }
+            try:
+                found[f"{key}/settings"] = encode(canonical([groups, {n: v for n, v in loose.items() if v}]))
+            except Unencodable as error:
+                raise Misuse(f"the settings of optimizer {key} hold {error}, which cannot be moved to another worker") from error
+        return found
+
+    @staticmethod
+    def _encode_value(name: str, thing: Any) -> bytes:
+        try:
+            return encode(canonical(thing.state_dict()))
+        except Unencodable as error:
+            raise Misuse(
+                f"job.register({name}=...): its state_dict holds {error}, which cannot be moved to another worker; "
+                "keep numbers, strings, tensors, arrays and containers of them there"
+            ) from error
+
+    def load_value(self, entry: str, data: bytes) -> None:
+        name, kind = entry.rsplit("/", 1)
+        if kind == "settings":
+            optimizer = self.optimizers[name]
+            groups, loose = decode(data)
+            for mine, theirs in zip(optimizer.param_groups, groups, strict=True):
+                mine.update(theirs)
+            for number, parameter in enumerate(_optimizer_parameters(optimizer)):
+                optimizer.state[parameter].update(loose.get(number, {})) if number in loose else None
+        else:
+            self.values[name].load_state_dict(decode(data))
+
+    # -- begin and redo --------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        tensors = dict(self.mutable_tensors())
+        sources = [local_tensor(tensor) for tensor in tensors.values()]
+        targets = []
+        for name, source in zip(tensors, sources, strict=True):
+            copy = self._copies.get(name)
+            if copy is None or copy.shape != source.shape or copy.dtype != source.dtype or copy.device != source.device:
+                copy = self._copies[name] = torch.empty_like(source)
+            targets.append(copy)
+        if targets:
+            torch._foreach_copy_(targets, sources)
+        gradients = {id(p): local_tensor(p.grad).clone() for _, p in self.parameters() if p.grad is not None}
+        return Snapshot(
+            self.randomness.capture(), self.encoded_values(), dict(zip(tensors, targets, strict=True)), gradients, self._scaler_stages()
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        with torch.no_grad():
+            for name, tensor in self.mutable_tensors():
+                local_tensor(tensor).copy_(snapshot.tensors[name])
+            for _, parameter in self.parameters():
+                kept = snapshot.gradients.get(id(parameter))
+                if kept is None or parameter.grad is None:
+                    parameter.grad = None
+                else:
+                    local_tensor(parameter.grad).copy_(kept)
+        now = self.encoded_values()
+        for entry, data in snapshot.values.items():
+            if now.get(entry) != data:
+                self.load_value(entry, data)
+        for name, stages in snapshot.scalers.items():
+            self.values[name]._per_optimizer_states.clear()
+            self.values[name]._per_optimizer_states.update({key: dict(value) for key, value in stages.items()})
+        self.randomness.restore(snapshot.streams)
+
+    def _scaler_stages(self) -> dict[str, dict[Any, Any]]:
+        """Where a GradScaler stands between unscale and update: not part of its state_dict, but changed by an attempt."""
+        return {
+            name: {key: dict(value) for key, value in thing._per_optimizer_states.items()}
+            for name, thing in self.values.items()
+            if isinstance(thing, GradScaler)
+        }
+
+    # -- digests ---------------------------------------------------------------------------------------------------------
+
+    def digests(self, tensors: dict[str, torch.Tensor]) -> dict[str, int]:
+        """Digest of each tensor, with its shard in it, and of each value."""
+        found = {}
+        for name, tensor in tensors.items():
+            value = digest(local_tensor(tensor))
+            shard = _shard(tensor)
+            found[name] = value ^ digest_bytes(shard.encode()) if shard else value
+        found |= {name: digest_bytes(data) for name, data in self.encoded_values().items()}
+        return found
+
+    def unregistered(self) -> list[str]:
+        """Distributed modules that the script made but did not register (their state could not be moved)."""
+        known = {id(part) for module in self.modules.values() for part in module.modules()}
+        return [
+            type(wrapper.module).__qualname__
+            for wrapper in list(_wrappers)
+            if id(wrapper) not in known and id(wrapper.module) not in known
+        ]
+
+
+_wrappers: list[DistributedDataParallel] = []
+
+
+def watch_wrappers() -> None:
+    """Remembers every DistributedDataParallel that is made from now on (a public hook of torch.nn tells)."""
+
+    def made(module: torch.nn.Module, name: str, submodule: torch.nn.Module | None) -> None:
+        if isinstance(module, DistributedDataParallel) and name == "module":
+            _wrappers.append(module)
+
+    torch.nn.modules.module.register_module_module_registration_hook(made)
+
+
+def _optimizer_parameters(optimizer: Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _empty(description: Description, like: torch.Tensor, entry: str) -> torch.Tensor:
+    """Memory as a donor describes it."""
+    kind, shape, stride, distributed, _, where = description
+    dtype = getattr(torch, kind)
+    device = torch.device("cpu") if where == "cpu" else local_tensor(like).device
+    local = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+    if not distributed:
+        return local
+    if not isinstance(like, DTensor):
+        raise Misuse(f"{entry} is a DTensor on its donor, but its parameter is not one here")
+    return DTensor.from_local(local, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
