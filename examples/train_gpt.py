@@ -303,7 +303,6 @@ def train(args: argparse.Namespace) -> None:
 
     @job.step
     def train_step(batch: Tensor) -> float:
-        optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=device)
         parts = batch.to(device).chunk(args.accumulate)
         for index, part in enumerate(parts):
@@ -316,6 +315,7 @@ def train(args: argparse.Namespace) -> None:
         parallel.average_gradients()
         parallel.clip_gradients()
         optimizer.step()
+        optimizer.zero_grad()  # here, so that there is nothing to keep from one step to the next
         schedule.step()
         return float(total) / job.world_size
 
