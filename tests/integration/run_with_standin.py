@@ -1,12 +1,13 @@
-"""`understudy run` with the stand-in worker in place of the real one.
+"""`understudy run` with the stand-in worker in place of the real one: `run_with_standin.py FLAGS RUN_DIR SCRIPT ARGS`.
 
-`run_with_standin.py RANKS SPARES STOP RUN_DIR SCRIPT ARGS...`
-
-Everything else is the real thing: supervisor, orchestrator, agent, processes, sockets. See `standin_worker` for why.
+FLAGS are the fields of `launch.Flags` as JSON. Everything else is the real thing: supervisor, orchestrator, agent,
+processes, sockets. See `standin_worker` for why.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from understudy.cli.launch import Flags, launch
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.start import execute
 
-ranks, spares, stop, run_dir, *program = sys.argv[1:]
-flags = Flags(program=tuple(program), nproc_per_node=ranks, spares=int(spares), shutdown_timeout=int(stop))
-plan = launch(flags, "job")
-sys.exit(execute(plan, RunDirectory.create(Path(run_dir), "job"), None, worker_command=STANDIN))
+flags, run_dir, *program = sys.argv[1:]
+plan = launch(Flags(program=tuple(program), **json.loads(flags)), "job")
+token = os.environ.get("UNDERSTUDY_TOKEN")
+sys.exit(execute(plan, RunDirectory.create(Path(run_dir), "job"), token, worker_command=STANDIN))

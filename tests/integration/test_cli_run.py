@@ -33,19 +33,19 @@ print('started', flush=True)
 
 
 class Run:
-    def __init__(self, folder: Path, mark: Mark, script: str, ranks: int, spares: int, stop: int) -> None:
+    def __init__(self, folder: Path, mark: Mark, script: str, flags: dict[str, object], **environment: str) -> None:
         self.folder = folder
         self.run_dir = folder / "run"
         self.mark = mark
         path = folder / "script.py"
         path.write_text(script)
         self._out, self._err = folder / "out.txt", folder / "err.txt"
-        command = [str(Path(__file__).with_name("run_with_standin.py")), str(ranks), str(spares), str(stop)]
+        driver = str(Path(__file__).with_name("run_with_standin.py"))
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, *command, str(self.run_dir), str(path)],
+                [sys.executable, driver, json.dumps(flags), str(self.run_dir), str(path)],
                 cwd=folder,
-                env=mark.environment(PYTHONPATH=f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"),
+                env=mark.environment(PYTHONPATH=f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", **environment),
                 stdout=out,
                 stderr=err,
             )
@@ -91,7 +91,7 @@ def ask(folder: Path, *words: str, **environment: str) -> subprocess.CompletedPr
 @contextmanager
 def running(folder: Path, script: str, *, ranks: int = 2, spares: int = 0, stop: int = 5) -> Iterator[Run]:
     with marked() as mark:
-        run = Run(folder, mark, script, ranks, spares, stop)
+        run = Run(folder, mark, script, {"nproc_per_node": str(ranks), "spares": spares, "shutdown_timeout": stop})
         try:
             yield run
         finally:
@@ -201,9 +201,7 @@ def test_the_death_of_a_worker_leaves_no_strays(tmp_path: Path) -> None:
 
 
 def test_training_outlives_the_orchestrator(tmp_path: Path) -> None:
-    script = (
-        "import os, pathlib\nprint('started', flush=True)\nwhile not pathlib.Path('go').exists(): commands.empty()\n"
-    )
+    script = "import pathlib, select\nprint('started', flush=True)\nwhile not pathlib.Path('go').exists(): select.select([], [], [], 0.05)\n"
     with running(tmp_path, script) as run:
         run.wait_for_output("started", 2)
         workers = {rank["pid"] for rank in json.loads(run.ask("status", "--json").stdout)["ranks"]}
@@ -239,4 +237,21 @@ def test_an_orchestrator_that_cannot_start_ends_the_job(tmp_path: Path) -> None:
         )
         assert process.returncode == 1
         assert "the orchestrator could not start" in process.stderr
+        mark.wait_until_none()
+
+
+def test_two_nodes_are_one_job(tmp_path: Path) -> None:
+    script = "import os; print(os.environ['RANK'], os.environ['LOCAL_RANK'], os.environ['GROUP_RANK'])"
+    with marked() as mark:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        runs = []
+        for rank in (0, 1):
+            (tmp_path / str(rank)).mkdir()
+            flags = {"nnodes": "2", "node_rank": rank, "master_addr": "127.0.0.1", "master_port": port, "spares": 0}
+            flags["nproc_per_node"] = "2"
+            runs.append(Run(tmp_path / str(rank), mark, script, flags, UNDERSTUDY_TOKEN="a shared secret"))
+        assert [run.ends() for run in runs] == [0, 0]
+        lines = [line.split("] ")[1] for run in runs for line in sorted(run.out.splitlines())]
+        assert lines == ["0 0 0", "1 1 0", "2 0 1", "3 1 1"]
         mark.wait_until_none()

@@ -26,7 +26,7 @@ def test_every_command_explains_itself(tmp_path: Path, command: list[str]) -> No
         (["run", "--virtual_local_rank", "script.py"], "--virtual-local-rank is refused"),
         (["run", "--nproc_per_node=0", "script.py"], "at least one"),
         (["run", "missing.py"], "no script missing.py"),
-        (["run", "--nnodes", "2", "--node-rank", "0", "script.py"], "--token-file"),
+        (["run", "--nnodes", "2", "--node-rank", "0", "--master-addr", "host0", "script.py"], "--token-file"),
         (["run", "--nnodes", "2", "script.py"], "--node-rank"),
         (["run", "--tls-cert", "script.py", "--tls-key", "script.py", "script.py"], "--tls-cert"),
         (["run", "--tls-cert", "script.py", "script.py"], "needs --tls-key"),

@@ -100,11 +100,23 @@ def environment_entry(pid: int, name: str) -> str | None:
     return None
 
 
+def _children() -> Iterator[Process]:
+    """Of this process: its own and the adopted ones. Costs what there is of them, not what there is on the host."""
+    try:
+        lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    except OSError:  # a thread has ended in between
+        lists = []
+    if not lists:  # a kernel without CONFIG_PROC_CHILDREN
+        yield from (process for process in _all() if process.parent == os.getpid())
+    for pid in " ".join(lists).split():
+        if (process := _read(int(pid))) is not None:
+            yield process
+
+
 def reap(keep: Container[int]) -> None:
     """Collect adopted children that have ended, except those in `keep`, whose exit status is wanted elsewhere."""
-    me = os.getpid()
-    for process in _all():
-        if process.parent == me and process.state == "Z" and process.pid not in keep:
+    for process in _children():
+        if process.state == "Z" and process.pid not in keep:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(process.pid, os.WNOHANG)
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from understudy.agent import memory, processes
 from understudy.agent.config import AgentConfig
 from understudy.agent.control import Control
-from understudy.agent.descendants import ROUND, Process, kill_round
+from understudy.agent.descendants import ROUND, Process, kill_round, reap
 from understudy.agent.link import FromWorker, WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused
 from understudy.agent.output import Output
@@ -61,6 +61,7 @@ class Agent:
         self._output = Output(config.run_dir / "workers")
         self._routes = Routes(config)
         self._workers: dict[str, Worker] = {}
+        self._own: set[int] = set()  # processes whose exit status is collected through their pidfd, and nowhere else
         self._end: asyncio.Future[End] = self._loop.create_future()
         self._hurry = asyncio.Event()
         self._exits = asyncio.Event()  # set at every worker's end, for whoever waits for them
@@ -91,7 +92,7 @@ class Agent:
             pages.cancel()
             connection.cancel()
             await asyncio.gather(pages, connection, return_exceptions=True)
-            await self._clean(lambda process: True, keep=set())
+            await self._clean(lambda process: True)
             await self._output.drain(None, patience=2.0)
             await self._output.close(patience=3.0)
         return end.exit_code
@@ -188,6 +189,7 @@ class Agent:
         except (OSError, subprocess.SubprocessError) as error:
             self._orchestrator.send(events.StartRefused(command.worker, self._config.node, f"cannot start it: {error}"))
             return
+        self._own.add(started.pid)
         worker = Worker(command.worker, started.pid, started.pidfd, self._routes.fresh(command.worker))
         self._workers[command.worker] = worker
         worker.link = WorkerLink(
@@ -253,6 +255,7 @@ class Agent:
         ending = processes.collect(worker.pidfd)
         if ending is None:  # woken without reason
             return
+        self._own.discard(worker.pid)
         self._loop.remove_reader(worker.pidfd)
         os.close(worker.pidfd)
         assert worker.link is not None
@@ -273,12 +276,14 @@ class Agent:
     # Strays.
 
     def _clean_after(self, worker: Worker) -> None:
-        keep = {worker.pid}  # its end is collected through its pidfd
-        self._spawn(self._clean(lambda process: processes.left_by(worker.name, worker.pid, process), keep))
+        self._spawn(self._clean(lambda process: processes.left_by(worker.name, worker.pid, process)))
 
-    async def _clean(self, chosen: Callable[[Process], bool], keep: set[int]) -> None:
+    async def _clean(self, chosen: Callable[[Process], bool]) -> None:
+        """Kill what is chosen, round by round. On a thread: a busy host has thousands of processes to look through, and
+        the next commands of a recovery must not wait for that.
+        """
         limit = time.monotonic() + FAST_CLEANING
-        while left := kill_round(chosen, keep | {w.pid for w in self._workers.values() if w.alive}):
+        while left := await asyncio.to_thread(kill_round, chosen, self._own):
             if time.monotonic() > limit:
                 self._output.say(f"processes {left} do not end although killed: they wait inside the kernel")
                 return
@@ -297,7 +302,7 @@ class Agent:
             self._report_pages()
             turn += 1
             if turn % REAP_EVERY == 0:
-                kill_round(lambda process: False, {w.pid for w in self._workers.values() if w.alive})
+                reap(self._own)
             await asyncio.sleep(PAGES_EVERY)
 
     def _report_pages(self) -> None:

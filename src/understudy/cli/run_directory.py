@@ -79,7 +79,7 @@ class RunDirectory:
         return token
 
     def token(self) -> str:
-        return os.environ.get("UNDERSTUDY_TOKEN") or (self.path / "token").read_text().strip()
+        return (self.path / "token").read_text().strip()
 
     def orchestrator(self) -> str | None:
         """Its URL, as far as it is known here."""
