@@ -201,7 +201,12 @@ def test_the_death_of_a_worker_leaves_no_strays(tmp_path: Path) -> None:
 
 
 def test_training_outlives_the_orchestrator(tmp_path: Path) -> None:
-    script = "import pathlib, select\nprint('started', flush=True)\nwhile not pathlib.Path('go').exists(): select.select([], [], [], 0.05)\n"
+    script = """
+import pathlib, select
+print('started', flush=True)
+while not pathlib.Path('go').exists():
+    select.select([], [], [], 0.05)
+"""
     with running(tmp_path, script) as run:
         run.wait_for_output("started", 2)
         workers = {rank["pid"] for rank in json.loads(run.ask("status", "--json").stdout)["ranks"]}
