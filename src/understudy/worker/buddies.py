@@ -48,6 +48,13 @@ class Shelf:
             for old in [t for t in copies if t < handed.transaction - 1]:
                 del copies[old]
 
+    def drop(self, start: int) -> None:
+        """Forgets copies of transaction `start` and later: they belong to an attempt that is redone."""
+        with self._lock:
+            for copies in self._copies.values():
+                for transaction in [t for t in copies if t >= start]:
+                    del copies[transaction]
+
     def put_setup(self, rank: int, record: bytes) -> None:
         with self._lock:
             self._setups[rank] = record

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from understudy.core.commands import Abort, Assign, Command, Pause, Publish, Recover, Release
-from understudy.core.events import Event
+from understudy.core.events import Event, Quiesced
 from understudy.links.messages import BadMessage, decode, encode
 from understudy.links.page import PageWriter
 
@@ -49,6 +49,7 @@ class Control:
         self.announcement: Announcement | None = None  # the newest Abort or Pause
         self.recovery: Recover | None = None  # the newest Recover
         self.released: Release | None = None
+        self._quiesced: Quiesced | None = None  # the last answer, repeated if an orchestrator that was restarted asks again
         self._connection = connection
         self._beat = beat
         self._sending = threading.Lock()
@@ -59,6 +60,8 @@ class Control:
         self._thread.start()
 
     def send(self, event: Event) -> None:
+        if isinstance(event, Quiesced):
+            self._quiesced = event
         data = encode(event).encode() + b"\n"
         with self._sending:
             try:
@@ -108,6 +111,10 @@ class Control:
             return
         if isinstance(command, Abort | Pause | Recover | Assign):
             if command.generation < self.generation:
+                return
+            asked = isinstance(command, Abort | Pause) and command == self.announcement
+            if asked and self._quiesced is not None and self._quiesced.generation == command.generation:
+                self.send(self._quiesced)
                 return
             self.generation = command.generation
         with self._changed:

@@ -155,7 +155,7 @@ def join(backend: str | None = None) -> Job:
     watch_wrappers()
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.assignment, here.server)
-    newcomer = Newcomer(runtime) if here.assignment.newcomer else None
+    newcomer = runtime.newcomer = Newcomer(runtime) if here.assignment.newcomer else None
     if newcomer is not None:
         newcomer.join(backend)
     else:

@@ -188,6 +188,7 @@ class Newcomer:
     def arrive(self) -> None:
         """Attaches to the newest generation, as often as there is one, until the state is here and proven."""
         runtime = self._runtime
+        self.arrived = False
         runtime.control.page.enter(Activity.RECOVERING, self._job["transaction"])
         while not self.arrived:
             recovery = self._recovery()

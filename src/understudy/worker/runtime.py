@@ -19,11 +19,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.core.commands import Abort, Assign, Recover
 from understudy.core.coverage import refine
@@ -44,6 +45,9 @@ from understudy.worker.reports import coverage_text
 from understudy.worker.responder import Answers
 from understudy.worker.state import State
 
+if TYPE_CHECKING:
+    from understudy.worker.newcomer import Newcomer
+
 CHANNEL_TIMEOUT = timedelta(hours=24)  # an abort ends a wait, not a timeout
 
 
@@ -61,6 +65,7 @@ class Runtime:
         self.loops = Loops(self.state.randomness)
         self.local = LocalState(self.state, self.rank)
         self.recorder: Recorder | None = None
+        self.newcomer: Newcomer | None = None  # on a worker that came as one
         self.channel: Channel | None = None
         self.meeting: Rendezvous | None = None
         self.generation = -1  # the one that this worker is attached to
@@ -100,7 +105,7 @@ class Runtime:
         dist.init_process_group(backend, store=self.meeting.store, rank=self.rank, world_size=self.world_size)
         self.channel = self.open_channel(self.meeting)
         self.generation = 0
-        torch.optim.optimizer.register_optimizer_step_pre_hook(self._before_optimizer_step)
+        register_optimizer_step_pre_hook(self._before_optimizer_step)
 
     def meet(self, store: str, generation: int) -> Rendezvous:
         self.meeting = Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port)
@@ -200,13 +205,22 @@ class Runtime:
             self._notice_outside_collectives()
         self.stand = Stand.IDLE
         self.control.page.enter(Activity.IDLE, self.transaction)
+        self._join_newest()
+
+    def _join_newest(self) -> None:
+        from understudy.worker.recovery import donate
+
         while True:
             try:
                 if self._announced():
                     self.quiesce(Stand.IDLE)
                 if self.pending is not None:
                     self.control.page.enter(Activity.RECOVERING, self.transaction)
-                    donate(self)
+                    again = self.rank in self.pending.newcomers and self.rank not in self.pending.leavers
+                    if again and self.newcomer is not None:
+                        self.newcomer.arrive()  # a loss overtook the news that its state was proven
+                    else:
+                        donate(self)
                 elif self._comparison_due():
                     self._compare()
                 return
@@ -286,7 +300,9 @@ class Runtime:
 
     def explain(self, error: BaseException) -> str:
         """For an error that left the script: what was behind it, or "" if it is simply the user's."""
-        if isinstance(error, UnderstudyError) or not (self.is_failure(error) or self.pending is not None):
+        if isinstance(error, UnderstudyError) or not isinstance(error, RuntimeError):
+            return ""
+        if not (self.is_failure(error) or self.pending is not None):
             return ""
         newest = self.generation
         self.control.wait_for(lambda: self.superseded(newest) or self.pending is not None, 40.0)
@@ -382,6 +398,7 @@ class Runtime:
             recovery = self.control.recovery
             if recovery is not None and recovery.generation == newest and not self.superseded(newest):
                 self.pending = recovery
+                self.shelf.drop(recovery.start)  # of attempts that do not count
                 return recovery
 
     def _next_announcement(self, newest: int) -> Announcement | None:
