@@ -117,7 +117,7 @@ say(Notice(me, 0, 'the end of it'))
 
 STRAYS = f"""
 import os, subprocess, sys
-subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'], start_new_session=True)
+subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'], start_new_session=True)
 if os.fork() == 0:
     if os.fork() == 0:
         os.setsid()

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 WAIT = "import threading; threading.Event().wait()"
 STRAYS = f"""
 import os, subprocess, sys
-subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000) # stray'], start_new_session=True)
+subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause() # stray'], start_new_session=True)
 if os.fork() == 0:
     if os.fork() == 0:
         os.setsid()

@@ -327,7 +327,8 @@ class Agent:
     # The end.
 
     async def _stop_workers(self, end: End) -> None:
-        leaving = [w for w in self._workers.values() if w.alive and end.patient and w.leaving]
+        # Exit handlers are the script's: a spare has none, and one that still warms would not even hear that it may go.
+        leaving = [w for w in self._workers.values() if w.alive and end.patient and w.leaving and w.rank >= 0]
         for worker in self._workers.values():
             if worker.alive and worker not in leaving:
                 self._ask_to_end(worker, end.number)
