@@ -59,11 +59,13 @@ def main() -> int:
         if not ended_well(job, console):
             return 1
     if kill is None:
-        console.print("The job ended before the signal could be sent: nothing was shown.", highlight=False)
+        console.print(
+            "The job ended before the signal could be sent: nothing was shown.", highlight=False, soft_wrap=True
+        )
         return 1
     report = job.last_report()
 
-    console.print("\nThe same command again, undisturbed, as the reference:", highlight=False)
+    console.print("\nThe same command again, undisturbed, as the reference:", highlight=False, soft_wrap=True)
     with start("reference") as reference:
         watch(reference, None, console, folder, steps=args.steps)
         if not ended_well(reference, console):
@@ -72,7 +74,7 @@ def main() -> int:
     differences = compare(job, reference, kill, console)
     verdict(job, kill, report, differences, folder, console)
     plot(job, reference, kill, folder, console)
-    console.print(f"Pictures and records: {folder}", highlight=False)
+    console.print(f"Pictures and records: {folder}", highlight=False, soft_wrap=True)
     return 0 if not differences and report["incidents"] else 1
 
 
@@ -126,8 +128,12 @@ def seen(job: RunningJob, kill: Kill) -> None:
 def ended_well(job: RunningJob, console: Console) -> bool:
     if job.process.poll() == 0:
         return True
-    console.print(f"The run in {job.folder} ended with code {job.process.poll()}. Its last lines:", highlight=False)
-    console.print(job.output(), markup=False, highlight=False)
+    console.print(
+        f"The run in {job.folder} ended with code {job.process.poll()}. Its last lines:",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(job.output(), markup=False, highlight=False, soft_wrap=True)
     return False
 
 
@@ -149,6 +155,7 @@ def compare(job: RunningJob, reference: RunningJob, kill: Kill, console: Console
         f"\nCompared {state.tensors} tensors ({state.bytes / 1e6:.0f} MB), the random number generators, schedules and "
         f"loss records of {job.ranks} ranks, and {lines} reported losses.",
         highlight=False,
+        soft_wrap=True,
     )
     if not differences:
         for file in [*job.final.glob("*.pt"), *reference.final.glob("*.pt")]:
@@ -200,7 +207,9 @@ def plot(job: RunningJob, reference: RunningJob, kill: Kill, folder: Path, conso
         matplotlib.use("Agg")
         from matplotlib import pyplot
     except ModuleNotFoundError as error:
-        console.print(f"No plot: {error}. It comes with `pip install understudy[plot]`.", highlight=False)
+        console.print(
+            f"No plot: {error}. It comes with `pip install understudy[plot]`.", highlight=False, soft_wrap=True
+        )
         return
 
     figure, axes = pyplot.subplots(figsize=(8, 4), layout="constrained")
@@ -231,7 +240,7 @@ def arguments() -> argparse.Namespace:
         description="Train a GPT, kill a rank, compare with the undisturbed run.",
         epilog="Further arguments go to train_gpt.py, e.g. --accumulate 2.",
     )
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--kill-rank", type=int, default=2)
     parser.add_argument("--signal", choices=("KILL", "STOP"), default="KILL", help="STOP: the rank hangs")
     parser.add_argument("--parallel", choices=("ddp", "hsdp", "tp"), default="ddp")

@@ -150,4 +150,4 @@ class LiveView:
         """Print `line` if `value` has changed since `key` was last printed."""
         if self._said.get(key) != value:
             self._said[key] = value
-            self.console.print(line, highlight=False)
+            self.console.print(line, highlight=False, soft_wrap=True)
