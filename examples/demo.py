@@ -59,9 +59,7 @@ def main() -> int:
         if not ended_well(job, console):
             return 1
     if kill is None:
-        console.print(
-            "The job ended before the signal could be sent: nothing was shown.", highlight=False, soft_wrap=True
-        )
+        console.print("The job ended before the signal was sent: nothing was shown.", highlight=False, soft_wrap=True)
         return 1
     report = job.last_report()
 
