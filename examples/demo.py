@@ -27,6 +27,7 @@ import final_state
 from demo_view import LiveView, Moment, save_picture
 from running import RunningJob
 
+VERBS = {"KILL": "killed", "STOP": "stopped"}
 LIMIT = 900.0  # seconds for one run: something is wrong after that
 
 
@@ -38,6 +39,7 @@ class Kill:
     step: int  # the last one reported before the signal
     pid: int
     moment: float  # unix time
+    verb: str  # killed, stopped
     seconds: float = -1.0
     next_step: int = 0
 
@@ -97,7 +99,7 @@ def watch(
             if args and kill is None and moment.status and steps // 2 <= job.metrics.last_step() < steps:
                 step = job.metrics.last_step()
                 pid, when = job.kill(args.kill_rank, signal.Signals[f"SIG{args.signal}"])
-                kill = Kill(args.kill_rank, step, pid, when)
+                kill = Kill(args.kill_rank, step, pid, when, VERBS[args.signal])
                 moment.marked = step + 1
                 moment.story.append(f"SIG{args.signal} sent to rank {kill.rank} (pid {pid}) after step {step}")
             if kill is not None:
@@ -173,10 +175,10 @@ def verdict(
         lines.append(f"[bold red]NOT IDENTICAL[/]: {len(differences)} differences: {', '.join(differences[:5])} ...")
     else:
         lines.append("[bold green]BITWISE IDENTICAL[/]: parameters, optimizer state, RNG and losses of all ranks.")
-    lines.append(f"Rank {kill.rank} (pid {kill.pid}) was hit after step {kill.step}.")
+    lines.append(f"Rank {kill.rank} (pid {kill.pid}) was {kill.verb} after step {kill.step}.")
     if kill.seconds >= 0:
         lines.append(
-            f"From the kill to the next step committed by all ranks (step {kill.next_step}): {kill.seconds:.2f} s, "
+            f"From the signal to the next step committed by all ranks (step {kill.next_step}): {kill.seconds:.2f} s, "
             f"measured here. One step takes {one_step:.2f} s."
         )
     for incident in incidents:
@@ -213,13 +215,13 @@ def plot(job: RunningJob, reference: RunningJob, kill: Kill, folder: Path, conso
     figure, axes = pyplot.subplots(figsize=(8, 4), layout="constrained")
     for metrics, label, colour, width in (
         (reference.metrics, "undisturbed", "#f7c48b", 4.0),
-        (job.metrics, f"rank {kill.rank} killed", "tab:blue", 1.2),
+        (job.metrics, f"rank {kill.rank} {kill.verb}", "tab:blue", 1.2),
     ):
         losses = dict(sorted(metrics.losses[0].items()))
         axes.plot(list(losses), list(losses.values()), label=label, color=colour, linewidth=width)
     axes.axvline(kill.step + 1, color="tab:red", linestyle="--", linewidth=1)
     axes.annotate(
-        f"rank {kill.rank} killed,\nnext commit after {kill.seconds:.2f} s",
+        f"rank {kill.rank} {kill.verb},\nnext commit after {kill.seconds:.2f} s",
         (kill.step + 1, 0.8),
         xycoords=("data", "axes fraction"),
         xytext=(8, 0),

@@ -162,9 +162,8 @@ class GPT(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
-        for parameter in self.parameters():
-            if parameter.dim() == 2:
-                nn.init.normal_(parameter, std=0.02)
+        for table in (self.embedding, self.position):
+            nn.init.normal_(table.weight, std=0.02)  # small, because the embedding also makes the logits
 
     def forward(self, text: Tensor) -> Tensor:
         x = self.dropout(self.embedding(text) + self.position.weight[: text.shape[1]])
