@@ -33,7 +33,6 @@ import hashlib
 import json
 import math
 import os
-import random
 import sysconfig
 import tempfile
 import time
@@ -274,7 +273,6 @@ def train(args: argparse.Namespace) -> None:
     parallel = Parallel(args.parallel, net, job, device)
     model = parallel.model
     torch.manual_seed(args.seed + 1 + parallel.data_rank)  # other dropout on other data
-    random.seed(args.seed + 1 + parallel.data_rank)
 
     matrices = [p for block in net.blocks for p in block.parameters() if p.dim() == 2]
     others = [p for p in model.parameters() if not any(p is matrix for matrix in matrices)]
