@@ -168,8 +168,7 @@ def record(results: list[Result], args: argparse.Namespace) -> dict[str, Any]:
     for result in results:
         moved, raw = result.bandwidths()
         rows = {
-            name: {"median": statistics.median(values), "min": min(values), "max": max(values)}
-            for name, values in result.rows().items()
+            name: {"median": statistics.median(values), "min": min(values), "max": max(values)} for name, values in result.rows().items()
         }
         entries.append(
             {

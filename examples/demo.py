@@ -52,9 +52,7 @@ def main() -> int:
     training += args.script_arguments
 
     def start(name: str) -> RunningJob:
-        return RunningJob(
-            folder / name, training, ranks=args.ranks, spares=args.spares, options=args.option, final=True
-        )
+        return RunningJob(folder / name, training, ranks=args.ranks, spares=args.spares, options=args.option, final=True)
 
     with start("disturbed") as job:
         kill = watch(job, args, console, folder)
@@ -78,9 +76,7 @@ def main() -> int:
     return 0 if not differences and report["incidents"] else 1
 
 
-def watch(
-    job: RunningJob, args: argparse.Namespace | None, console: Console, folder: Path, steps: int = 0
-) -> Kill | None:
+def watch(job: RunningJob, args: argparse.Namespace | None, console: Console, folder: Path, steps: int = 0) -> Kill | None:
     """Show the job until it ends. With `args`, send the signal at half time. Returns what was killed."""
     steps = args.steps if args else steps
     title = f"understudy: {job.ranks} ranks and a spare" + ("" if args else ", undisturbed")
@@ -163,9 +159,7 @@ def compare(job: RunningJob, reference: RunningJob, kill: Kill, console: Console
     return differences
 
 
-def verdict(
-    job: RunningJob, kill: Kill, report: dict[str, Any], differences: list[str], folder: Path, console: Console
-) -> None:
+def verdict(job: RunningJob, kill: Kill, report: dict[str, Any], differences: list[str], folder: Path, console: Console) -> None:
     incidents = report["incidents"]
     one_step = statistics.median(job.metrics.step_seconds(until=kill.moment))
     lines = []
@@ -207,9 +201,7 @@ def plot(job: RunningJob, reference: RunningJob, kill: Kill, folder: Path, conso
         matplotlib.use("Agg")
         from matplotlib import pyplot
     except ModuleNotFoundError as error:
-        console.print(
-            f"No plot: {error}. It comes with `pip install understudy[plot]`.", highlight=False, soft_wrap=True
-        )
+        console.print(f"No plot: {error}. It comes with `pip install understudy[plot]`.", highlight=False, soft_wrap=True)
         return
 
     figure, axes = pyplot.subplots(figsize=(8, 4), layout="constrained")

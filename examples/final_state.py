@@ -64,9 +64,7 @@ def compare(folder: Path, reference: Path, ranks: int) -> Comparison:
             else:
                 count, size = count + 1, size + a.nbytes
         texts = one["texts"].keys() | other["texts"].keys()
-        differences += [
-            f"rank {rank}: {name}" for name in sorted(texts) if one["texts"].get(name) != other["texts"].get(name)
-        ]
+        differences += [f"rank {rank}: {name}" for name in sorted(texts) if one["texts"].get(name) != other["texts"].get(name)]
     return Comparison(count, size, tuple(differences))
 
 

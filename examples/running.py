@@ -157,9 +157,7 @@ class RunningJob:
             if self._client is None:
                 url = json.loads((self.run_dir / "orchestrator.json").read_text())["url"]
                 token = (self.run_dir / "token").read_text().strip()
-                self._client = httpx.Client(
-                    base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=5, trust_env=False
-                )
+                self._client = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=5, trust_env=False)
             answer = self._client.get(path)
             answer.raise_for_status()
             result: dict[str, Any] = answer.json()

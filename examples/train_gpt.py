@@ -84,9 +84,7 @@ def text_file(corpus: str) -> Path:
         if size >= CORPUS_LIMIT:
             break
     if not files:
-        raise SystemExit(
-            f"no text below {source}: name a file or a folder of .py, .txt, .md or .rst files with --corpus"
-        )
+        raise SystemExit(f"no text below {source}: name a file or a folder of .py, .txt, .md or .rst files with --corpus")
     joined = Path(tempfile.gettempdir(), f"understudy-corpus-{os.getuid()}-{key.hexdigest()[:16]}")
     if not joined.exists():
         with tempfile.NamedTemporaryFile(dir=joined.parent, prefix=joined.name, delete=False) as own:
@@ -228,9 +226,7 @@ class Parallel:
         kinds: dict[bool, list[nn.Parameter]] = {True: [], False: []}
         for parameter in self.model.parameters():
             kinds[isinstance(parameter, DTensor)].append(parameter)
-        norms = [
-            nn.utils.get_total_norm([p.grad for p in kind if p.grad is not None]) for kind in kinds.values() if kind
-        ]
+        norms = [nn.utils.get_total_norm([p.grad for p in kind if p.grad is not None]) for kind in kinds.values() if kind]
         total = torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]).norm()
         for kind in kinds.values():
             nn.utils.clip_grads_with_norm_(kind, CLIP, total)
@@ -359,9 +355,7 @@ class Log:
         if self.metrics:
             self.metrics.write(json.dumps({"step": step, "loss": loss, "time": now}) + "\n")
         if self.rank == 0 and (step % self.every == 0 or step == self.steps or self.since is None):
-            speed = (
-                f"{self.tokens * (step - self.since[1]) / (now - self.since[0]):,.0f} tokens/s" if self.since else ""
-            )
+            speed = f"{self.tokens * (step - self.since[1]) / (now - self.since[0]):,.0f} tokens/s" if self.since else ""
             print(f"step {step}/{self.steps}  loss {loss:.4f}  {speed}", flush=True)
             self.since = (now, step)
 
