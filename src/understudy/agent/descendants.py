@@ -68,7 +68,7 @@ def _read(pid: int) -> Process | None:
 
 
 def _all() -> Iterator[Process]:
-    for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of names, several times a kill
+    for name in os.listdir("/proc"):
         if name.isdigit() and (process := _read(int(name))) is not None:
             yield process
 

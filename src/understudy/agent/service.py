@@ -136,14 +136,7 @@ class Agent:
             case commands.EndJob():
                 if not self._end.done():
                     self._end.set_result(End(message.exit_code, message.message, patient=True, told=True))
-            case (
-                commands.Assign()
-                | commands.Abort()
-                | commands.Publish()
-                | commands.Pause()
-                | commands.Recover()
-                | commands.Release()
-            ):
+            case commands.Assign() | commands.Abort() | commands.Publish() | commands.Pause() | commands.Recover() | commands.Release():
                 worker = self._workers.get(message.worker)
                 if worker is not None and worker.alive:  # else: its loss is on its way to the orchestrator
                     self._relay(worker, message)
@@ -153,12 +146,7 @@ class Agent:
     def _relay(
         self,
         worker: Worker,
-        command: commands.Assign
-        | commands.Abort
-        | commands.Publish
-        | commands.Pause
-        | commands.Recover
-        | commands.Release,
+        command: commands.Assign | commands.Abort | commands.Publish | commands.Pause | commands.Recover | commands.Release,
     ) -> None:
         if isinstance(command, commands.Release):
             worker.leaving = True
@@ -238,9 +226,7 @@ class Agent:
 
         def look() -> None:
             if worker.alive and not worker.leaving:
-                text = (
-                    f"{worker.label} has closed its link to the agent (a script that closes all descriptors?): killed"
-                )
+                text = f"{worker.label} has closed its link to the agent (a script that closes all descriptors?): killed"
                 self._orchestrator.send(events.Notice(worker.name, worker.rank, text))
                 processes.signal_group(worker.pid, signal.SIGKILL)
 

@@ -83,9 +83,7 @@ class Terminal:
             except OSError as error:
                 if error.errno == errno.ENOSPC:
                     return
-                self._gone.add(
-                    fd
-                )  # `| head` has ended, the terminal was closed: training goes on, the files have it all
+                self._gone.add(fd)  # `| head` has ended, the terminal was closed: training goes on, the files have it all
 
 
 class LogFiles:

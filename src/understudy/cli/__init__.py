@@ -14,8 +14,7 @@ EPILOG = (
 
 app = typer.Typer(
     name="understudy",
-    help="Keeps distributed PyTorch training running through the loss of a rank: a warm spare takes the rank over "
-    "within the step.",
+    help="Keeps distributed PyTorch training running through the loss of a rank: a warm spare takes the rank over within the step.",
     epilog=EPILOG,
     rich_markup_mode="rich",
     no_args_is_help=True,

@@ -151,9 +151,7 @@ def _refuse(flags: Flags) -> None:
             "where LOCAL_RANK is known"
         )
     if flags.logs_specs is not None:
-        raise Usage(
-            "--logs-specs is refused: plug-ins for torchrun's launcher have no place here; see --log-dir and --tee"
-        )
+        raise Usage("--logs-specs is refused: plug-ins for torchrun's launcher have no place here; see --log-dir and --tee")
     if flags.duplicate_stdout_filters or flags.duplicate_stderr_filters:
         raise Usage(
             "--duplicate-stdout-filters and --duplicate-stderr-filters are refused: every worker's whole output is "
@@ -178,9 +176,7 @@ def _node_rank(flags: Flags, nodes: int) -> int:
     if nodes > 1 and flags.standalone:
         raise Usage(f"--standalone means one node; it does not go together with --nnodes {nodes}")
     if nodes > 1 and flags.node_rank is None:
-        raise Usage(
-            f"--nnodes {nodes} needs --node-rank (0 to {nodes - 1}) on every node; node 0 runs the orchestrator"
-        )
+        raise Usage(f"--nnodes {nodes} needs --node-rank (0 to {nodes - 1}) on every node; node 0 runs the orchestrator")
     rank = flags.node_rank or 0
     if not 0 <= rank < nodes:
         raise Usage(f"--node-rank {rank} is not one of 0 to {nodes - 1} (--nnodes {nodes})")
@@ -287,15 +283,9 @@ def _signals(text: str) -> tuple[signal.Signals, ...]:
 def _notes(flags: Flags, nodes: int) -> tuple[str, ...]:
     notes = []
     if flags.rdzv_conf:
-        notes.append(
-            "--rdzv-conf has no effect: the orchestrator takes the place of the rendezvous and has no such settings"
-        )
+        notes.append("--rdzv-conf has no effect: the orchestrator takes the place of the rendezvous and has no such settings")
     if flags.event_log_handler != "null":
-        notes.append(
-            "--event-log-handler has no effect: every event is in the run directory's journal (understudy report)"
-        )
+        notes.append("--event-log-handler has no effect: every event is in the run directory's journal (understudy report)")
     if nodes == 1 and flags.rdzv_endpoint and not flags.standalone:
-        notes.append(
-            "with one node the orchestrator listens on this machine only; of --rdzv-endpoint only the port counts"
-        )
+        notes.append("with one node the orchestrator listens on this machine only; of --rdzv-endpoint only the port counts")
     return tuple(notes)

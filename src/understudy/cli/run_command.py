@@ -35,24 +35,17 @@ def run(
     program: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="The script, then its own arguments.")],
     nproc_per_node: Annotated[
         str,
-        _option(
-            LAUNCH, "--nproc-per-node", help="Ranks on each node: a number, cpu, gpu or auto.", env="NPROC_PER_NODE"
-        ),
+        _option(LAUNCH, "--nproc-per-node", help="Ranks on each node: a number, cpu, gpu or auto.", env="NPROC_PER_NODE"),
     ] = "1",
-    module: Annotated[
-        bool, _option(LAUNCH, "-m", "--module", help="SCRIPT is a module, as in python -m.", env="MODULE")
-    ] = False,
+    module: Annotated[bool, _option(LAUNCH, "-m", "--module", help="SCRIPT is a module, as in python -m.", env="MODULE")] = False,
     spares: Annotated[int, _option(OURS, "--spares", help="Warm workers that wait to take over a rank.")] = 1,
-    no_replenish: Annotated[
-        bool, _option(OURS, "--no-replenish", help="Do not start a new spare for each one that was used.")
-    ] = False,
+    no_replenish: Annotated[bool, _option(OURS, "--no-replenish", help="Do not start a new spare for each one that was used.")] = False,
     hang_limit: Annotated[
         float | None,
         _option(
             OURS,
             "--hang-limit",
-            help="A rank without progress for so many seconds is lost. Default: learnt from the job's own steps, "
-            "at least 60.",
+            help="A rank without progress for so many seconds is lost. Default: learnt from the job's own steps, at least 60.",
         ),
     ] = None,
     max_restarts: Annotated[
@@ -85,50 +78,34 @@ def run(
     ] = "0",
     tee: Annotated[
         str,
-        _option(
-            OUTPUT, "-t", "--tee", help="Also write streams into a file per rank (form of --redirects).", env="TEE"
-        ),
+        _option(OUTPUT, "-t", "--tee", help="Also write streams into a file per rank (form of --redirects).", env="TEE"),
     ] = "0",
     local_ranks_filter: Annotated[
         str,
         _option(OUTPUT, "--local-ranks-filter", help="Show only these local ranks, as 0,1.", env="LOCAL_RANKS_FILTER"),
     ] = "",
-    nnodes: Annotated[
-        str, _option(NODES, "--nnodes", help="Number of nodes; start `understudy run` on each.", env="NNODES")
-    ] = "1:1",
+    nnodes: Annotated[str, _option(NODES, "--nnodes", help="Number of nodes; start `understudy run` on each.", env="NNODES")] = "1:1",
     node_rank: Annotated[
         int | None,
         _option(NODES, "--node-rank", help="This node's number; node 0 runs the orchestrator.", env="NODE_RANK"),
     ] = None,
-    master_addr: Annotated[
-        str | None, _option(NODES, "--master-addr", help="Address of node 0.", env="MASTER_ADDR")
-    ] = None,
+    master_addr: Annotated[str | None, _option(NODES, "--master-addr", help="Address of node 0.", env="MASTER_ADDR")] = None,
     master_port: Annotated[
         int | None,
         _option(NODES, "--master-port", help="Port of the orchestrator on node 0. Default: 29500.", env="MASTER_PORT"),
     ] = None,
     local_addr: Annotated[
         str | None,
-        _option(
-            NODES, "--local-addr", help="Where the other nodes reach this one. Default: found out.", env="LOCAL_ADDR"
-        ),
+        _option(NODES, "--local-addr", help="Where the other nodes reach this one. Default: found out.", env="LOCAL_ADDR"),
     ] = None,
     token_file: Annotated[
         Path | None,
-        _option(
-            NODES, "--token-file", help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN)."
-        ),
+        _option(NODES, "--token-file", help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN)."),
     ] = None,
-    tls_cert: Annotated[
-        Path | None, _option(NODES, "--tls-cert", help="Certificate of the orchestrator (PEM), on every node.")
-    ] = None,
+    tls_cert: Annotated[Path | None, _option(NODES, "--tls-cert", help="Certificate of the orchestrator (PEM), on every node.")] = None,
     tls_key: Annotated[Path | None, _option(NODES, "--tls-key", help="Its key (PEM), on node 0.")] = None,
-    standalone: Annotated[
-        bool, _option(REST, "--standalone", help="One node, free port. This is the default.", env="STANDALONE")
-    ] = False,
-    rdzv_endpoint: Annotated[
-        str, _option(REST, "--rdzv-endpoint", help="HOST:PORT, instead of --master-addr.", env="RDZV_ENDPOINT")
-    ] = "",
+    standalone: Annotated[bool, _option(REST, "--standalone", help="One node, free port. This is the default.", env="STANDALONE")] = False,
+    rdzv_endpoint: Annotated[str, _option(REST, "--rdzv-endpoint", help="HOST:PORT, instead of --master-addr.", env="RDZV_ENDPOINT")] = "",
     rdzv_backend: Annotated[
         str, _option(REST, "--rdzv-backend", help="static or c10d; both mean the orchestrator.", env="RDZV_BACKEND")
     ] = "static",
@@ -137,15 +114,11 @@ def run(
     role: Annotated[str, _option(REST, "--role", help="ROLE_NAME of the workers.", env="ROLE")] = "default",
     run_path: Annotated[
         bool,
-        _option(
-            REST, "--run-path", help="SCRIPT is an absolute path. Scripts always run in the worker.", env="RUN_PATH"
-        ),
+        _option(REST, "--run-path", help="SCRIPT is an absolute path. Scripts always run in the worker.", env="RUN_PATH"),
     ] = False,
     shutdown_timeout: Annotated[
         int | None,
-        _option(
-            REST, "--shutdown-timeout", help="Seconds from SIGTERM to SIGKILL. Default: 10.", env="SHUTDOWN_TIMEOUT"
-        ),
+        _option(REST, "--shutdown-timeout", help="Seconds from SIGTERM to SIGKILL. Default: 10.", env="SHUTDOWN_TIMEOUT"),
     ] = None,
     signals_to_handle: Annotated[
         str,
@@ -161,9 +134,7 @@ def run(
         str, _option(REST, "--event-log-handler", help="No effect: see the journal.", env="EVENT_LOG_HANDLER")
     ] = "null",
     no_python: Annotated[bool, _option(REST, "--no-python", help="Refused.", env="NO_PYTHON")] = False,
-    virtual_local_rank: Annotated[
-        bool, _option(REST, "--virtual-local-rank", help="Refused.", env="VIRTUAL_LOCAL_RANK")
-    ] = False,
+    virtual_local_rank: Annotated[bool, _option(REST, "--virtual-local-rank", help="Refused.", env="VIRTUAL_LOCAL_RANK")] = False,
     numa_binding: Annotated[str | None, _option(REST, "--numa-binding", help="Refused.")] = None,
     logs_specs: Annotated[str | None, _option(REST, "--logs-specs", help="Refused.")] = None,
     duplicate_stdout_filters: Annotated[

@@ -29,11 +29,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     head = Text.assemble(
         ("job ", "dim"),
         str(status["job"]),
-        *(
-            part
-            for key in ("state", "generation", "step", "incidents")
-            for part in ((f"  {key} ", "dim"), str(status[key]))
-        ),
+        *(part for key in ("state", "generation", "step", "incidents") for part in ((f"  {key} ", "dim"), str(status[key]))),
     )
     table = Table("rank", "worker", "pid", "node", "state", "step")
     for rank in status["ranks"]:
@@ -49,9 +45,7 @@ def report_view(report: dict[str, Any]) -> RenderableType:
     head = Text.assemble(("job ", "dim"), str(report["job"]), ("  incidents ", "dim"), str(len(incidents)))
     if not incidents:
         return Group(head, Text("nothing was lost, nothing was moved"))
-    table = Table(
-        "#", "cause", "rank", "worker", "step", "decision", *PHASES, "total", "moved", "digests", "steps lost"
-    )
+    table = Table("#", "cause", "rank", "worker", "step", "decision", *PHASES, "total", "moved", "digests", "steps lost")
     for incident in incidents:
         phases = incident["phases"]
         table.add_row(

@@ -237,9 +237,7 @@ class Supervisor:
         now = time.monotonic()
         self._restarts = [moment for moment in self._restarts if now - moment < WINDOW]
         if len(self._restarts) >= RESTARTS:
-            self._say(
-                f"the orchestrator ended {RESTARTS + 1} times within {WINDOW:.0f} s (last: {how}); stopping the job"
-            )
+            self._say(f"the orchestrator ended {RESTARTS + 1} times within {WINDOW:.0f} s (last: {how}); stopping the job")
             self._end_agent(1, "the orchestrator does not stay alive")
             return
         self._restarts.append(now)

@@ -58,9 +58,7 @@ class Decision:
         return tuple(rank for rank, holder in zip(self.absent, self.holders, strict=True) if holder < 0)
 
 
-def decide(
-    positions: Mapping[int, Position], copies: Mapping[int, Collection[Copy]], absent: Collection[int]
-) -> Decision:
+def decide(positions: Mapping[int, Position], copies: Mapping[int, Collection[Copy]], absent: Collection[int]) -> Decision:
     """Decide from the survivors' `positions` and the `copies` that they hold, both by rank.
 
     Raises `InvariantBroken` if the positions contradict the protocol, `ValueError` without survivors.
@@ -74,14 +72,10 @@ def decide(
     behind = {rank: position for rank, position in positions.items() if position.transaction == lowest}
     all_voted = all(position.stand is Stand.VOTED for position in behind.values())
     if highest > lowest and not all_voted:
-        raise InvariantBroken(
-            f"the vote of transaction {lowest} has passed, but not everyone voted: {_list(positions)}"
-        )
+        raise InvariantBroken(f"the vote of transaction {lowest} has passed, but not everyone voted: {_list(positions)}")
 
     ordered = tuple(sorted(absent))
-    forward = highest > lowest or (
-        all_voted and all(_holder(copies, Copy(rank, lowest)) is not None for rank in ordered)
-    )
+    forward = highest > lowest or (all_voted and all(_holder(copies, Copy(rank, lowest)) is not None for rank in ordered))
     start = lowest + 1 if forward else lowest
     holders = [_holder(copies, Copy(rank, start - 1)) for rank in ordered]
     return Decision(

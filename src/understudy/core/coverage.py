@@ -94,9 +94,7 @@ def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequenc
     return messages
 
 
-def _cut(
-    donor: int, newcomer: int, entries: Sequence[str], sizes: Mapping[str, int], low: int, high: int, chunk: int
-) -> list[Message]:
+def _cut(donor: int, newcomer: int, entries: Sequence[str], sizes: Mapping[str, int], low: int, high: int, chunk: int) -> list[Message]:
     """Messages for the bytes [low, high) of the concatenated `entries`."""
     messages: list[Message] = []
     pending: list[Piece] = []

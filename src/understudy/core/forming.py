@@ -43,10 +43,7 @@ def start_anew(state: JobState, reason: str) -> None:
         return
     state.restarts += 1
     state.generation = state.next_generation()
-    state.tell(
-        f"{reason} before the first transaction: all ranks start anew ({state.restarts} of at most "
-        f"{state.spec.max_restarts} times)"
-    )
+    state.tell(f"{reason} before the first transaction: all ranks start anew ({state.restarts} of at most {state.spec.max_restarts} times)")
     for worker in state.members():
         fence(state, worker, "the job starts anew")
     for worker in state.newcomers():

@@ -143,9 +143,7 @@ def _lose_holders(state: JobState, losses: list[_Loss]) -> None:
         if worker.finished and state.phase is Phase.TRAINING and not interrupts:
             state.departed.add(worker.rank)
             continue
-        preparing = (
-            migration is not None and worker.name == migration.newcomer and worker.name not in state.ranks.values()
-        )
+        preparing = migration is not None and worker.name == migration.newcomer and worker.name not in state.ranks.values()
         if preparing and not boundary:
             continue
         interrupts = True

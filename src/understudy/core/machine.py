@@ -98,9 +98,7 @@ class Machine:
 
     def __init__(self, spec: JobSpec, timeouts: Timeouts) -> None:
         if spec.world_size < 1 or spec.world_size != spec.nodes * spec.workers_per_node:
-            raise ValueError(
-                f"world_size {spec.world_size} is not nodes {spec.nodes} x workers_per_node {spec.workers_per_node}"
-            )
+            raise ValueError(f"world_size {spec.world_size} is not nodes {spec.nodes} x workers_per_node {spec.workers_per_node}")
         if spec.spares < 0:
             raise ValueError(f"spares must not be negative: {spec.spares}")
         self.state = JobState(spec, timeouts)

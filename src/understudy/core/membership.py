@@ -25,9 +25,7 @@ def fence(state: JobState, worker: Worker, reason: str) -> None:
     state.emit(KillWorker(worker.name, reason))
 
 
-def give_rank(
-    state: JobState, worker: Worker, rank: int, generation: int, store: str, *, newcomer: bool, planned: bool = False
-) -> None:
+def give_rank(state: JobState, worker: Worker, rank: int, generation: int, store: str, *, newcomer: bool, planned: bool = False) -> None:
     """`worker` sets up as `rank`. The caller decides when it becomes the rank's holder."""
     local = local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
     worker.rank, worker.local_rank = rank, local

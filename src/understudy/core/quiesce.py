@@ -202,16 +202,14 @@ def _count(state: JobState, recovery: Recovery) -> None:
             what, why = "got state that did not verify", "a donor's memory or the network cannot be trusted"
         state.end(
             1,
-            f"rank {rank} {what} {times} times at {where} (after step {state.step()}): {why}."
-            f" The last time: {recovery.reason}",
+            f"rank {rank} {what} {times} times at {where} (after step {state.step()}): {why}. The last time: {recovery.reason}",
         )
     if recovery.unexplained:
         times = state.breaks[place] = state.breaks.get(place, 0) + 1
         if times > MAX_BREAKS:
             state.end(
                 1,
-                f"communication broke {times} times at transaction {place} although no worker was lost."
-                f" The last time: {recovery.reason}",
+                f"communication broke {times} times at transaction {place} although no worker was lost. The last time: {recovery.reason}",
             )
 
 
@@ -221,10 +219,7 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
     word = decision.decision
     members = state.members()
     if migration is not None:
-        if (
-            all(answer.position.stand is Stand.IDLE for answer in recovery.answers.values())
-            and decision.decision == "redo"
-        ):
+        if all(answer.position.stand is Stand.IDLE for answer in recovery.answers.values()) and decision.decision == "redo":
             word = BOUNDARY
         leaver = state.workers[migration.leaver]
         leaver.state = WorkerState.LEAVING

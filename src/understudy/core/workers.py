@@ -99,9 +99,7 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
     elif hopeless or not state.spec.replenish:
         node.spares = max(0, node.spares - 1)
         if hopeless:
-            state.tell(
-                f"{node.failed_starts} in a row were lost on node {node.name} before they were warm: no more there"
-            )
+            state.tell(f"{node.failed_starts} in a row were lost on node {node.name} before they were warm: no more there")
     if state.phase is Phase.FORMING:
         top_up(state)
         give_out_ranks(state)

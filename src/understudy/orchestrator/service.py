@@ -182,9 +182,7 @@ class Service:
         else:
             self.submit(joined)
             if joined.node not in self.machine.state.nodes:
-                link.outbox.put_nowait(
-                    Close(POLICY_VIOLATION, f"node rank {joined.node_rank} is taken or out of range")
-                )
+                link.outbox.put_nowait(Close(POLICY_VIOLATION, f"node rank {joined.node_rank} is taken or out of range"))
         return link
 
     def detach(self, link: AgentLink) -> None:
@@ -256,11 +254,7 @@ class Service:
     def look(self) -> None:
         """Does a worker hang? Then it is lost."""
         state, now = self.machine.state, self._clock()
-        held = {
-            rank: name
-            for rank, name in state.ranks.items()
-            if state.workers[name].state in (WorkerState.MEMBER, WorkerState.NEWCOMER)
-        }
+        held = {rank: name for rank, name in state.ranks.items() if state.workers[name].state in (WorkerState.MEMBER, WorkerState.NEWCOMER)}
         idle = [
             worker.name
             for worker in state.workers.values()

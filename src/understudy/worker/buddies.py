@@ -95,7 +95,7 @@ class Channel:
         self._out = torch.zeros(FIRST, dtype=torch.uint8)
         self._in = [torch.zeros(FIRST, dtype=torch.uint8) for _ in steps]
         self._maximum = AllreduceOptions()
-        self._maximum.reduceOp = ReduceOp.MAX
+        self._maximum.reduceOp = ReduceOp(ReduceOp.MAX)
 
     def hand_over(self, data: bytes) -> dict[int, bytes]:
         """Sends `data` to the buddies; gives what the ranks sent whose buddy this one is. Raises `RuntimeError` on a failure."""

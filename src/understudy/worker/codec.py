@@ -60,8 +60,10 @@ def _default(value: Any) -> msgpack.ExtType:
 def _extension(code: int, data: bytes) -> Any:
     if code == _TENSOR:
         dtype, shape, content = decode(data)
-        return torch.frombuffer(bytearray(content), dtype=getattr(torch, dtype)).reshape(shape) if content else torch.empty(
-            shape, dtype=getattr(torch, dtype)
+        return (
+            torch.frombuffer(bytearray(content), dtype=getattr(torch, dtype)).reshape(shape)
+            if content
+            else torch.empty(shape, dtype=getattr(torch, dtype))
         )
     if code == _ARRAY:
         kind, shape, content = decode(data)

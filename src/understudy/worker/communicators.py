@@ -25,7 +25,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import ProcessGroup, ProcessGroupGloo, Store, distributed_c10d
+from torch._C._distributed_c10d import HashStore, PrefixStore, Store
+from torch.distributed import ProcessGroup, ProcessGroupGloo, distributed_c10d
 
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.rendezvous import Rendezvous
@@ -43,11 +44,11 @@ def _gloo_devices() -> list[Any]:
     return [ProcessGroupGloo.create_device(hostname=address) if address else ProcessGroupGloo.create_default_device()]
 
 
-class GlooCommunicator(ProcessGroupGloo):  # type: ignore[misc]
+class GlooCommunicator(ProcessGroupGloo):
     """Gloo with an abort that works. Arguments as `ProcessGroupGloo`."""
 
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, own_port: int | None = None) -> None:
-        options = ProcessGroupGloo._Options()
+        options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._devices = _gloo_devices()
         options._threads = 1
         options._timeout = timeout
@@ -61,7 +62,7 @@ class GlooCommunicator(ProcessGroupGloo):  # type: ignore[misc]
 
     def drain(self) -> None:
         try:
-            self.barrier().wait()
+            self.barrier().wait()  # type: ignore[attr-defined]
         except RuntimeError:
             return  # as it should: the connections are shut
 
@@ -73,7 +74,7 @@ def _nccl_class() -> type[Any] | None:
     if not (dist.is_nccl_available() and torch.cuda.is_available()):
         return None
 
-    class NcclCommunicator(distributed_c10d.ProcessGroupNCCL):  # type: ignore[misc]
+    class NcclCommunicator(distributed_c10d.ProcessGroupNCCL):
         """NCCL behind the same methods. Its own abort cancels running kernels; `drain` waits for the streams to be idle."""
 
         def drain(self) -> None:
@@ -83,6 +84,12 @@ def _nccl_class() -> type[Any] | None:
             return False  # NCCL reports by exception; the caller judges its text
 
     return NcclCommunicator
+
+
+def _devices_of(group: ProcessGroup) -> dict[str, str]:
+    """Device type -> backend of a group."""
+    kind = distributed_c10d.Backend(distributed_c10d._world.pg_map[group][0])
+    return {device: str(name) for device, name in distributed_c10d.BackendConfig(kind).get_device_backend_map().items()}
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ class Groups:
         class Gloo(GlooCommunicator):
             def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
                 if groups.detached:
-                    store, rank, size = dist.HashStore(), 0, 1
+                    store, rank, size = HashStore(), 0, 1
                 super().__init__(store, rank, size, timeout, own_port=groups._own_port)
                 groups._keep(self)
 
@@ -130,11 +137,11 @@ class Groups:
             class Nccl(stock):  # type: ignore[misc,valid-type]
                 def __init__(self, store: Store, rank: int, size: int, options: Any) -> None:
                     if groups.detached:
-                        store, rank, size = dist.HashStore(), 0, 1
+                        store, rank, size = HashStore(), 0, 1
                     super().__init__(store, rank, size, options)
                     groups._keep(self)
 
-            Nccl.Options = distributed_c10d.ProcessGroupNCCL.Options  # type: ignore[attr-defined]
+            Nccl.Options = distributed_c10d.ProcessGroupNCCL.Options
             self._installed["nccl"] = Nccl
             distributed_c10d.ProcessGroupNCCL = Nccl  # type: ignore[misc]
 
@@ -176,7 +183,7 @@ class Groups:
         world = distributed_c10d._world
         unknown = set()
         for group in world.pg_map:
-            kinds = set(distributed_c10d.BackendConfig(world.pg_map[group][0]).get_device_backend_map().values())
+            kinds = set(_devices_of(group).values())
             unknown |= {kind for kind in kinds if kind not in self._installed}
         return sorted(unknown)
 
@@ -186,12 +193,11 @@ class Groups:
         May block for as long as a peer is missing, so the caller runs it on a thread that it can leave behind. Nothing in the
         groups changes until `adopt`.
         """
-        world = distributed_c10d._world
         self.detached = False
         self._building.list = []
         replacements = []
         for group, name, ranks in self.members():
-            devices = distributed_c10d.BackendConfig(world.pg_map[group][0]).get_device_backend_map()
+            devices = _devices_of(group)
             for kind in sorted(set(devices.values())):
                 mine = [device for device, other in devices.items() if other == kind]
                 options = group._get_backend(torch.device(mine[0])).options
@@ -207,7 +213,7 @@ class Groups:
     def alone(self, group: ProcessGroup) -> None:
         """Gives `group` a backend of one member, for a collective that this rank has to go through without its peers."""
         number = self._fresh_type()
-        backend = GlooCommunicator(dist.HashStore(), 0, 1, timedelta(minutes=1))
+        backend = GlooCommunicator(HashStore(), 0, 1, timedelta(minutes=1))
         self._made.append(backend)
         for device in group._device_types:
             group._register_backend(device, number, backend)
@@ -231,8 +237,8 @@ class Groups:
             for device in item.devices:
                 item.group._register_backend(torch.device(device), number, item.backend)
             item.group._set_default_backend(number)
-            item.group._set_group_name(item.name)
-            world.pg_map[item.group] = (world.pg_map[item.group][0], dist.PrefixStore(f"{item.name}/", meeting.store))
+            item.group._set_group_name(distributed_c10d.GroupName(item.name))
+            world.pg_map[item.group] = (world.pg_map[item.group][0], PrefixStore(f"{item.name}/", meeting.store))
         if world.pg_map:  # groups that the script makes from now on meet in this generation's store too
             default = next(iter(world.pg_map))
             world.pg_map[default] = (world.pg_map[default][0], meeting.store)

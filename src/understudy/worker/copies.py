@@ -86,7 +86,9 @@ def unseal(data: bytes) -> LocalCopy:
     fields = decode(body)
     streams, raw = fields[3], fields[4]
     boundary = Boundary(raw[0], raw[1], raw[2], {**streams, **raw[3]}, raw[4]) if raw is not None else None
-    return LocalCopy(*fields[:4], boundary, *fields[5:])
+    transaction, place, step = fields[:3]
+    values, tensors, tensor_digests, value_digests, results = fields[5:]
+    return LocalCopy(transaction, place, step, streams, boundary, values, tensors, tensor_digests, value_digests, results)
 
 
 class LocalState:

@@ -48,7 +48,7 @@ def digest(tensor: torch.Tensor) -> int:
     """64-bit digest of content, dtype and shape."""
     hasher = xxhash.xxh3_64(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
     for piece in pieces(flat_bytes(tensor)):
-        hasher.update(memoryview(piece.numpy()))
+        hasher.update(piece.numpy().data)
     return hasher.intdigest()
 
 

@@ -74,7 +74,7 @@ class Frameworks:
                 alone(module.process_group)
                 if module.reducer._rebuild_buckets():
                     self._settled.add(id(module))
-            module.reducer._reset_state()  # type: ignore[attr-defined]
+            module.reducer._reset_state()
         if redo:
             for part in self._sharded():
                 if part._get_fsdp_state()._is_root:  # None before the first forward: nothing to reset then
@@ -82,13 +82,13 @@ class Frameworks:
 
     def layouts(self) -> list[Layout]:
         """Of each DDP, in order of registration: the layout in use, or [] for the one that it was built with."""
-        found = []
+        found: list[Layout] = []
         for module in self._data_parallel():
             if id(module) not in self._settled:
                 found.append([])
                 continue
-            numbers = {id(p): number for number, p in enumerate(module._build_params_for_reducer()[0])}
-            buckets = module.reducer._get_zeros_like_grad_buckets()  # type: ignore[attr-defined]
+            numbers = {id(p): number for number, p in enumerate(module._build_params_for_reducer()[0])}  # type: ignore[no-untyped-call]
+            buckets = module.reducer._get_zeros_like_grad_buckets()
             found.append([[numbers[id(p)] for p in bucket.parameters()] for bucket in buckets])
         return found
 
@@ -107,12 +107,12 @@ class Frameworks:
 
 
 def _rebuild(module: DistributedDataParallel, layout: Layout) -> None:
-    parameters, expect_sparse = module._build_params_for_reducer()
-    names = module._build_debug_param_to_name_mapping(parameters)
-    module.reducer._remove_autograd_hooks()  # type: ignore[attr-defined]
+    parameters, expect_sparse = module._build_params_for_reducer()  # type: ignore[no-untyped-call]
+    names = module._build_debug_param_to_name_mapping(parameters)  # type: ignore[no-untyped-call]
+    module.reducer._remove_autograd_hooks()
     given = list(reversed(layout)), list(reversed([int(module.bucket_bytes_cap)] * len(layout)))
     with mock.patch.object(dist, "_compute_bucket_assignment_by_size", lambda *_: given):
-        module._ddp_init_helper(parameters, expect_sparse, names, module.static_graph)
+        module._ddp_init_helper(parameters, expect_sparse, names, module.static_graph)  # type: ignore[no-untyped-call]
 
 
 def _reset_sharded(root: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 
 from understudy.worker import session
 from understudy.worker.errors import Misuse
@@ -58,8 +59,9 @@ class Job:
         return self._runtime.step if self._runtime else self._plain_steps
 
     def register(self, **objects: Any) -> None:
-        """Names the state of the training: modules, optimizers, loaders, schedulers, scalers, tensors, generators, and own objects with
-        `state_dict` and `load_state_dict`; also lists and dicts of them. Call it before the first transaction, with the same names on every rank.
+        """Names the state of the training: modules, optimizers, loaders, schedulers, scalers, tensors, generators, and own
+        objects with `state_dict` and `load_state_dict`; also lists and dicts of them. Call it before the first transaction,
+        with the same names on every rank.
 
         Raises `Misuse` (an `UnderstudyError`) for a thing whose state cannot be moved, a name that is taken, or a late call.
         """
@@ -168,4 +170,4 @@ def _join_plainly(backend: str | None) -> None:
         dist.init_process_group(backend)
     else:
         kind = backend or ("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-        dist.init_process_group(kind, store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group(kind, store=HashStore(), rank=0, world_size=1)

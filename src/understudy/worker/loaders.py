@@ -11,7 +11,7 @@ the epoch's batches are drawn again, because the state of the workers depends on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy
@@ -78,7 +78,7 @@ class LoaderSource:
         self._repeat = repeat
         self._randomness = randomness
         self._stateful = callable(getattr(loader, "state_dict", None)) and callable(getattr(loader, "load_state_dict", None))
-        self._iterator: Iterator[Any] | None = None
+        self._iterator: Any = None
         self._epoch = 0
         self._index = 0
         self._start: Streams = {}
@@ -115,20 +115,20 @@ class LoaderSource:
             return
         self._randomness.restore(position["start"])
         self._open()
-        assert self._iterator is not None
+        iterator: Any = self._iterator
         light = isinstance(self._loader, DataLoader) and self._loader.num_workers == 0
         if light and not isinstance(self._loader.dataset, IterableDataset):
             for _ in range(self._index):
-                next(self._iterator._sampler_iter)  # type: ignore[attr-defined]
-            self._iterator._num_yielded += self._index  # type: ignore[attr-defined]
+                next(iterator._sampler_iter)
+            iterator._num_yielded += self._index
         else:
             for _ in range(self._index):
-                next(self._iterator)
+                next(iterator)
 
     def _open(self) -> None:
         if self._repeat:
             for sampler in (getattr(self._loader, "sampler", None), getattr(self._loader, "batch_sampler", None)):
-                if callable(getattr(sampler, "set_epoch", None)):
+                if sampler is not None and callable(getattr(sampler, "set_epoch", None)):
                     sampler.set_epoch(self._epoch)
         self._start = self._randomness.capture()
         self._start_generators = [bytes(g.get_state().numpy().tobytes()) for g in self._generators()]

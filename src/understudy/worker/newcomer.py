@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.core.commands import Recover
@@ -51,7 +52,7 @@ class Newcomer:
         runtime.groups.detached = True
         self._replayer = Replayer(record, runtime.rank)
         self._replayer.install()
-        dist.init_process_group(backend, store=dist.HashStore(), rank=runtime.rank, world_size=runtime.world_size)
+        dist.init_process_group(backend, store=HashStore(), rank=runtime.rank, world_size=runtime.world_size)
         register_optimizer_step_pre_hook(runtime._before_optimizer_step)
 
     def _fetch_record(self) -> bytes:
@@ -162,8 +163,8 @@ class Newcomer:
             return True, result
         if place > self.place:
             raise UnderstudyError(
-                f"rank {self._runtime.rank}: this newcomer reached place {place}, behind {self.place} where the job continues: the script does "
-                "not run the same way twice"
+                f"rank {self._runtime.rank}: this newcomer reached place {place}, behind {self.place} where the job continues: the "
+                "script does not run the same way twice"
             )
         self.arrive()
         return False, None
@@ -260,8 +261,8 @@ class Newcomer:
         theirs = [entry for entry in job["groups"] if self._runtime.rank in entry[1]]
         if mine != theirs:
             raise UnderstudyError(
-                f"rank {self._runtime.rank}: this newcomer made the process groups {mine} together with rank {lead}, the job has {theirs}: the "
-                "script does not set up the same way twice"
+                f"rank {self._runtime.rank}: this newcomer made the process groups {mine} together with rank {lead}, the job has {theirs}: "
+                "the script does not set up the same way twice"
             )
 
     def _notes(self) -> tuple[str, ...]:

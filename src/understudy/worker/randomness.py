@@ -21,6 +21,11 @@ def _state_tensor(data: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
+def cuda_in_use() -> bool:
+    """Whether this process has started CUDA."""
+    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
 class Randomness:
     """Reads and sets all streams at once. `generators`: further `torch.Generator` objects, by name."""
 
@@ -36,10 +41,11 @@ class Randomness:
         }
         if "numpy.random" in sys.modules:
             state: Any = numpy.random.get_state(legacy=False)
-            streams["numpy"] = state["state"]["key"].tobytes() + repr(
-                (state["bit_generator"], int(state["state"]["pos"]), int(state["has_gauss"]), float(state["gauss"]))
-            ).encode()
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            streams["numpy"] = (
+                state["state"]["key"].tobytes()
+                + repr((state["bit_generator"], int(state["state"]["pos"]), int(state["has_gauss"]), float(state["gauss"]))).encode()
+            )
+        if cuda_in_use():
             streams["cuda"] = _generator_bytes(torch.cuda.get_rng_state())
         for name, generator in self.generators.items():
             streams[f"generator/{name}"] = _generator_bytes(generator.get_state())

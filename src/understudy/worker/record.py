@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 from torch.distributed import ProcessGroup, Work
 
 from understudy.worker.codec import decode, encode
@@ -27,6 +28,7 @@ from understudy.worker.digests import digest
 from understudy.worker.errors import Misuse
 
 WHOLE = 256 << 10  # bytes of one output up to which it is kept whole
+_DIFFERENT = "the script does not set up the same way twice"
 BUDGET = 16 << 20  # bytes of all outputs kept whole
 
 # operator -> the arguments that it writes into
@@ -81,7 +83,7 @@ class _Kernels:
         self._library: Any = None
 
     def install(self) -> None:
-        self._library = torch.library.Library("c10d", "IMPL")
+        self._library = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]
         for name in _OUTPUTS:
             operator = getattr(torch.ops.c10d, name).default
             kernel = self._kernel(name, operator)
@@ -161,12 +163,12 @@ class Replayer(_Kernels):
         self._rank = rank
         self._next = 0
         self._over = False
-        self._alone = ProcessGroup(dist.HashStore(), 0, 1)
+        self._alone = ProcessGroup(HashStore(), 0, 1)
         self._different: list[tuple[weakref.ref[torch.Tensor], str]] = []
 
     def install(self) -> None:
         """Call only after the groups' own classes are in place."""
-        backend = dist.ProcessGroupGloo(dist.HashStore(), 0, 1)
+        backend = dist.ProcessGroupGloo(HashStore(), 0, 1)  # type: ignore[call-arg]
         self._backend = backend
         self._alone._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, backend)
         super().install()
@@ -182,8 +184,8 @@ class Replayer(_Kernels):
         here = {"operator": name, "group": group, "outputs": _describe(tensors)}
         if number >= len(self._entries):
             raise Misuse(
-                f"rank {self._rank}: this newcomer calls {name} on group {group!r} as collective number {number} of its set-up, but the lost "
-                f"rank had issued only {len(self._entries)} before its first transaction: the script does not set up the same way twice"
+                f"rank {self._rank}: this newcomer calls {name} on group {group!r} as collective number {number} of its set-up, but the "
+                f"lost rank had issued only {len(self._entries)} before its first transaction: {_DIFFERENT}"
             )
         entry = self._entries[number]
         there = {key: entry[key] for key in here}
@@ -217,8 +219,8 @@ class Replayer(_Kernels):
         if self._next < len(self._entries):
             entry = self._entries[self._next]
             raise Misuse(
-                f"rank {self._rank}: this newcomer's set-up issued {self._next} collectives, the lost rank's {len(self._entries)}; the first one "
-                f"missing is {entry['operator']} on group {entry['group']!r}: the script does not set up the same way twice"
+                f"rank {self._rank}: this newcomer's set-up issued {self._next} collectives, the lost rank's {len(self._entries)}; the "
+                f"first one missing is {entry['operator']} on group {entry['group']!r}: {_DIFFERENT}"
             )
 
     def differences(self, storages: set[int]) -> list[str]:

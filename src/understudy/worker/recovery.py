@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-
 from understudy.core.commands import Recover
 from understudy.core.coverage import Replicas
 from understudy.core.events import Uncovered
@@ -224,5 +223,3 @@ def plan_for(runtime: Runtime, rank: int, recovery: Recover, donors: Mapping[int
     leaver = runtime.world_size + recovery.leavers.index(rank) if rank in recovery.leavers else None
     assert runtime.local.replicas is not None
     return make_plan(rank, runtime.local.replicas, donors, copy, local, leaver, recovery.newcomers.index(rank))
-
-

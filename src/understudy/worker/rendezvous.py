@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 
-from torch.distributed import PrefixStore, TCPStore
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.sockets import Connections
@@ -32,9 +32,7 @@ class StoreServer:
         listener.bind((host, 0))
         self.port: int = listener.getsockname()[1]
         self.address = f"{host}:{self.port}"
-        self._store = TCPStore(
-            host, self.port, None, True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=CONNECT
-        )
+        self._store = TCPStore(host, self.port, None, True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=CONNECT)
 
 
 class Rendezvous:

@@ -21,11 +21,13 @@ def coverage_text(replicas: Replicas, state: State, world_size: int) -> str:
     if not alone:
         groups = sorted({tuple(sorted(partners[rank] | {rank})) for rank in range(world_size)})
         shown = "; ".join("ranks " + ", ".join(map(str, group)) for group in groups[:8]) + ("; ..." if len(groups) > 8 else "")
-        return f"coverage: every rank has a replica, so the loss of any one rank is survived while spares last ({shown} hold the same state)"
+        return (
+            f"coverage: every rank has a replica, so the loss of any one rank is survived while spares last ({shown} hold the same state)"
+        )
     ranks = ", ".join(str(rank) for rank in alone)
     example = next(iter(alone.values()))
     size = sum(large[e].numel() * large[e].element_size() for e in example) / 1e6
     return (
-        f"coverage: ranks {ranks} hold state that no other rank has ({len(example)} tensors, {size:.1f} MB, {example[0]} for one): a loss of one "
-        "of them CANNOT be survived. Add a replica dimension (for FSDP: a 2-D mesh, HSDP)"
+        f"coverage: ranks {ranks} hold state that no other rank has ({len(example)} tensors, {size:.1f} MB, {example[0]} for one): a "
+        "loss of one of them CANNOT be survived. Add a replica dimension (for FSDP: a 2-D mesh, HSDP)"
     )

@@ -28,7 +28,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.core.commands import Abort, Assign, Recover
 from understudy.core.coverage import refine
-from understudy.core.events import CommunicationBroken, Committed, Finished, Notice, PhaseDone, Quiesced
+from understudy.core.events import Committed, CommunicationBroken, Finished, Notice, PhaseDone, Quiesced
 from understudy.core.nouns import Position, Stand
 from understudy.links.page import Activity
 from understudy.worker.buddies import Channel, Handed, Shelf
@@ -39,6 +39,7 @@ from understudy.worker.copies import LocalCopy, LocalState, seal
 from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
 from understudy.worker.frameworks import Frameworks
 from understudy.worker.loops import END, Loops
+from understudy.worker.randomness import cuda_in_use
 from understudy.worker.record import Recorder
 from understudy.worker.rendezvous import Rendezvous, StoreServer
 from understudy.worker.reports import coverage_text
@@ -234,7 +235,7 @@ class Runtime:
         if self.must_redo or self._aborted() or self.groups.is_broken():
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
         assert self.channel is not None
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+        if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
         place, boundary = self.loops.next_place(), self.loops.boundary
         copy = self.local.make(self.transaction, place, self.step, boundary, self._encoded_results(), carried)
@@ -258,7 +259,7 @@ class Runtime:
         issued = self.groups.collectives()
         if issued > self._collectives_at_vote:
             raise Misuse(
-                f"rank {self.rank}: {function.__qualname__} issues {issued - self._collectives_at_vote} collective(s) after its vote (which "
+                f"rank {self.rank}: {function.__qualname__} issues {issued - self._collectives_at_vote} collectives after its vote (which "
                 f"precedes the first optimizer.step). If one failed there, state would already have changed. Put them before "
                 "optimizer.step, or into a @job.section of their own"
             )
@@ -309,8 +310,8 @@ class Runtime:
         announcement = self.control.announcement
         reason = announcement.reason if isinstance(announcement, Abort) else "a connection to a peer broke"
         return (
-            f"rank {self.rank}: a collective outside any transaction failed ({reason}). Only transactions survive a loss: wrap this code in "
-            "@job.section, or move it into the step"
+            f"rank {self.rank}: a collective outside any transaction failed ({reason}). Only transactions survive a loss: wrap this code "
+            "in @job.section, or move it into the step"
         )
 
     # -- hand-overs after the vote -----------------------------------------------------------------------------------------
@@ -453,9 +454,10 @@ class Runtime:
     def _notice_outside_collectives(self) -> None:
         issued = self.groups.collectives()
         if issued > self._collectives_at_end >= 0 and self.pending is None:
+            count = issued - self._collectives_at_end
             self.notice(
-                f"{issued - self._collectives_at_end} collective(s) between transaction {self.transaction - 1} and {self.transaction} are in no "
-                "transaction: if a rank is lost during one of them, the job ends. Wrap them in @job.section"
+                f"{count} collective(s) between transaction {self.transaction - 1} and {self.transaction} are in "
+                "no transaction: if a rank is lost during one of them, the job ends. Wrap them in @job.section"
             )
         self._collectives_at_end = issued
 

@@ -33,7 +33,6 @@ from understudy.worker.digests import digest, digest_bytes, flat_bytes
 from understudy.worker.errors import Misuse
 from understudy.worker.randomness import Randomness, Streams
 
-
 # Data type, local shape, strides, whether it is a DTensor, the parameter that it belongs to ("" for none), device type.
 Description = list[Any]
 
@@ -79,7 +78,7 @@ def _shard(tensor: torch.Tensor) -> str:
     """Which shard of a DTensor this is: shards are never replicas of each other, even when their content is equal by chance."""
     if not isinstance(tensor, DTensor):
         return ""
-    coordinate = tensor.device_mesh.get_coordinate() or []
+    coordinate: list[int] = list(tensor.device_mesh.get_coordinate() or [])
     return ",".join(str(c) for c, placement in zip(coordinate, tensor.placements, strict=False) if placement.is_shard())
 
 
@@ -121,8 +120,8 @@ class State:
                 self.register(f"{name}.{number}", item)
         else:
             raise Misuse(
-                f"job.register({name}=...): a {type(thing).__qualname__} has no state_dict and load_state_dict; register modules, optimizers, "
-                "loaders, tensors, generators or objects with these two methods"
+                f"job.register({name}=...): a {type(thing).__qualname__} has no state_dict and load_state_dict; register modules, "
+                "optimizers, loaders, tensors, generators or objects with these two methods"
             )
 
     # -- tensors ---------------------------------------------------------------------------------------------------------
@@ -300,9 +299,7 @@ class State:
         """Distributed modules that the script made but did not register (their state could not be moved)."""
         known = {id(part) for module in self.modules.values() for part in module.modules()}
         return [
-            type(wrapper.module).__qualname__
-            for wrapper in list(_wrappers)
-            if id(wrapper) not in known and id(wrapper.module) not in known
+            type(wrapper.module).__qualname__ for wrapper in list(_wrappers) if id(wrapper) not in known and id(wrapper.module) not in known
         ]
 
 

@@ -90,8 +90,8 @@ def make_plan(
         found = {donors[m].digests[entry] for m in who}
         if len(found) > 1:
             raise UnderstudyError(
-                f"rank {rank}: {entry} is not the same on its replicas, members {who}: one of them is silently corrupted, or the value differs "
-                "from rank to rank since the last comparison. It cannot be told which one is right"
+                f"rank {rank}: {entry} is not the same on its replicas, members {who}: one of them is silently corrupted, or the value "
+                "differs from rank to rank since the last comparison. It cannot be told which one is right"
             )
         expected[entry] = found.pop()
         if description is None:
@@ -119,10 +119,8 @@ def send(backend: Any, tensors: Mapping[str, torch.Tensor], messages: Sequence[M
         if message.donor != member:
             continue
         parts = _flat(tensors, message)
-        if len(parts) == 1 and parts[0].device.type == "cpu":
-            buffer = parts[0]
-        else:
-            buffer = torch.cat([part.cpu() for part in parts])
+        direct = len(parts) == 1 and parts[0].device.type == "cpu"
+        buffer = parts[0] if direct else torch.cat([part.cpu() for part in parts])
         if len(under_way) == WINDOW:
             under_way.popleft()[0].wait()
         under_way.append((backend.send([buffer], message.newcomer, first_tag + number), buffer))
