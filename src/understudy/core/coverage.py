@@ -75,11 +75,12 @@ class Message:
         return sum(piece.stop - piece.start for piece in self.pieces)
 
 
-def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequence[int]], chunk: int) -> list[Message]:
+def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequence[int]], chunk: int, small: int) -> list[Message]:
     """Splits the entries (bytes each) over all donors that have them, evenly, in messages of at most `chunk` bytes.
 
-    Entries with the same donors form one run of bytes, which is cut into as many equal parts as there are donors. The result
-    is the same wherever it is computed, so donors and newcomer need not talk about it.
+    Entries with the same donors form one run of bytes, which is cut into as many equal parts as there are donors. A range of
+    `small` bytes or more is a message of its own, so that it needs no packing; smaller ones share messages. The result is
+    the same wherever it is computed, so donors and newcomer need not talk about it.
     """
     runs: dict[tuple[int, ...], list[str]] = {}
     for entry, who in donors.items():
@@ -90,27 +91,36 @@ def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequenc
         share = -(-total // len(who)) if total else 0
         for number, donor in enumerate(who):
             low, high = number * share, min((number + 1) * share, total)
-            messages += _cut(donor, newcomer, entries, sizes, low, high, chunk)
+            messages += _cut(donor, newcomer, _ranges(entries, sizes, low, high), chunk, small)
     return messages
 
 
-def _cut(donor: int, newcomer: int, entries: Sequence[str], sizes: Mapping[str, int], low: int, high: int, chunk: int) -> list[Message]:
-    """Messages for the bytes [low, high) of the concatenated `entries`."""
-    messages: list[Message] = []
-    pending: list[Piece] = []
-    filled = 0
+def _ranges(entries: Sequence[str], sizes: Mapping[str, int], low: int, high: int) -> list[Piece]:
+    """The parts of the concatenated `entries` that lie in the bytes [low, high)."""
+    found = []
     offset = 0
     for entry in entries:
         start, stop = max(low - offset, 0), min(high - offset, sizes[entry])
         offset += sizes[entry]
-        while start < stop:
-            end = min(stop, start + chunk - filled)
-            pending.append(Piece(entry, start, end))
-            filled += end - start
-            start = end
-            if filled == chunk:
-                messages.append(Message(donor, newcomer, tuple(pending)))
-                pending, filled = [], 0
-    if pending:
-        messages.append(Message(donor, newcomer, tuple(pending)))
+        if start < stop:
+            found.append(Piece(entry, start, stop))
+    return found
+
+
+def _cut(donor: int, newcomer: int, ranges: Sequence[Piece], chunk: int, small: int) -> list[Message]:
+    messages: list[Message] = []
+    packed: list[Piece] = []
+    filled = 0
+    for whole in ranges:
+        if whole.stop - whole.start >= small:
+            for start in range(whole.start, whole.stop, chunk):
+                messages.append(Message(donor, newcomer, (Piece(whole.entry, start, min(start + chunk, whole.stop)),)))
+            continue
+        packed.append(whole)
+        filled += whole.stop - whole.start
+        if filled + small > chunk:
+            messages.append(Message(donor, newcomer, tuple(packed)))
+            packed, filled = [], 0
+    if packed:
+        messages.append(Message(donor, newcomer, tuple(packed)))
     return messages

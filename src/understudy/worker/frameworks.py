@@ -8,6 +8,8 @@ must use the one that the failed attempt used, on the newcomer too:
 - A rank that an abort kept from it does it alone, detached from its peers, before it recovers. It has the same order.
 - A newcomer builds its reducer with the layout of a survivor.
 - On every rank the reducer is then reset; it rebuilds once more after the next backward, with the same order again.
+- With `static_graph` the reducer learns in its first backward how often each gradient arrives, and reduces only at its end, with
+  one collective more. A newcomer has to learn that, so every rank begins anew there, with the same layout.
 
 FSDP2 keeps gathered parameters, pending reductions and unsharded gradients of the failed attempt; `reset_iter_state` alone leaves
 a stale gradient behind that would be added to the redo's.
@@ -75,6 +77,8 @@ class Frameworks:
                 if module.reducer._rebuild_buckets():
                     self._settled.add(id(module))
             module.reducer._reset_state()
+            if module.static_graph and not redo:
+                _rebuild(module, _buckets(module))
         if redo:
             for part in self._sharded():
                 if part._get_fsdp_state()._is_root:  # None before the first forward: nothing to reset then
@@ -87,9 +91,7 @@ class Frameworks:
             if id(module) not in self._settled:
                 found.append([])
                 continue
-            numbers = {id(p): number for number, p in enumerate(module._build_params_for_reducer()[0])}  # type: ignore[no-untyped-call]
-            buckets = module.reducer._get_zeros_like_grad_buckets()
-            found.append([[numbers[id(p)] for p in bucket.parameters()] for bucket in buckets])
+            found.append(_buckets(module))
         return found
 
     def apply_layouts(self, layouts: list[Layout]) -> None:
@@ -106,13 +108,27 @@ class Frameworks:
                 self._settled.add(id(module))
 
 
+def _buckets(module: DistributedDataParallel) -> Layout:
+    numbers = {id(p): number for number, p in enumerate(module._build_params_for_reducer()[0])}  # type: ignore[no-untyped-call]
+    buckets = module.reducer._get_zeros_like_grad_buckets()
+    return [[numbers[id(p)] for p in bucket.parameters()] for bucket in buckets]
+
+
 def _rebuild(module: DistributedDataParallel, layout: Layout) -> None:
+    """A new reducer with this layout, in the state in which the constructor left the first one."""
     parameters, expect_sparse = module._build_params_for_reducer()  # type: ignore[no-untyped-call]
     names = module._build_debug_param_to_name_mapping(parameters)  # type: ignore[no-untyped-call]
     module.reducer._remove_autograd_hooks()
     given = list(reversed(layout)), list(reversed([int(module.bucket_bytes_cap)] * len(layout)))
     with mock.patch.object(dist, "_compute_bucket_assignment_by_size", lambda *_: given):
         module._ddp_init_helper(parameters, expect_sparse, names, module.static_graph)  # type: ignore[no-untyped-call]
+    if module.static_graph:
+        module._static_graph_delay_allreduce_enqueued = False
+        module.reducer._set_static_graph()
+        assert module.logger is not None
+        module.logger._set_static_graph()
+    for hook, state in module._comm_hooks:
+        dist._register_comm_hook(module.reducer, state, hook)
 
 
 def _reset_sharded(root: Any) -> None:

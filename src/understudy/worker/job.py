@@ -98,7 +98,8 @@ class Job:
                 place = self._runtime.loops.next_place()
                 passed, kept = newcomer.at_transaction(place)
                 if passed:
-                    self._runtime.loops.after_transaction()
+                    self._runtime.loops.after_transaction(kind)
+                    self._runtime.step += kind == "step"
                     known: R = kept
                     return known
             value: R = self._runtime.run(function, kind, args, kwargs)
@@ -140,7 +141,7 @@ class Job:
 
             yield from iterate(loops, source, first, steps, top)
         finally:
-            loops.leave()
+            loops.leave(self.committed)
 
 
 def join(backend: str | None = None) -> Job:

@@ -30,13 +30,16 @@ class Loops:
         self._iteration = -1
         self._index = 0
         self.boundary: Boundary | None = None
+        self.steps_here = 0  # steps committed since the top of this iteration, or since the last loop
+        self.steps_after: list[int] = []  # steps committed at the end of each loop that is over
 
     def next_place(self) -> Place:
         """The place of the next transaction."""
         return [self._loop, self._iteration, self._index]
 
-    def after_transaction(self) -> None:
+    def after_transaction(self, kind: str) -> None:
         self._index += 1
+        self.steps_here += kind == "step"
 
     @property
     def inside(self) -> bool:
@@ -49,14 +52,16 @@ class Loops:
         self._index = 0
         return self._loop
 
-    def leave(self) -> None:
+    def leave(self, steps: int) -> None:
+        """Ends a loop; `steps` are committed by now."""
         self._loop, self._iteration, self._index = self._loop + 1, -1, 0
         self.boundary = None
+        self.steps_here = 0
+        self.steps_after.append(steps)
 
     def top(self, source: Source, iteration: int) -> None:
         """The top of an iteration: notes where its batch comes from."""
-        self._iteration, self._index = iteration, 0
-
+        self._iteration, self._index, self.steps_here = iteration, 0, 0
         self.boundary = Boundary(self._loop, iteration, source.position(), self._randomness.capture())
 
     def draw(self, source: Source) -> Any:
@@ -85,7 +90,7 @@ class Loops:
         assert boundary is not None
         source.go_to(boundary.position)
         self._randomness.restore(boundary.streams)
-        self._iteration, self._index = boundary.iteration, 0
+        self._iteration, self._index, self.steps_here = boundary.iteration, 0, 0
         self.boundary = Boundary(boundary.loop, boundary.iteration, boundary.position, boundary.streams)
         batch = self.draw(source)
         if self.boundary.batch != boundary.batch:

@@ -121,7 +121,9 @@ class Newcomer:
         self._learn()
         assert self._copy is not None
         if self.place[0] > loop:
+            self._runtime.step = self._job["steps_after"][loop]
             return False, None
+        self._runtime.step = self._job["step"] - self._job["steps_here"]
         boundary = self._copy.boundary
         if boundary is not None and boundary.loop == loop:
             return True, self._copy
@@ -212,6 +214,8 @@ class Newcomer:
         if job["groups"] != [] and self.place != END:
             self._compare_groups(job, lead_of(recovery, runtime.world_size))
         runtime.transaction, runtime.step = job["transaction"], job["step"]
+        state = runtime.state
+        state.gradients_matter, state.gradients_kept, state.gradients_dropped = job["gradients"]
         runtime.local.replicas, runtime.local.comparisons = Replicas(job["replicas"]), job["comparisons"]
         if self.place != END:
             runtime.frameworks.apply_layouts(job["layouts"])

@@ -85,6 +85,7 @@ class Runtime:
         self.pause_agreed = -1
         self.finished = False
         self._collectives_at_vote = 0
+        self._carried = False
         self._collectives_at_end = 0
         self._noticed: set[str] = set()
         self._reported = -1  # the newest generation in which a commit was reported
@@ -241,6 +242,7 @@ class Runtime:
         copy = self.local.make(self.transaction, place, self.step, boundary, self._encoded_results(), carried)
         self._collectives_at_vote = self.groups.collectives()
         data = seal(copy)
+        self._carried = carried
         self.stand = Stand.VOTED
         self.control.page.enter(Activity.VOTED, self.transaction)
         try:
@@ -264,6 +266,7 @@ class Runtime:
                 "optimizer.step, or into a @job.section of their own"
             )
         self._collectives_at_end = issued
+        self.state.learn_gradients(self._carried)
         self.kind = ""
         self.transaction += 1
         self.step += kind == "step"
@@ -281,7 +284,7 @@ class Runtime:
                 self.phase_of(self.generation, "redo", self._redo_started)
                 self._redo_started = 0.0
             self.control.send(Committed(self.control.worker, self.generation, self.transaction - 1, self.step))
-        self.loops.after_transaction()
+        self.loops.after_transaction(kind)
         if self.pending is None:
             self.hand_over_late(f"after {function.__qualname__}")
 

@@ -16,6 +16,7 @@ vote, so no second copy of them exists.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,6 +95,10 @@ class State:
         self.loaders: dict[str, Any] = {}
         self.randomness = Randomness()
         self._copies: dict[str, torch.Tensor] = {}
+        self.gradients_matter = True  # whether gradients that exist between two transactions are part of the state
+        self.gradients_kept = 0  # how often a step was seen that did not drop the gradients it found
+        self.gradients_dropped = 0  # how often one that did
+        self._found: list[weakref.ref[torch.Tensor]] = []
 
     def register(self, name: str, thing: Any) -> None:
         """Raises `Misuse` for a thing whose state cannot be read and set."""
@@ -161,7 +166,8 @@ class State:
         found = dict(self.parameters())
         found |= dict(self.mutable_tensors())
         found |= dict(self.moments())
-        found |= dict(self.gradients())
+        if self.gradients_matter:
+            found |= dict(self.gradients())
         for name, tensor in found.items():
             try:
                 flat_bytes(local_tensor(tensor))
@@ -251,7 +257,10 @@ class State:
             targets.append(copy)
         if targets:
             torch._foreach_copy_(targets, sources)
-        gradients = {id(p): local_tensor(p.grad).clone() for _, p in self.parameters() if p.grad is not None}
+        gradients = {}
+        if self.gradients_matter:
+            gradients = {id(p): local_tensor(p.grad).clone() for _, p in self.parameters() if p.grad is not None}
+        self._found = [weakref.ref(p.grad) for _, p in self.parameters() if p.grad is not None]
         return Snapshot(
             self.randomness.capture(), self.encoded_values(), dict(zip(tensors, targets, strict=True)), gradients, self._scaler_stages()
         )
@@ -282,6 +291,22 @@ class State:
             for name, thing in self.values.items()
             if isinstance(thing, GradScaler)
         }
+
+    def learn_gradients(self, carried: bool) -> None:
+        """At a commit: whether the gradients that exist now belong to the state of the job.
+
+        They do if no optimizer was stepped (`carried`): a later transaction adds to them. After an optimizer step they usually do
+        not, because the next step drops them first (`zero_grad`). That is not assumed but watched: it counts once two steps have
+        dropped all that they found, and no longer as soon as one has not.
+        """
+        if self._found:
+            present = {id(p.grad) for _, p in self.parameters() if p.grad is not None}
+            alive = [gradient for reference in self._found if (gradient := reference()) is not None]
+            if any(id(gradient) in present for gradient in alive):
+                self.gradients_kept += 1
+            else:
+                self.gradients_dropped += 1
+        self.gradients_matter = carried or self.gradients_kept > 0 or self.gradients_dropped < 2
 
     # -- digests ---------------------------------------------------------------------------------------------------------
 

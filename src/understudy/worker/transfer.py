@@ -21,6 +21,7 @@ from understudy.worker.errors import UnderstudyError
 from understudy.worker.state import Description, local_tensor, size_of
 
 CHUNK = 4 << 20  # bytes of one message
+SMALL = 256 << 10  # bytes below which tensors are packed together
 WINDOW = 4  # messages under way to or from one member
 _TAGS = 1 << 20  # tags for one newcomer
 
@@ -105,7 +106,7 @@ def make_plan(
             "It would have been saved by a replica: one more rank with the same shard (HSDP), or not losing all replicas at once"
         )
     sizes = {entry: size_of(descriptions[entry]) for entry in sources}
-    return Plan(descriptions, expected, values, stripe(rank, sizes, sources, CHUNK), local, (number + 1) * _TAGS)
+    return Plan(descriptions, expected, values, stripe(rank, sizes, sources, CHUNK, SMALL), local, (number + 1) * _TAGS)
 
 
 def _flat(tensors: Mapping[str, torch.Tensor], message: Message) -> list[torch.Tensor]:
