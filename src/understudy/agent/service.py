@@ -28,6 +28,7 @@ from understudy.agent.descendants import ROUND, Process, kill_round, reap
 from understudy.agent.link import FromWorker, WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused
 from understudy.agent.output import Output
+from understudy.agent.processes import Ending
 from understudy.agent.routes import Routes
 from understudy.agent.tls import trusting
 from understudy.agent.worker import Worker
@@ -36,6 +37,7 @@ from understudy.links import messages
 from understudy.links.page import PageReader
 
 PAGES_EVERY = 0.2
+EXIT_WATCH = 0.02  # seconds between two looks for ranks that are being taken apart
 REAP_EVERY = 5  # of those
 SILENT_GRACE = 5.0  # seconds that a worker may live on after it has closed its link
 REFUSALS_TOLD = 3  # malformed lines of one worker that are told; a worker that writes junk may write much of it
@@ -83,15 +85,17 @@ class Agent:
                 self._loop.add_signal_handler(number, self._stop, number, 128 + number, f"{number.name} received")
         connection = self._loop.create_task(self._connection())
         pages = self._loop.create_task(self._watch_pages())
+        exits = self._loop.create_task(self._watch_exits())
         try:
             end = await self._end
             if self._control is not None:
                 self._control.tell("ending", end.exit_code, end.message, end.told)
             await self._stop_workers(end)
         finally:
-            pages.cancel()
-            connection.cancel()
-            await asyncio.gather(pages, connection, return_exceptions=True)
+            watchers = (pages, exits, connection)
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
             await self._clean(lambda process: True)
             await self._output.drain(None, patience=2.0)
             await self._output.close(patience=3.0)
@@ -248,16 +252,35 @@ class Agent:
         worker.link.drain()
         worker.link.close()
         worker.alive = False
-        if not worker.leaving and not self._end.done():
-            self._report_pages()  # where it stood
-            worker.lost = events.WorkerLost(worker.name, ending.cause, ending.detail, happened)
-            self._orchestrator.send(worker.lost)
+        self._report_loss(worker, ending, happened)
         if worker.page is not None:
             worker.page.close()
             worker.page = None
         self._exits.set()
         self._clean_after(worker)
         self._spawn(self._output.drain(worker.name, patience=2.0))
+
+    def _report_loss(self, worker: Worker, ending: Ending, happened: float) -> None:
+        """Once for each worker whose end was not expected."""
+        if worker.leaving or worker.lost is not None or self._end.done():
+            return
+        self._report_pages()  # where it stood
+        worker.lost = events.WorkerLost(worker.name, ending.cause, ending.detail + worker.whereabouts(), happened)
+        self._orchestrator.send(worker.lost)
+
+    async def _watch_exits(self) -> None:
+        """Notices the end of a rank's process while the kernel is still taking it apart."""
+        while True:
+            await asyncio.sleep(EXIT_WATCH)
+            for worker in list(self._workers.values()):
+                if not worker.alive or worker.rank < 0 or worker.leaving or worker.lost is not None:
+                    continue
+                ending = processes.dying(worker.pid)
+                if ending is not None:
+                    happened = time.time()
+                    assert worker.link is not None
+                    worker.link.drain()  # what it said last decides whether this is a loss
+                    self._report_loss(worker, ending, happened)
 
     # Strays.
 

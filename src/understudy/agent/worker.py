@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from understudy.agent.link import WorkerLink
 from understudy.agent.output import Route
 from understudy.core import events
-from understudy.links.page import PageReader, PageView
+from understudy.links.page import Activity, PageReader, PageView
 
 # Repeated to an orchestrator that came back. Phases and notices are not: they would count twice.
 _REPEATED = (
@@ -69,6 +69,21 @@ class Worker:
         with contextlib.suppress(ValueError):  # an activity that is none: somebody else wrote to the file
             return self.page.read()
         return None
+
+    def whereabouts(self) -> str:
+        """Where a rank stood when it was lost, in words, or "": its page outlives it."""
+        view = self.look()
+        if view is None or self.rank < 0:
+            return ""
+        return {
+            Activity.SETUP: ", while its script set up",
+            Activity.IDLE: f", between transactions {view.transaction - 1} and {view.transaction}",
+            Activity.RUNNING: f", in transaction {view.transaction}",
+            Activity.VOTED: f", in the vote of transaction {view.transaction}",
+            Activity.COMMITTING: f", in transaction {view.transaction} behind its vote (what the call would have returned there is lost)",
+            Activity.RECOVERING: f", during the recovery before transaction {view.transaction}",
+            Activity.FINISHED: ", after its script had ended",
+        }.get(view.activity, "")
 
     @property
     def label(self) -> str:
