@@ -47,7 +47,7 @@ class Newcomer:
     def join(self, backend: str | None) -> None:
         """Makes the default process group without peers, from the lost rank's record."""
         runtime = self._runtime
-        record = self._fetch_record()
+        record = runtime.setup_record = self._fetch_record()
         runtime.groups.install()
         runtime.groups.detached = True
         self._replayer = Replayer(record, runtime.rank)
@@ -97,9 +97,7 @@ class Newcomer:
                 runtime.control.wait_for(lambda g=recovery.generation: runtime.superseded(g))  # type: ignore[misc]
             except NotTheSame as error:
                 self._reject(recovery.generation, str(error))
-        runtime.late_points = self._job["late_points"]
-        runtime.late_agreed = set(self._job["late_agreed"])
-        runtime.late_found = set(self._job["late_agreed"])
+        runtime.late.adopt(self._job["late_points"], self._job["late_agreed"])
         if self.place == END:
             self.arrive()
 

@@ -88,6 +88,7 @@ def donate(runtime: Runtime) -> None:
     job = decode(meeting.get("job"))
     runtime.local.replicas = Replicas(job["replicas"])
     runtime.local.comparisons = job["comparisons"]
+    runtime.late.adopt(job["late_points"], job["late_agreed"])
     donors = read_donors(recovery, runtime.world_size, meeting)
     try:
         plans = {rank: plan_for(runtime, rank, recovery, donors, meeting) for rank in recovery.newcomers}
@@ -121,6 +122,7 @@ def attached(runtime: Runtime, recovery: Recover) -> None:
     """The end of an attachment, on every rank."""
     runtime.generation = recovery.generation
     runtime.pending = None
+    runtime.new_buddies = frozenset(recovery.newcomers)
     runtime._compared = max(runtime.transaction, 0)
     runtime._collectives_at_end = runtime.groups.collectives()
     runtime._redo_started = time.time()
@@ -140,8 +142,8 @@ def _describe_job(runtime: Runtime) -> bytes:
             "comparisons": runtime.local.comparisons,
             "results": runtime._encoded_results(),
             "gradients": [runtime.state.gradients_matter, runtime.state.gradients_kept, runtime.state.gradients_dropped],
-            "late_points": runtime.late_points,
-            "late_agreed": sorted(runtime.late_agreed),
+            "late_points": runtime.late.numbers,
+            "late_agreed": sorted(runtime.late.agreed),
             "groups": runtime.groups.describe(),
         }
     )
@@ -222,7 +224,7 @@ def read_copy(runtime: Runtime, rank: int, recovery: Recover, meeting: Rendezvou
 def plan_for(runtime: Runtime, rank: int, recovery: Recover, donors: Mapping[int, Donor], meeting: Rendezvous) -> Plan:
     """What `rank` gets from whom. Raises `UnderstudyError` if something of its state is nowhere, or its donors disagree."""
     copy = read_copy(runtime, rank, recovery, meeting)
-    local = kept_locally(copy, [donor.voted for donor in donors.values()])
-    leaver = runtime.world_size + recovery.leavers.index(rank) if rank in recovery.leavers else None
     assert runtime.local.replicas is not None
+    local = kept_locally(copy, rank, runtime.local.replicas, [donor.voted for donor in donors.values()])
+    leaver = runtime.world_size + recovery.leavers.index(rank) if rank in recovery.leavers else None
     return make_plan(rank, runtime.local.replicas, donors, copy, local, leaver, recovery.newcomers.index(rank))

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,20 +27,21 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.core.commands import Abort, Assign, Recover
 from understudy.core.coverage import refine
-from understudy.core.events import Committed, CommunicationBroken, Finished, Notice, PhaseDone, Quiesced
-from understudy.core.nouns import Position, Stand
+from understudy.core.events import Committed, Finished, Notice
+from understudy.core.nouns import Stand
 from understudy.links.page import Activity
-from understudy.worker.buddies import Channel, Handed, Shelf
+from understudy.worker.buddies import Handed
 from understudy.worker.codec import Unencodable, decode, encode
-from understudy.worker.communicators import GlooCommunicator, Groups
-from understudy.worker.control import Announcement, Control
+from understudy.worker.control import Control
 from understudy.worker.copies import LocalCopy, LocalState, seal
-from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
+from understudy.worker.errors import GenerationAborted, Misuse
 from understudy.worker.frameworks import Frameworks
+from understudy.worker.late import POINTS, LatePoints
 from understudy.worker.loops import END, Loops
+from understudy.worker.membership import Membership
 from understudy.worker.randomness import cuda_in_use
 from understudy.worker.record import Recorder
-from understudy.worker.rendezvous import Rendezvous, StoreServer
+from understudy.worker.rendezvous import StoreServer
 from understudy.worker.reports import coverage_text
 from understudy.worker.responder import Answers
 from understudy.worker.state import State
@@ -49,40 +49,25 @@ from understudy.worker.state import State
 if TYPE_CHECKING:
     from understudy.worker.newcomer import Newcomer
 
-CHANNEL_TIMEOUT = timedelta(hours=24)  # an abort ends a wait, not a timeout
 
-
-class Runtime:
+class Runtime(Membership):
     def __init__(self, control: Control, assignment: Assign, server: StoreServer) -> None:
-        self.control = control
-        self.rank = assignment.rank
-        self.world_size = int(assignment.environment["WORLD_SIZE"])
-        self.workers_per_node = int(assignment.environment["LOCAL_WORLD_SIZE"])
-        self.server = server
+        super().__init__(control, assignment, server)
         self.state = State()
         self.frameworks = Frameworks(self.state)
-        self.groups = Groups(own_port=server.port)
-        self.shelf = Shelf()
         self.loops = Loops(self.state.randomness)
         self.local = LocalState(self.state, self.rank)
+        self.late = LatePoints()
         self.recorder: Recorder | None = None
+        self.setup_record = b""  # what its set-up heard from others
+        self.new_buddies: frozenset[int] = frozenset()  # ranks with a newcomer in the recovery that was just completed
         self.newcomer: Newcomer | None = None  # on a worker that came as one
-        self.channel: Channel | None = None
-        self.meeting: Rendezvous | None = None
-        self.generation = -1  # the one that this worker is attached to
-        self.pending: Recover | None = None  # decided, not yet attached
-        self.transaction = -1  # the current or next one; -1 is the set-up
         self.stand = Stand.RUNNING
-        self.step = 0
         self.past_vote = False
         self.must_redo = False
         self.kind = ""  # of the running transaction, "" between two
         self.results: dict[str, Any] = {}  # by place: of the current iteration, and of all transactions outside loops
-        self.late_points: dict[str, int] = {}  # name -> number, in order of appearance
-        self.late_agreed: set[int] = set()
-        self.late_found: set[int] = set()
         self.replaced_results: list[str] = []  # places whose result came from another rank
-        self.pause_agreed = -1
         self.finished = False
         self._collectives_at_vote = 0
         self._carried = False
@@ -109,25 +94,10 @@ class Runtime:
         self.generation = 0
         register_optimizer_step_pre_hook(self._before_optimizer_step)
 
-    def meet(self, store: str, generation: int) -> Rendezvous:
-        self.meeting = Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port)
-        return self.meeting
-
-    def superseded(self, generation: int) -> bool:
-        """Whether an abort has ended `generation`."""
-        announcement = self.control.announcement
-        return isinstance(announcement, Abort) and announcement.generation > generation
-
-    def open_channel(self, meeting: Rendezvous) -> Channel:
-        backend = GlooCommunicator(
-            meeting.group_prefix("understudy"), self.rank, self.world_size, CHANNEL_TIMEOUT, own_port=self.server.port
-        )
-        return Channel(backend, self.rank, self.world_size, self.workers_per_node)
-
     def _arm(self) -> None:
         """The set-up's own vote, at the first begin: from here on the loss of a rank is survived."""
         assert self.recorder is not None and self.channel is not None
-        record = self.recorder.finish()
+        record = self.setup_record = self.recorder.finish()
         self.recorder = None
         self._refuse_uncovered()
         copy = self.local.make(-1, self.loops.next_place(), 0, self.loops.boundary, {})
@@ -140,7 +110,7 @@ class Runtime:
             self.stand = Stand.VOTED
             self.channel.agree([0])
         except RuntimeError as error:
-            decision = self.quiesce_after(error)
+            decision = self.quiesce_after(error, self.stand)
             if decision.start != 0:
                 raise Misuse("the job starts anew") from error  # not reached: the orchestrator ends this worker instead
         self.transaction, self.stand = 0, Stand.IDLE
@@ -177,7 +147,7 @@ class Runtime:
                 if self.must_redo:
                     raise GenerationAborted("the failure of this attempt was swallowed inside it")
                 if not self.past_vote:
-                    self.vote(carried=True)
+                    self.vote(carried=kind == "step" or self._carried)
                 break
             except Exception as error:
                 if self.past_vote:
@@ -186,7 +156,7 @@ class Runtime:
                 if not self.is_failure(error):
                     raise
                 if not self.must_redo:
-                    self.quiesce_after(error)
+                    self.quiesce_after(error, self.stand)
             self.kind = ""
             if _versions(args, kwargs) != versions:
                 raise Misuse(f"{function.__qualname__} changes its arguments in place, so it cannot be redone with the same batch")
@@ -214,7 +184,7 @@ class Runtime:
 
         while True:
             try:
-                if self._announced():
+                if self.announced():
                     self.quiesce(Stand.IDLE)
                 if self.pending is not None:
                     self.control.page.enter(Activity.RECOVERING, self.transaction)
@@ -223,17 +193,35 @@ class Runtime:
                         self.newcomer.arrive()  # a loss overtook the news that its state was proven
                     else:
                         donate(self)
+                elif self.new_buddies:
+                    self._hand_over_again()
                 elif self._comparison_due():
                     self._compare()
-                return
+                else:
+                    return
             except RuntimeError as error:
                 if not self.is_failure(error):
                     raise
                 self.quiesce(Stand.IDLE)
 
+    def _hand_over_again(self) -> None:
+        """After a recovery: gives to newcomers among this rank's buddies what their lost workers had held of it."""
+        assert self.channel is not None
+        own: list[bytes] = [b"", b""]
+        if not self.new_buddies.isdisjoint(self.channel.buddies):
+            copy = self.own_copy(self.transaction - 1)
+            own = [self.setup_record, seal(copy) if copy is not None else b""]
+        for rank, data in self.channel.hand_over(encode(own)).items():
+            record, sealed = decode(data)
+            if record:
+                self.shelf.put_setup(rank, record)
+            if sealed:
+                self.shelf.put(rank, Handed(self.transaction - 1, sealed, False))
+        self.new_buddies = frozenset()
+
     def vote(self, carried: bool = False) -> None:
         """Agreement of all ranks that this transaction can commit. Raises `GenerationAborted` if it has to be redone."""
-        if self.must_redo or self._aborted() or self.groups.is_broken():
+        if self.must_redo or self.aborted() or self.groups.is_broken():
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
         assert self.channel is not None
         if cuda_in_use():
@@ -250,7 +238,7 @@ class Runtime:
                 self.shelf.put(rank, Handed(self.transaction, received, False))
             self._read_flags(self.channel.agree(self._flags()))
         except RuntimeError as error:
-            decision = self.quiesce_after(error)
+            decision = self.quiesce_after(error, self.stand)
             if decision.start != self.transaction + 1:
                 self.must_redo = True
                 raise GenerationAborted("this transaction is redone") from error
@@ -297,25 +285,10 @@ class Runtime:
         while True:
             self.control.page.enter(Activity.FINISHED, self.transaction)
             self.control.send(Finished(self.control.worker, self.generation))
-            self.control.wait_for(lambda: self.control.released is not None or self._announced())
+            self.control.wait_for(lambda: self.control.released is not None or self.pending is not None or self.announced())
             if self.control.released is not None:
                 return self.control.released.exit_code
             self._join_newest()
-
-    def explain(self, error: BaseException) -> str:
-        """For an error that left the script: what was behind it, or "" if it is simply the user's."""
-        if isinstance(error, UnderstudyError) or not isinstance(error, RuntimeError):
-            return ""
-        if not (self.is_failure(error) or self.pending is not None):
-            return ""
-        newest = self.generation
-        self.control.wait_for(lambda: self.superseded(newest) or self.pending is not None, 40.0)
-        announcement = self.control.announcement
-        reason = announcement.reason if isinstance(announcement, Abort) else "a connection to a peer broke"
-        return (
-            f"rank {self.rank}: a collective outside any transaction failed ({reason}). Only transactions survive a loss: wrap this code "
-            "in @job.section, or move it into the step"
-        )
 
     # -- hand-overs after the vote -----------------------------------------------------------------------------------------
 
@@ -324,13 +297,13 @@ class Runtime:
         copy = self.local.sealed.get(self.transaction - 1)
         if copy is None or self.channel is None or self.world_size == 1:
             return
-        number = self.late_points.setdefault(point, len(self.late_points))
-        if number >= _POINTS:
+        number = self.late.number(point)
+        if number >= POINTS:
             return
-        if number not in self.late_agreed:
+        if number not in self.late.agreed:
             changed = self.local.changed(copy)
             if changed:
-                self.late_found.add(number)
+                self.late.found(number)
                 self.notice(
                     f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
                     "again there; a loss of this rank before that loses this one change."
@@ -348,76 +321,15 @@ class Runtime:
     def _flags(self) -> list[int]:
         announcement = self.control.announcement
         pausing = announcement.generation if announcement is not None and not isinstance(announcement, Abort) else -1
-        late = [int(number in self.late_found) for number in range(_POINTS)]
-        return [pausing, -pausing, *late]
+        return [pausing, -pausing, *self.late.flags()]
 
     def _read_flags(self, flags: list[int]) -> None:
         if flags[0] == -flags[1] and flags[0] > self.generation:
             self.pause_agreed = flags[0]
-        self.late_agreed = {number for number, flag in enumerate(flags[2:]) if flag} | self.late_agreed
-        self.late_found |= self.late_agreed
-
-    # -- failures --------------------------------------------------------------------------------------------------------
-
-    def _aborted(self) -> bool:
-        return self.superseded(max(self.generation, self.pending.generation if self.pending else -1))
-
-    def _announced(self) -> bool:
-        announcement = self.control.announcement
-        if announcement is None or announcement.generation <= max(self.generation, self.pending.generation if self.pending else -1):
-            return False
-        return isinstance(announcement, Abort) or announcement.generation == self.pause_agreed
-
-    def is_failure(self, error: BaseException) -> bool:
-        """Whether `error` comes from the loss of a peer or a link, rather than from the user's code."""
-        if isinstance(error, UnderstudyError):
-            return False
-        if isinstance(error, GenerationAborted) or self._aborted():
-            return True
-        broken = self.groups.is_broken() or (self.channel is not None and self.channel.backend.is_broken())
-        if broken or "NCCL" in str(error):
-            self.report_broken(self.generation, str(error))
-            return True
-        return False
-
-    def quiesce_after(self, error: BaseException) -> Recover:
-        """As `quiesce`, from the handler of a failure. Raises `error` itself if it is the user's."""
-        if not self.is_failure(error):
-            raise error
-        return self.quiesce(self.stand)
-
-    def quiesce(self, stand: Stand) -> Recover:
-        """Waits for the announcement, lets go of the old generation, reports the position, and waits for the decision."""
-        self.control.page.enter(Activity.RECOVERING, self.transaction)
-        newest = max(self.generation, self.pending.generation if self.pending else -1)
-        while True:
-            self.control.wait_for(lambda newest=newest: self._next_announcement(newest) is not None)  # type: ignore[misc]
-            announcement = self._next_announcement(newest)
-            assert announcement is not None
-            newest = announcement.generation
-            self.let_go()
-            position = Position(self.transaction, stand)
-            self.control.send(Quiesced(self.control.worker, newest, position, self.shelf.index(), self.step))
-            self.control.wait_for(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
-            recovery = self.control.recovery
-            if recovery is not None and recovery.generation == newest and not self.superseded(newest):
-                self.pending = recovery
-                self.shelf.drop(recovery.start)  # of attempts that do not count
-                return recovery
-
-    def _next_announcement(self, newest: int) -> Announcement | None:
-        announcement = self.control.announcement
-        if announcement is None or announcement.generation <= newest:
-            return None
-        agreed = isinstance(announcement, Abort) or announcement.generation == self.pause_agreed
-        return announcement if agreed else None
-
-    def _decided(self, newest: int) -> bool:
-        recovery = self.control.recovery
-        return self.superseded(newest) or (recovery is not None and recovery.generation >= newest)
+        self.late.agree(flags[2:])
 
     def _explain_after_vote(self, error: Exception) -> None:
-        if self._aborted() or self.groups.is_broken():
+        if self.aborted() or self.groups.is_broken():
             raise Misuse(
                 f"rank {self.rank}: a collective behind the vote of {self.kind} failed, after state had changed. Put collectives "
                 "before the first optimizer.step, or into a @job.section of their own"
@@ -472,21 +384,6 @@ class Runtime:
         self._noticed.add(key)
         self.control.send(Notice(self.control.worker, self.rank, text))
 
-    def phase_of(self, generation: int, name: str, started: float, moved: int = 0) -> None:
-        self.control.send(PhaseDone(self.control.worker, generation, name, started, time.time() - started, moved))
-
-    def report_broken(self, generation: int, detail: str) -> None:
-        self.control.send(CommunicationBroken(self.control.worker, generation, detail[:500]))
-
-    def let_go(self) -> None:
-        """Drops what was attached of a generation that is over."""
-        self.groups.abort()
-        self.groups.drain()
-        if self.channel is not None:
-            self.channel.backend.abort()
-            self.channel.backend.drain()
-            self.channel = None
-
     def arrived(self, recovery: Recover) -> None:
         """This newcomer is a rank like the others from now on."""
         self.stand = Stand.IDLE
@@ -511,9 +408,6 @@ class Runtime:
 
     def own_copy(self, transaction: int) -> LocalCopy | None:
         return self.local.sealed.get(transaction)
-
-
-_POINTS = 16  # places in a script behind the vote where rank-local values may change
 
 
 def _same_scope(key: str, place: list[int]) -> bool:

@@ -1,0 +1,144 @@
+"""A worker's membership in generations: whether its own is over, and the way into the next one.
+
+The control thread hears of a new generation first and breaks the communicators. The main thread finds out here: by a collective
+that fails, or by looking (`announced`). It then *quiesces*: lets go of the old groups, reports how far it is, and waits for
+the decision, which becomes `pending` until it is attached (`recovery`).
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from understudy.core.commands import Abort, Assign, Recover
+from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
+from understudy.core.nouns import Position, Stand
+from understudy.links.page import Activity
+from understudy.worker.buddies import Channel, Shelf
+from understudy.worker.communicators import GlooCommunicator, Groups
+from understudy.worker.control import Announcement, Control
+from understudy.worker.errors import GenerationAborted, UnderstudyError
+from understudy.worker.rendezvous import Rendezvous, StoreServer
+
+CHANNEL_TIMEOUT = timedelta(hours=24)  # an abort ends a wait, not a timeout
+EXPLANATION = 40.0  # seconds that a failed script waits for the news of what was behind it
+
+
+class Membership:
+    def __init__(self, control: Control, assignment: Assign, server: StoreServer) -> None:
+        self.control = control
+        self.rank = assignment.rank
+        self.world_size = int(assignment.environment["WORLD_SIZE"])
+        self.workers_per_node = int(assignment.environment["LOCAL_WORLD_SIZE"])
+        self.server = server
+        self.groups = Groups(own_port=server.port)
+        self.shelf = Shelf()
+        self.channel: Channel | None = None
+        self.meeting: Rendezvous | None = None
+        self.generation = -1  # the one that this worker is attached to
+        self.pending: Recover | None = None  # decided, not yet attached
+        self.pause_agreed = -1  # the generation for which all ranks have agreed, in a vote, to pause
+        self.transaction = -1  # the current or next one; -1 is the set-up
+        self.step = 0  # committed steps
+
+    def meet(self, store: str, generation: int) -> Rendezvous:
+        self.meeting = Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port)
+        return self.meeting
+
+    def superseded(self, generation: int) -> bool:
+        """Whether an abort has ended `generation`."""
+        announcement = self.control.announcement
+        return isinstance(announcement, Abort) and announcement.generation > generation
+
+    def open_channel(self, meeting: Rendezvous) -> Channel:
+        backend = GlooCommunicator(
+            meeting.group_prefix("understudy"), self.rank, self.world_size, CHANNEL_TIMEOUT, own_port=self.server.port
+        )
+        return Channel(backend, self.rank, self.world_size, self.workers_per_node)
+
+    def aborted(self) -> bool:
+        return self.superseded(max(self.generation, self.pending.generation if self.pending else -1))
+
+    def announced(self) -> bool:
+        announcement = self.control.announcement
+        if announcement is None or announcement.generation <= max(self.generation, self.pending.generation if self.pending else -1):
+            return False
+        return isinstance(announcement, Abort) or announcement.generation == self.pause_agreed
+
+    def is_failure(self, error: BaseException) -> bool:
+        """Whether `error` comes from the loss of a peer or a link, rather than from the user's code."""
+        if isinstance(error, UnderstudyError):
+            return False
+        if isinstance(error, GenerationAborted) or self.aborted():
+            return True
+        broken = self.groups.is_broken() or (self.channel is not None and self.channel.backend.is_broken())
+        if broken or "NCCL" in str(error):
+            self.report_broken(self.generation, str(error))
+            return True
+        return False
+
+    def quiesce_after(self, error: BaseException, stand: Stand) -> Recover:
+        """As `quiesce`, from the handler of a failure. Raises `error` itself if it is the user's."""
+        if not self.is_failure(error):
+            raise error
+        return self.quiesce(stand)
+
+    def quiesce(self, stand: Stand) -> Recover:
+        """Waits for the announcement, lets go of the old generation, reports the position, and waits for the decision."""
+        self.control.page.enter(Activity.RECOVERING, self.transaction)
+        newest = max(self.generation, self.pending.generation if self.pending else -1)
+        while True:
+            self.control.wait_for(lambda newest=newest: self._next_announcement(newest) is not None)  # type: ignore[misc]
+            announcement = self._next_announcement(newest)
+            assert announcement is not None
+            newest = announcement.generation
+            self.let_go()
+            position = Position(self.transaction, stand)
+            self.control.send(Quiesced(self.control.worker, newest, position, self.shelf.index(), self.step))
+            self.control.wait_for(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
+            recovery = self.control.recovery
+            if recovery is not None and recovery.generation == newest and not self.superseded(newest):
+                self.pending = recovery
+                self.shelf.drop(recovery.start)  # of attempts that do not count
+                return recovery
+
+    def _next_announcement(self, newest: int) -> Announcement | None:
+        announcement = self.control.announcement
+        if announcement is None or announcement.generation <= newest:
+            return None
+        agreed = isinstance(announcement, Abort) or announcement.generation == self.pause_agreed
+        return announcement if agreed else None
+
+    def _decided(self, newest: int) -> bool:
+        recovery = self.control.recovery
+        return self.superseded(newest) or (recovery is not None and recovery.generation >= newest)
+
+    def explain(self, error: BaseException) -> str:
+        """For an error that left the script: what was behind it, or "" if it is simply the user's."""
+        if isinstance(error, UnderstudyError) or not isinstance(error, RuntimeError):
+            return ""
+        if not (self.is_failure(error) or self.pending is not None):
+            return ""
+        newest = self.generation
+        self.control.wait_for(lambda: self.superseded(newest) or self.pending is not None, EXPLANATION)
+        announcement = self.control.announcement
+        reason = announcement.reason if isinstance(announcement, Abort) else "a connection to a peer broke"
+        return (
+            f"rank {self.rank}: a collective outside any transaction failed ({reason}). Only transactions survive a loss: wrap this code "
+            "in @job.section, or move it into the step"
+        )
+
+    def phase_of(self, generation: int, name: str, started: float, moved: int = 0) -> None:
+        self.control.send(PhaseDone(self.control.worker, generation, name, started, time.time() - started, moved))
+
+    def report_broken(self, generation: int, detail: str) -> None:
+        self.control.send(CommunicationBroken(self.control.worker, generation, detail[:500]))
+
+    def let_go(self) -> None:
+        """Drops what was attached of a generation that is over."""
+        self.groups.abort()
+        self.groups.drain()
+        if self.channel is not None:
+            self.channel.backend.abort()
+            self.channel.backend.drain()
+            self.channel = None
