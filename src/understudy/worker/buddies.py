@@ -90,7 +90,7 @@ class Channel:
         self.rank = rank
         self.world_size = world_size
         steps = offsets(world_size, workers_per_node)
-        self._to = [(rank + step) % world_size for step in steps]
+        self.buddies = [(rank + step) % world_size for step in steps]
         self._from = [(rank - step) % world_size for step in steps]
         self._out = torch.zeros(FIRST, dtype=torch.uint8)
         self._in = [torch.zeros(FIRST, dtype=torch.uint8) for _ in steps]
@@ -103,10 +103,10 @@ class Channel:
         room = FIRST - 8
         head = size.to_bytes(8, "little") + data[:room]
         self._out[: len(head)] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
-        works = [self.backend.send([self._out], peer, _TAG_COPY) for peer in self._to]
+        works = [self.backend.send([self._out], peer, _TAG_COPY) for peer in self.buddies]
         if size > room:
             rest = torch.frombuffer(bytearray(data[room:]), dtype=torch.uint8)
-            works += [self.backend.send([rest], peer, _TAG_REST) for peer in self._to]
+            works += [self.backend.send([rest], peer, _TAG_REST) for peer in self.buddies]
         arriving = [self.backend.recv([buffer], peer, _TAG_COPY) for buffer, peer in zip(self._in, self._from, strict=True)]
         found = {}
         for work, buffer, peer in zip(arriving, self._in, self._from, strict=True):

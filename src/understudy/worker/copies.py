@@ -119,8 +119,8 @@ class LocalState:
         """The copy for a vote. `carried`: the transaction leaves gradients for a later one. Raises `Misuse` if it is too large."""
         values = self._state.encoded_values()
         tensors = {name: local_tensor(t) for name, t in self._state.mutable_tensors() if self._mine(name)}
-        if carried:
-            tensors |= {name: local_tensor(t) for name, t in self._state.gradients()}
+        gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if carried or self._state.gradients_matter else {}
+        tensors |= self._gradients_to_copy(gradients, carried)
         size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(len(v) for e, v in values.items() if self._mine(e))
         if size > LIMIT:
             what = "gradients that are carried from one transaction to the next" if carried else "rank-local state"
@@ -137,7 +137,7 @@ class LocalState:
             boundary,
             {e: v for e, v in values.items() if self._mine(e)},
             {name: t.detach().clone() for name, t in tensors.items()},
-            {name: digest(t) for name, t in tensors.items()},
+            {name: digest(t) for name, t in (gradients | tensors).items()},
             {e: digest_bytes(v) for e, v in values.items()},
             results,
         )
@@ -145,16 +145,27 @@ class LocalState:
         self.sealed.pop(transaction - 2, None)
         return copy
 
+    def _gradients_to_copy(self, gradients: dict[str, torch.Tensor], carried: bool) -> dict[str, torch.Tensor]:
+        """Those that differ from rank to rank as far as known. What is `carried` is copied to be sure, unless it is too large for that:
+        then a recovery relies on a survivor whose gradient had the same digest at the vote, as after an all-reduce."""
+        if carried and sum(t.numel() * t.element_size() for t in gradients.values()) <= LIMIT:
+            return gradients
+        classes = self.replicas.classes if self.replicas is not None else {}
+        return {name: t for name, t in gradients.items() if name in classes and self._mine(name)}
+
     def changed(self, copy: LocalCopy) -> list[str]:
         """What has changed since `copy` was made, by name: streams, and values and buffers that differ from rank to rank."""
         now = self._state.randomness.capture()
         names = [f"the random stream {name!r}" for name, data in now.items() if copy.streams.get(name) != data]
         if self.comparisons < CLASSIFIED:
             return names
-        values = self._state.encoded_values()
-        names += [e for e in copy.values if values.get(e) != copy.values[e]]
-        current = dict(self._state.mutable_tensors())
-        names += [n for n, d in copy.tensor_digests.items() if n in current and digest(local_tensor(current[n])) != d]
+        if copy.values:
+            values = self._state.encoded_values()
+            names += [e for e in copy.values if values.get(e) != copy.values[e]]
+        if not copy.tensors:
+            return names
+        current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
+        names += [n for n in copy.tensors if n in current and digest(local_tensor(current[n])) != copy.tensor_digests[n]]
         return names
 
     def apply(self, copy: LocalCopy, entries: set[str]) -> None:
@@ -190,11 +201,12 @@ class LocalState:
         return wrong
 
 
-def kept_locally(copy: LocalCopy, voted: list[tuple[dict[str, int], dict[str, int]]]) -> set[str]:
-    """Entries of a lost rank's copy in which no other rank had the same content at the same vote: only the copy has them.
+def kept_locally(copy: LocalCopy, rank: int, replicas: Replicas, voted: list[tuple[dict[str, int], dict[str, int]]]) -> set[str]:
+    """Entries of a lost rank's copy that no other rank has: known to differ from rank to rank, or different at this very vote.
 
     `voted`: the digests of values and of tensors that each survivor handed over with its vote in the same transaction. Where one
     of them agrees, the survivor's present state is the better source, because it includes what followed the vote.
     """
     local = {e for e in copy.values if not any(values.get(e) == copy.value_digests[e] for values, _ in voted)}
-    return local | {e for e in copy.tensors if not any(tensors.get(e) == copy.tensor_digests[e] for _, tensors in voted)}
+    local |= {e for e in copy.tensors if not any(tensors.get(e) == copy.tensor_digests[e] for _, tensors in voted)}
+    return local | {e for e in (*copy.values, *copy.tensors) if e in replicas.classes and not replicas.of(e, rank)}

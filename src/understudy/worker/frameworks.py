@@ -128,7 +128,7 @@ def _rebuild(module: DistributedDataParallel, layout: Layout) -> None:
         assert module.logger is not None
         module.logger._set_static_graph()
     for hook, state in module._comm_hooks:
-        dist._register_comm_hook(module.reducer, state, hook)
+        dist._register_comm_hook(module.reducer, state, hook)  # type: ignore[attr-defined]
 
 
 def _reset_sharded(root: Any) -> None:

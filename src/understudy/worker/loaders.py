@@ -6,7 +6,8 @@ position of the last iteration that its lost rank handed over, draws that batch 
 rank's before anything else is drawn.
 
 A plain DataLoader without workers gets there by advancing its sampler alone. With worker processes, or an iterable dataset,
-the epoch's batches are drawn again, because the state of the workers depends on them; a StatefulDataLoader is faster there.
+the epoch's batches are drawn again, because the state of the workers depends on them; a StatefulDataLoader is faster there. Its
+state does not hold the random streams of its workers, though: if what it gives is not the same batch, its epoch is drawn again too.
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ class Source(Protocol):
 
     def go_to(self, position: Position) -> None: ...
 
+    def go_again(self, position: Position) -> bool:
+        """If there is a slower and surer way to `position` than that of `go_to`: goes it."""
+        ...
+
     def draw(self, new_epoch: Callable[[], None]) -> Any:
         """The next batch. Raises `StopIteration` at the end. Calls `new_epoch` when it starts over, before it draws anything."""
         ...
@@ -64,6 +69,9 @@ class Counter:
 
     def go_to(self, position: Position) -> None:
         self._next = position["index"]
+
+    def go_again(self, position: Position) -> bool:
+        return False
 
     def draw(self, new_epoch: Callable[[], None]) -> int:
         self._next += 1
@@ -83,6 +91,7 @@ class LoaderSource:
         self._index = 0
         self._start: Streams = {}
         self._start_generators: list[bytes] = []
+        randomness.adopt(self._generators())
 
     def _generators(self) -> list[torch.Generator]:
         batch_sampler = getattr(self._loader, "batch_sampler", None)
@@ -95,28 +104,41 @@ class LoaderSource:
         if self._index:
             if self._stateful:
                 position["state"] = self._loader.state_dict()
-            else:
-                position["start"] = self._start
-                position["generators"] = self._start_generators
+            position["start"] = self._start
+            position["generators"] = self._start_generators
         else:
             position["generators"] = [bytes(g.get_state().numpy().tobytes()) for g in self._generators()]
         return position
 
     def go_to(self, position: Position) -> None:
-        self._epoch, self._index = position["epoch"], position["index"]
-        self._iterator = None
-        for generator, state in zip(self._generators(), position.get("generators", []), strict=False):
-            generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+        self._to_start(position)
         if not self._index:
             return  # opened by the next draw
         if self._stateful:
             self._loader.load_state_dict(position["state"])
             self._open()
-            return
+            self._start, self._start_generators = position["start"], position["generators"]
+        else:
+            self._draw_again(position)
+
+    def go_again(self, position: Position) -> bool:
+        if not (self._stateful and position["index"]):
+            return False
+        self._to_start(position)
+        self._draw_again(position)
+        return True
+
+    def _to_start(self, position: Position) -> None:
+        self._epoch, self._index = position["epoch"], position["index"]
+        self._iterator = None
+        for generator, state in zip(self._generators(), position.get("generators", []), strict=False):
+            generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
+    def _draw_again(self, position: Position) -> None:
         self._randomness.restore(position["start"])
         self._open()
         iterator: Any = self._iterator
-        light = isinstance(self._loader, DataLoader) and self._loader.num_workers == 0
+        light = isinstance(self._loader, DataLoader) and self._loader.num_workers == 0 and not self._stateful
         if light and not isinstance(self._loader.dataset, IterableDataset):
             for _ in range(self._index):
                 next(iterator._sampler_iter)

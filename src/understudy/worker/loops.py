@@ -89,17 +89,22 @@ class Loops:
         boundary = copy.boundary
         assert boundary is not None
         source.go_to(boundary.position)
-        self._randomness.restore(boundary.streams)
-        self._iteration, self._index, self.steps_here = boundary.iteration, 0, 0
-        self.boundary = Boundary(boundary.loop, boundary.iteration, boundary.position, boundary.streams)
-        batch = self.draw(source)
-        if self.boundary.batch != boundary.batch:
+        batch, found = self._draw_from(source, boundary)
+        if found != boundary.batch and source.go_again(boundary.position):
+            batch, found = self._draw_from(source, boundary)
+        if found != boundary.batch:
             raise NotTheSame(
                 f"rank {rank}: the batch of iteration {boundary.iteration} that this newcomer draws is not the one that the lost rank had "
-                f"(digest {self.boundary.batch:x}, not {boundary.batch:x}): the loader does not give the same data twice from the same "
+                f"(digest {found:x}, not {boundary.batch:x}): the loader does not give the same data twice from the same "
                 "position. Use torchdata's StatefulDataLoader, or seed what the dataset draws at random"
             )
         return batch
+
+    def _draw_from(self, source: Source, boundary: Boundary) -> tuple[Any, int]:
+        self._randomness.restore(boundary.streams)
+        self._iteration, self._index, self.steps_here = boundary.iteration, 0, 0
+        here = self.boundary = Boundary(boundary.loop, boundary.iteration, boundary.position, boundary.streams)
+        return self.draw(source), here.batch
 
 
 def restore_streams(randomness: Randomness, copy: LocalCopy, rank: int) -> None:

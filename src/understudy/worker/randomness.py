@@ -32,19 +32,21 @@ class Randomness:
     def __init__(self) -> None:
         self.generators: dict[str, torch.Generator] = {}
         self.numpy_generators: dict[str, numpy.random.Generator] = {}
+        self._python_state: tuple[Any, ...] = ()
+        self._python_packed = b""
+
+    def adopt(self, generators: list[torch.Generator]) -> None:
+        """Adds those that are not known yet: a loader's, which draw the order of every epoch from where the one before left them."""
+        for generator in generators:
+            if not any(known is generator for known in self.generators.values()):
+                self.generators[f"of a loader {len(self.generators)}"] = generator
 
     def capture(self) -> Streams:
-        version, words, gauss = random.getstate()
-        streams = {
-            "torch": _generator_bytes(torch.get_rng_state()),
-            "python": array("I", words).tobytes() + repr((version, gauss)).encode(),
-        }
+        streams = {"torch": _generator_bytes(torch.get_rng_state()), "python": self._python_bytes()}
         if "numpy.random" in sys.modules:
-            state: Any = numpy.random.get_state(legacy=False)
-            streams["numpy"] = (
-                state["state"]["key"].tobytes()
-                + repr((state["bit_generator"], int(state["state"]["pos"]), int(state["has_gauss"]), float(state["gauss"]))).encode()
-            )
+            state: Any = numpy.random.get_state()
+            kind, key, position, has_gauss, gauss = state
+            streams["numpy"] = key.tobytes() + repr((kind, int(position), int(has_gauss), float(gauss))).encode()
         if cuda_in_use():
             streams["cuda"] = _generator_bytes(torch.cuda.get_rng_state())
         for name, generator in self.generators.items():
@@ -54,6 +56,14 @@ class Randomness:
 
             streams[f"numpy generator/{name}"] = encode(numpy_generator.bit_generator.state)
         return streams
+
+    def _python_bytes(self) -> bytes:
+        state = random.getstate()
+        if state != self._python_state:  # it rarely moves, and packing 625 integers is the slowest part of a capture
+            version, words, gauss = state
+            self._python_state = state
+            self._python_packed = array("I", words).tobytes() + repr((version, gauss)).encode()
+        return self._python_packed
 
     def restore(self, streams: Streams) -> None:
         """Sets every stream that `streams` names. Raises `KeyError` for a generator that is not registered here."""

@@ -8,7 +8,11 @@ from understudy.worker.state import State, local_tensor
 
 def coverage_text(replicas: Replicas, state: State, world_size: int) -> str:
     """One paragraph about whose state has a replica. Small rank-local values go to buddies and do not count."""
-    large = {name: local_tensor(t) for name, t in state.all_tensors().items() if "/parameter/" in name or "/state/" in name}
+    large = {
+        name: local_tensor(tensor)
+        for name, tensor in state.all_tensors().items()
+        if ("/parameter/" in name or "/state/" in name) and not name.endswith("/gradient")
+    }
     alone: dict[int, list[str]] = {}
     partners: dict[int, frozenset[int]] = {}
     for rank in range(world_size):

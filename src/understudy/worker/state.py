@@ -45,7 +45,7 @@ class Snapshot:
     streams: Streams
     values: dict[str, bytes]
     tensors: dict[str, torch.Tensor]
-    gradients: dict[int, torch.Tensor] = field(default_factory=dict)  # id of the parameter -> its gradient
+    gradients: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # id of the parameter -> its gradient, content
     scalers: dict[str, dict[Any, Any]] = field(default_factory=dict)
 
 
@@ -95,6 +95,7 @@ class State:
         self.loaders: dict[str, Any] = {}
         self.randomness = Randomness()
         self._copies: dict[str, torch.Tensor] = {}
+        self._buffers: list[tuple[str, torch.nn.Module]] | None = None  # modules that have buffers, with the names' prefixes
         self.gradients_matter = True  # whether gradients that exist between two transactions are part of the state
         self.gradients_kept = 0  # how often a step was seen that did not drop the gradients it found
         self.gradients_dropped = 0  # how often one that did
@@ -138,9 +139,19 @@ class State:
 
     def mutable_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Those that may change before a vote: buffers and registered tensors."""
-        for key, module in self.modules.items():
-            for name, buffer in module.named_buffers():
-                yield f"{key}/buffer/{name}", buffer
+        if self._buffers is None:
+            self._buffers = [
+                (f"{key}/buffer/{prefix}{'.' if prefix else ''}", part)
+                for key, module in self.modules.items()
+                for prefix, part in module.named_modules()
+                if part._buffers
+            ]
+        seen: set[int] = set()
+        for prefix, part in self._buffers:
+            for name, buffer in part._buffers.items():
+                if buffer is not None and id(buffer) not in seen:
+                    seen.add(id(buffer))
+                    yield prefix + name, buffer
         for name, tensor in self.tensors.items():
             yield f"{name}/tensor", tensor
 
@@ -158,6 +169,7 @@ class State:
 
     def all_tensors(self) -> dict[str, torch.Tensor]:
         """Every tensor that makes up this rank's state between two transactions. Sharded modules are resharded first."""
+        self._buffers = None
         for module in self.modules.values():
             for part in module.modules():
                 reshard = getattr(part, "reshard", None)
@@ -217,7 +229,7 @@ class State:
                 for number, parameter in enumerate(_optimizer_parameters(optimizer))
             }
             try:
-                found[f"{key}/settings"] = encode(canonical([groups, {n: v for n, v in loose.items() if v}]))
+                found[f"{key}/settings"] = encode([groups, canonical({n: v for n, v in loose.items() if v})])
             except Unencodable as error:
                 raise Misuse(f"the settings of optimizer {key} hold {error}, which cannot be moved to another worker") from error
         return found
@@ -259,8 +271,8 @@ class State:
             torch._foreach_copy_(targets, sources)
         gradients = {}
         if self.gradients_matter:
-            gradients = {id(p): local_tensor(p.grad).clone() for _, p in self.parameters() if p.grad is not None}
-        self._found = [weakref.ref(p.grad) for _, p in self.parameters() if p.grad is not None]
+            gradients = {id(p): (p.grad, local_tensor(p.grad).clone()) for _, p in self.parameters() if p.grad is not None}
+        self._found = [weakref.ref(p.grad) for p in self._watched_parameters() if p.grad is not None]
         return Snapshot(
             self.randomness.capture(), self.encoded_values(), dict(zip(tensors, targets, strict=True)), gradients, self._scaler_stages()
         )
@@ -271,10 +283,9 @@ class State:
                 local_tensor(tensor).copy_(snapshot.tensors[name])
             for _, parameter in self.parameters():
                 kept = snapshot.gradients.get(id(parameter))
-                if kept is None or parameter.grad is None:
-                    parameter.grad = None
-                else:
-                    local_tensor(parameter.grad).copy_(kept)
+                parameter.grad = kept[0] if kept is not None else None
+                if kept is not None:
+                    local_tensor(kept[0]).copy_(kept[1])
         now = self.encoded_values()
         for entry, data in snapshot.values.items():
             if now.get(entry) != data:
@@ -292,6 +303,13 @@ class State:
             if isinstance(thing, GradScaler)
         }
 
+    def _watched_parameters(self) -> list[torch.Tensor]:
+        """Those whose gradients are watched: all at first, then two of each optimizer, because whoever drops one drops all."""
+        lists = [_optimizer_parameters(optimizer) for optimizer in self.optimizers.values()]
+        if not self.gradients_matter:
+            lists = [[parameters[0], parameters[-1]] for parameters in lists if parameters]
+        return [parameter for parameters in lists for parameter in parameters]
+
     def learn_gradients(self, carried: bool) -> None:
         """At a commit: whether the gradients that exist now belong to the state of the job.
 
@@ -300,7 +318,7 @@ class State:
         dropped all that they found, and no longer as soon as one has not.
         """
         if self._found:
-            present = {id(p.grad) for _, p in self.parameters() if p.grad is not None}
+            present = {id(p.grad) for p in self._watched_parameters() if p.grad is not None}
             alive = [gradient for reference in self._found if (gradient := reference()) is not None]
             if any(id(gradient) in present for gradient in alive):
                 self.gradients_kept += 1

@@ -72,9 +72,12 @@ def make_plan(
         entries |= {e: d for e, d in donor.descriptions.items() if e not in entries}
         entries |= {e: None for e in donor.values if e not in entries}
     for entry, description in entries.items():
-        if entry in local or (entry in copy.tensors and entry.endswith("/gradient")):
+        if entry in local:
             continue
-        row = entry if entry in replicas.classes else (description[4] if description else "")
+        gradient = entry.endswith("/gradient") and description is not None
+        if gradient and entry not in copy.tensor_digests:
+            continue  # this rank had none
+        row = entry if entry in replicas.classes and not gradient else (description[4] if description else "")
         if row in replicas.classes:
             if replicas.classes[row][rank] < 0:
                 continue  # this rank does not have it
@@ -85,6 +88,8 @@ def make_plan(
             who.append(leaver)
         if description is None and entry in copy.value_digests:  # those that had another value at the last vote are no replicas
             who = [m for m in who if donors[m].voted[0].get(entry) == copy.value_digests[entry]]
+        elif gradient:  # equal parameters may have different gradients
+            who = [m for m in who if donors[m].voted[1].get(entry) == copy.tensor_digests[entry]]
         if not who:
             missing.append(entry)
             continue
@@ -106,6 +111,7 @@ def make_plan(
             "It would have been saved by a replica: one more rank with the same shard (HSDP), or not losing all replicas at once"
         )
     sizes = {entry: size_of(descriptions[entry]) for entry in sources}
+    local = {e for e in local if e in entries or not e.endswith("/gradient")}  # gradients that were dropped after the vote
     return Plan(descriptions, expected, values, stripe(rank, sizes, sources, CHUNK, SMALL), local, (number + 1) * _TAGS)
 
 
