@@ -280,7 +280,8 @@ class State:
     def restore(self, snapshot: Snapshot) -> None:
         with torch.no_grad():
             for name, tensor in self.mutable_tensors():
-                local_tensor(tensor).copy_(snapshot.tensors[name])
+                if name in snapshot.tensors:  # else the attempt made it, and the redo will set it again
+                    local_tensor(tensor).copy_(snapshot.tensors[name])
             for _, parameter in self.parameters():
                 kept = snapshot.gradients.get(id(parameter))
                 parameter.grad = kept[0] if kept is not None else None
