@@ -33,6 +33,7 @@ import hashlib
 import json
 import math
 import os
+import random
 import sysconfig
 import tempfile
 import time
@@ -263,6 +264,7 @@ def train(args: argparse.Namespace) -> None:
     device = devices.choose(args.device)
     job = understudy.join(backend=args.backend or ("nccl" if device.type == "cuda" else "gloo"))
 
+    random.seed(args.seed)  # nothing here draws from Python's generator, but two runs should agree in it too
     torch.manual_seed(args.seed)  # the same first parameters on every rank
     net = GPT(args.layers, args.width, args.heads, args.context, args.dropout).to(device)
     size = sum(parameter.numel() for parameter in net.parameters())
