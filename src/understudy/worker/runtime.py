@@ -282,6 +282,8 @@ class Runtime(Membership):
         self.stand = Stand.IDLE
         if self.recorder is not None:
             self.recorder.remove()  # no transaction was ever run: a loss starts the job anew
+        if self.new_buddies:
+            self._join_newest()  # a newcomer that came at the end: the others wait for it in a hand-over
         while True:
             self.control.page.enter(Activity.FINISHED, self.transaction)
             self.control.send(Finished(self.control.worker, self.generation))
