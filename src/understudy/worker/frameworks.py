@@ -20,6 +20,7 @@ in which DDP rebuilt; DDP itself requires a fixed order in that mode.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -120,7 +121,16 @@ def _rebuild(module: DistributedDataParallel, layout: Layout) -> None:
     names = module._build_debug_param_to_name_mapping(parameters)  # type: ignore[no-untyped-call]
     module.reducer._remove_autograd_hooks()
     given = list(reversed(layout)), list(reversed([int(module.bucket_bytes_cap)] * len(layout)))
-    with mock.patch.object(dist, "_compute_bucket_assignment_by_size", lambda *_: given):
+    log = dist.Logger.set_construction_data_and_log  # type: ignore[attr-defined]
+
+    def log_if_possible(*arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # torch has no name for the number of a backend that was replaced
+            log(*arguments)
+
+    with (
+        mock.patch.object(dist, "_compute_bucket_assignment_by_size", lambda *_: given),
+        mock.patch.object(dist.Logger, "set_construction_data_and_log", log_if_possible),  # type: ignore[attr-defined]
+    ):
         module._ddp_init_helper(parameters, expect_sparse, names, module.static_graph)  # type: ignore[no-untyped-call]
     if module.static_graph:
         module._static_graph_delay_allreduce_enqueued = False
