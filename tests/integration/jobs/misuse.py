@@ -1,0 +1,83 @@
+"""One way to use the training API wrongly, or to fail, named by the second argument."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from support import fault, seed  # type: ignore[import-not-found]
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+case = sys.argv[2]
+
+
+class Counter:
+    """Changes behind the vote, differently on every rank."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count = state["count"]
+
+
+job = understudy.join()
+seed(1)
+model = DistributedDataParallel(nn.Linear(8, 8))
+optimizer = torch.optim.AdamW(model.parameters())
+counter = Counter()
+job.register(counter=counter)
+if case != "unregistered model":
+    job.register(model=model)
+if case != "unregistered optimizer":
+    job.register(optimizer=optimizer)
+if case == "unmovable":
+    job.register(file=sys.stdout)
+if case == "too large":
+    job.register(cache=torch.full((1 << 20,), float(job.rank)))
+
+
+@job.section
+def evaluate() -> float:
+    if case == "optimizer in a section":
+        optimizer.step()
+    return 1.0
+
+
+@job.step
+def train(batch: torch.Tensor) -> torch.Tensor:
+    optimizer.zero_grad()
+    if case == "batch changed in place":
+        batch.mul_(2.0)
+    if case == "nested":
+        evaluate()
+    loss: torch.Tensor = model(batch).square().mean()
+    loss.backward()  # type: ignore[no-untyped-call]
+    if case == "exception" and job.rank == 1 and job.committed == 3:
+        raise ValueError("wrong on purpose")
+    if case == "exit" and job.committed == 3:
+        sys.exit(3)
+    optimizer.step()
+    if case == "collective after the vote":
+        dist.all_reduce(loss.detach())
+    counter.count += job.rank + 1
+    return loss.detach()
+
+
+for number in job.steps(8):
+    train(torch.full((4, 8), float(number)))
+    if case == "optimizer in a section":
+        evaluate()
+    if case == "optimizer outside":
+        optimizer.step()
+    if case == "collective outside":
+        fault(job, "outside")
+        dist.all_reduce(torch.ones(3))

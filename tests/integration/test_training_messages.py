@@ -1,0 +1,103 @@
+"""What a user hears: misuse the first time it happens, exceptions, and losses that cannot be survived."""
+
+from __future__ import annotations
+
+import pytest
+from tests.integration.training import Training, training
+
+__all__ = ["training"]
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("unregistered model", "DistributedDataParallel over Linear is not registered"),
+        ("unregistered optimizer", "AdamW is stepped but not registered: add it to job.register(...)"),
+        ("unmovable", "job.register(file=...): a TextIOWrapper has no state_dict and load_state_dict"),
+        ("optimizer in a section", "optimizer.step inside the section evaluate: a section changes nothing; use @job.step"),
+        ("optimizer outside", "optimizer.step outside a transaction: wrap the training step in @job.step"),
+        ("batch changed in place", "train changes its arguments in place, so it could not be redone; work on a copy of them"),
+        ("nested", "evaluate is a transaction inside a transaction (step train); call one after the other"),
+    ],
+)
+def test_misuse_is_told_the_first_time(training: Training, case: str, message: str) -> None:
+    outcome = training.run("misuse.py", case, ranks=1, spares=0)
+    assert outcome.code == 1
+    assert message in outcome.output
+    assert "Traceback" in outcome.output
+    assert "misuse.py" in outcome.output
+
+
+def test_a_collective_after_the_vote_is_refused_the_first_time(training: Training) -> None:
+    outcome = training.run("misuse.py", "collective after the vote", spares=0)
+    assert outcome.code == 1
+    assert "train issues 1 collective(s) after its vote" in outcome.output
+    assert "Put them before optimizer.step, or into a @job.section of their own" in outcome.output
+    assert outcome.ask("status")["step"] == 0
+
+
+def test_rank_local_state_that_is_too_large(training: Training) -> None:
+    """4 MB that differ from rank to rank, where 1 MB is allowed."""
+    started = training.begin("misuse.py", "too large", spares=0, UNDERSTUDY_LOCAL_LIMIT=str(1 << 20))
+    outcome = started.ends()
+    assert outcome.code == 1
+    assert "4.2 MB of rank-local state would have to be copied to another rank with every vote, more than 1.0 MB" in outcome.output
+
+
+def test_notices_without_any_failure(training: Training) -> None:
+    outcome = training.run("misuse.py", "collective outside", spares=0)
+    assert outcome.code == 0, outcome.output
+    notices = outcome.ask("status")["notices"]
+    for text in (
+        "1 collective(s) between transaction 0 and 1 are in no transaction: if a rank is lost during one of them, the job ends",
+        "counter/value change(s) after train, behind the vote",
+        "coverage: every rank has a replica",
+    ):
+        assert any(text in notice for notice in notices), notices
+        assert text in outcome.output
+
+
+def test_a_loss_in_a_collective_outside_any_transaction(training: Training) -> None:
+    outcome = training.run("misuse.py", "collective outside", faults="outside:3:1")
+    assert outcome.code == 1
+    assert "rank 0: a collective outside any transaction failed" in outcome.output
+    assert "wrap this code in @job.section" in outcome.output
+
+
+def test_an_exception_of_one_rank_ends_the_job_and_burns_no_spare(training: Training) -> None:
+    outcome = training.run("misuse.py", "exception")
+    assert outcome.code == 1
+    assert "rank 1 (w1 on node node0) failed at step 3: ValueError: wrong on purpose" in outcome.output
+    assert 'raise ValueError("wrong on purpose")' in outcome.output
+    assert "takes over" not in outcome.output
+    assert outcome.incidents == []
+    status = outcome.ask("status")
+    assert status["state"] == "failed"
+    assert [spare["worker"] for spare in status["spares"]] == ["w2"]
+
+
+def test_sys_exit_gives_its_code(training: Training) -> None:
+    outcome = training.run("misuse.py", "exit")
+    assert outcome.code == 3
+    assert outcome.incidents == []
+
+
+def test_a_newcomer_that_sets_up_otherwise_names_the_first_difference(training: Training) -> None:
+    outcome = training.run("mismatch.py", faults="talking:0:1")
+    assert outcome.code == 1
+    told = [line for line in outcome.output.splitlines() if "collective number 1 of this newcomer's set-up" in line]
+    line = told[0]
+    assert "broadcast_" in line.split("the lost rank's")[0]
+    assert "allreduce_" in line.split("the lost rank's")[1]
+    assert "does not set up the same way twice" in line
+
+
+def test_without_a_replica_the_coverage_says_so_before_and_a_loss_ends_the_job(training: Training) -> None:
+    outcome = training.run("sharded.py", faults="before the vote:4:1")
+    assert outcome.code == 1
+    told, _, after = outcome.output.partition("was killed")
+    assert "coverage: ranks 0, 1 hold state that no other rank has" in told
+    assert "CANNOT be survived" in told
+    assert "rank 1 held state that no surviving rank has" in after
+    assert "one more rank with the same shard (HSDP)" in after
+    assert outcome.ask("status")["state"] == "failed"

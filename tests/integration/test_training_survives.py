@@ -1,0 +1,74 @@
+"""Jobs of many kinds lose a rank and compute what they would have computed, bit by bit.
+
+Every reference is run under torchrun, without Understudy's processes: the same script, the same result.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.integration.training import Outcome, Training, survived, training
+
+__all__ = ["training"]
+
+
+def test_two_models_two_optimizers_two_transactions_per_iteration(training: Training) -> None:
+    reference = training.torchrun("gan.py")
+    lost = training.run("gan.py", faults="maker forward:9:1,critic forward:16:0", spares=2)
+    first, second = survived(lost, reference, losses=2)
+    assert (first["cause"], first["rank"], first["decision"], first["transaction"]) == ("killed", 1, "redo", 9)
+    assert first["notes"] == ["rank 1: the result of the transaction at 0.4.0 is the one of another rank"]
+    assert (second["rank"], second["transaction"]) == (0, 16)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param("first evaluation:0:1", id="before the loop"),
+        pytest.param("before the vote:5:2,evaluation:8:0,last evaluation:12:3", id="in steps and sections"),
+    ],
+)
+def test_sub_groups_meshes_functional_collectives_and_sections(training: Training, faults: str) -> None:
+    reference = training.torchrun("groups.py", ranks=4)
+    losses = faults.count(",") + 1
+    survived(training.run("groups.py", ranks=4, faults=faults, spares=losses), reference, losses)
+
+
+@pytest.mark.parametrize("faults", ["before the vote:0:0,unscaled:3:1", "unscaled:5:0,between two optimizers:8:1"])
+def test_mixed_precision_static_graph_checkpointing_and_unused_parameters(training: Training, faults: str) -> None:
+    """The second one: in the step that overflows, and after the vote, which is rolled forward."""
+    reference = training.torchrun("mixed.py")
+    incidents = survived(training.run("mixed.py", faults=faults, spares=2), reference, 2)
+    assert [incident["decision"] for incident in incidents] == ["redo", "roll forward" if "between" in faults else "redo"]
+
+
+@pytest.mark.parametrize("kind", ["no_sync", "synchronized"])
+def test_accumulation_over_transactions_epochs_and_own_objects(training: Training, kind: str) -> None:
+    reference = training.torchrun("accumulation.py", kind)
+    faults = "forward:10:1,before the vote:12:0,measuring epoch 1:16:0,before the vote:20:1"
+    survived(training.run("accumulation.py", kind, faults=faults, spares=4), reference, 4)
+
+
+def _model(outcome: Outcome) -> dict[str, torch.Tensor]:
+    saved: dict[str, torch.Tensor] = torch.load(outcome.folder / "model.pt", weights_only=True)["model"]
+    return saved
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    from tests.integration.processes import marked
+
+    with marked() as mark:
+        folder: Path = tmp_path_factory.mktemp("undisturbed")
+        return Training(folder, mark).torchrun("ends.py")
+
+
+@pytest.mark.parametrize("fault", ["after the evaluation:6:0", "in the last evaluation:6:1", "after the evaluation:6:1"])
+def test_a_loss_at_the_end(training: Training, undisturbed: Outcome, fault: str) -> None:
+    """Others have left the loop, or the whole script; rank 0 is lost before it saves the model."""
+    lost = training.run("ends.py", faults=fault)
+    survived(lost, undisturbed)
+    expected = _model(undisturbed)
+    assert all(torch.equal(value, expected[name]) for name, value in _model(lost).items())

@@ -1,0 +1,134 @@
+"""For tests that train: the scripts in `jobs`, started with Understudy, with torchrun or with plain python, and what they recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.processes import Mark, marked
+
+JOBS = Path(__file__).with_name("jobs")
+LONG = 240.0  # seconds; a job of these tests takes about ten
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended, and what its ranks recorded: every line of their logs once, and their final states."""
+
+    code: int
+    output: str
+    folder: Path
+
+    @property
+    def record(self) -> dict[str, list[str]]:
+        found = {}
+        for path in sorted(self.folder.glob("log-*.txt")):
+            found[path.stem] = list(dict.fromkeys(path.read_text().splitlines()))
+        for path in sorted(self.folder.glob("final-*.txt")):
+            found[path.stem] = path.read_text().splitlines()
+        return found
+
+    @property
+    def incidents(self) -> list[dict[str, Any]]:
+        return list(self.ask("report")["incidents"])
+
+    def ask(self, what: str) -> dict[str, Any]:
+        """`understudy status --json` or `understudy report --json` about this job."""
+        answer = understudy(what, "--json", "--run-dir", str(self.folder / "run"))
+        assert answer.returncode == 0, answer.stderr
+        found: dict[str, Any] = json.loads(answer.stdout)
+        return found
+
+
+def understudy(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "understudy.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=LONG, env={**os.environ, "COLUMNS": "200"})
+
+
+class Started:
+    """A job that is running."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.process = process
+        self.folder = folder
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "output.txt").read_text()
+
+    def ends(self) -> Outcome:
+        code = self.process.wait(LONG)
+        return Outcome(code, self.output, self.folder)
+
+
+class Training:
+    """Starts jobs, each in a folder of its own below `folder`."""
+
+    def __init__(self, folder: Path, mark: Mark) -> None:
+        self._folder = folder
+        self._mark = mark
+        self._started = 0
+
+    def start(self, command: list[str], script: str, *arguments: str, **environment: str) -> Started:
+        self._started += 1
+        folder = self._folder / f"{self._started}"
+        folder.mkdir()
+        words = [*command, str(JOBS / script), str(folder), *arguments]
+        words = [word.replace("FOLDER", str(folder)) for word in words]
+        with (folder / "output.txt").open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, *words],
+                cwd=folder,
+                env=self._mark.environment(COLUMNS="200", **environment),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        return Started(process, folder)
+
+    def begin(self, script: str, *arguments: str, ranks: int = 2, spares: int = 1, faults: str = "", **environment: str) -> Started:
+        flags = ["--nproc-per-node", str(ranks), "--spares", str(spares), "--no-replenish", "--run-dir", "FOLDER/run"]
+        return self.start(["-m", "understudy.cli", "run", *flags], script, *arguments, FAULTS=faults, **environment)
+
+    def run(self, script: str, *arguments: str, ranks: int = 2, spares: int = 1, faults: str = "") -> Outcome:
+        """With Understudy."""
+        return self.begin(script, *arguments, ranks=ranks, spares=spares, faults=faults).ends()
+
+    def torchrun(self, script: str, *arguments: str, ranks: int = 2) -> Outcome:
+        """Undisturbed, and without Understudy's processes."""
+        flags = ["--standalone", "--nproc-per-node", str(ranks)]
+        outcome = self.start(["-m", "torch.distributed.run", *flags], script, *arguments).ends()
+        assert outcome.code == 0, outcome.output
+        return outcome
+
+    def python(self, script: str, *arguments: str) -> Outcome:
+        outcome = self.start([], script, *arguments).ends()
+        assert outcome.code == 0, outcome.output
+        return outcome
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Training]:
+    with marked() as mark:
+        yield Training(tmp_path, mark)
+
+
+def survived(outcome: Outcome, reference: Outcome, losses: int = 1) -> list[dict[str, Any]]:
+    """Asserts that the job lost ranks, and computed bit by bit what `reference` did. Gives its incidents."""
+    assert outcome.code == 0, outcome.output
+    found, expected = outcome.record, reference.record
+    assert found.keys() == expected.keys()
+    for name, lines in expected.items():
+        assert found[name] == lines, f"{name} differs\n{outcome.output}"
+    incidents = outcome.incidents
+    assert len(incidents) == losses, incidents
+    for incident in incidents:
+        assert incident["steps_lost"] == 0
+        assert incident["seconds"] is not None
+    return incidents
