@@ -75,6 +75,7 @@ def _warm(arguments: list[str]) -> Any:
 
 
 def _run(control: Control, arguments: list[str], module: bool) -> None:
+    from understudy.worker.loaders import leave_if_data_process_lost
     from understudy.worker.recovery import leave
 
     try:
@@ -89,6 +90,7 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
             code = error.code if isinstance(error.code, int) else 1
             _fail(control, f"the script ended with sys.exit({error.code!r})", "", code)
     except BaseException as error:
+        leave_if_data_process_lost(error)
         text = _traceback(error)
         print(text, file=sys.stderr, end="", flush=True)
         runtime = session.current.runtime if session.current else None

@@ -12,6 +12,9 @@ state does not hold the random streams of its workers, though: if what it gives 
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -25,6 +28,7 @@ from understudy.worker.digests import digest, digest_bytes
 from understudy.worker.randomness import Randomness, Streams
 
 Position = dict[str, Any]
+_PROCESS_KILLED = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly$)")
 
 
 def batch_digest(batch: Any) -> int:
@@ -42,6 +46,20 @@ def batch_digest(batch: Any) -> int:
             except Unencodable:
                 continue
     return digest_bytes(b"".join(parts)) if parts else 0
+
+
+def leave_if_data_process_lost(error: BaseException) -> None:
+    """Ends this worker if `error`, or what led to it, says that a process of a DataLoader was killed.
+
+    A process of this rank was killed from outside: that is a loss of the rank, not a fault of the script. Torch
+    raises this error from a signal handler, so it may come out of any line that the main thread is in.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, RuntimeError) and _PROCESS_KILLED.match(str(cause)):
+            print(f"understudy: {cause}; this worker leaves its rank to a spare", file=sys.stderr, flush=True)
+            os._exit(70)
+        cause = cause.__cause__ or cause.__context__
 
 
 class Source(Protocol):

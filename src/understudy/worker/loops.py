@@ -8,14 +8,12 @@ their recorded results, and the batch of the iteration is drawn again from its r
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from understudy.worker.copies import Boundary, LocalCopy, Place
 from understudy.worker.errors import Misuse, NotTheSame
-from understudy.worker.loaders import Source, batch_digest
+from understudy.worker.loaders import Source, batch_digest, leave_if_data_process_lost
 from understudy.worker.randomness import Randomness
 
 END: Place = [1 << 62, 0, 0]  # behind every place of the script
@@ -76,10 +74,7 @@ class Loops:
         try:
             batch = source.draw(new_epoch)
         except RuntimeError as error:
-            if "DataLoader worker" in str(error) and "killed by signal" in str(error):
-                # A process of this rank was killed from outside: that is a loss of the rank, not a fault of the script.
-                print(f"understudy: {error}; this worker leaves its rank to a spare", file=sys.stderr, flush=True)
-                os._exit(70)
+            leave_if_data_process_lost(error)
             raise
         boundary.batch = batch_digest(batch)
         return batch

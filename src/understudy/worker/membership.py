@@ -18,6 +18,7 @@ from understudy.worker.buddies import Channel, Shelf
 from understudy.worker.communicators import GlooCommunicator, Groups
 from understudy.worker.control import Announcement, Control
 from understudy.worker.errors import GenerationAborted, UnderstudyError
+from understudy.worker.loaders import leave_if_data_process_lost
 from understudy.worker.rendezvous import Rendezvous, StoreServer
 
 CHANNEL_TIMEOUT = timedelta(hours=24)  # an abort ends a wait, not a timeout
@@ -67,6 +68,7 @@ class Membership:
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether `error` comes from the loss of a peer or a link, rather than from the user's code."""
+        leave_if_data_process_lost(error)
         if isinstance(error, UnderstudyError):
             return False
         if isinstance(error, GenerationAborted) or self.aborted():
