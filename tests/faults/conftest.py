@@ -1,0 +1,44 @@
+"""Jobs that are ended in any case, and the undisturbed runs that all others are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.faults.harness import Fault, Job, Reference
+from tests.integration.processes import marked
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """`start(mode, *faults, spares=..., flags=..., arguments=...)`: starts a job."""
+    with marked() as mark:
+        jobs: list[Job] = []
+
+        def begin(mode: str, *faults: Fault, **more: object) -> Job:
+            jobs.append(Job(tmp_path / f"job-{len(jobs)}", mark, mode, faults, **more))  # type: ignore[arg-type]
+            return jobs[-1]
+
+        yield begin
+        for job in jobs:
+            job.end()
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Reference]]:
+    """`reference(mode, *arguments)`: the undisturbed run, made once."""
+    known: dict[tuple[str, ...], Reference] = {}
+    with marked() as mark:
+
+        def undisturbed(mode: str, *arguments: str) -> Reference:
+            key = (mode, *arguments)
+            if key not in known:
+                job = Job(tmp_path_factory.mktemp("reference"), mark, mode, arguments=arguments)
+                try:
+                    known[key] = Reference.of(job)
+                finally:
+                    job.end()
+            return known[key]
+
+        yield undisturbed

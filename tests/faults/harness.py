@@ -1,0 +1,233 @@
+"""Starts a job of the fault tests as a user would, and compares what it leaves behind with an undisturbed run.
+
+Everything is compared bitwise: the complete final state of each rank, and each line that each rank logged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.integration.processes import Mark, wait_until
+
+ROOT = Path(__file__).parents[2]
+JOB = ROOT / "tests" / "faults" / "jobs" / "train.py"
+RANKS = range(4)
+EVALUATE_EVERY = 3  # as in the job
+LIMIT = 240.0  # seconds for a whole job; generous, because machines are slow and busy
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """See `jobs/fault_points.py`. `step` None: whenever the point is reached for the first time."""
+
+    point: str
+    rank: int
+    step: int | None = None
+    action: str = "SIGKILL"
+    also: int | None = None  # this rank is killed at the same moment
+
+    @property
+    def text(self) -> str:
+        ranks = str(self.rank) if self.also is None else f"{self.rank}+{self.also}"
+        return f"{self.point}:{'*' if self.step is None else self.step}:{ranks}:{self.action}"
+
+
+class Job:
+    """A running or ended job."""
+
+    def __init__(
+        self,
+        folder: Path,
+        mark: Mark,
+        mode: str,
+        faults: tuple[Fault, ...] = (),
+        *,
+        spares: int = 0,
+        flags: tuple[str, ...] = (),
+        arguments: tuple[str, ...] = (),
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.faults = folder, faults
+        self.run_dir = folder / "run"
+        command = [sys.executable, "-m", "understudy.cli", "run", "--nproc-per-node", str(len(RANKS))]
+        command += ["--spares", str(spares), "--run-dir", str(self.run_dir), *flags]
+        command += [str(JOB), "--out", str(folder), "--mode", mode, *arguments]
+        command += ["--faults", ";".join(fault.text for fault in faults)]
+        self._environment = mark.environment(PYTHONPATH=f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", PYTHONWARNINGS="ignore")
+        with (folder / "output.txt").open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "output.txt").read_text(errors="replace")
+
+    def wait(self) -> int:
+        try:
+            return self.process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the job did not end; its output ends with\n{self.output[-6000:]}") from None
+
+    def wait_for_fault(self, fault: Fault) -> None:
+        marker = self.folder / f"fired-{fault.text}"
+        wait_until(lambda: marker.exists() or self.process.poll() is not None, f"fault {fault.text}", LIMIT)
+        assert self.process.poll() is None, self.output[-6000:]
+
+    def open_gate(self, fault: Fault) -> None:
+        (self.folder / f"fired-{fault.text}").with_suffix(".open").touch()
+
+    def ask(self, what: str) -> Any:
+        """`understudy status` or `understudy report`, as JSON."""
+        command = [sys.executable, "-m", "understudy.cli", what, "--json", "--run-dir", str(self.run_dir)]
+        answer = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=60)
+        assert answer.returncode == 0, answer.stderr
+        return json.loads(answer.stdout)
+
+    def incidents(self) -> list[Line]:
+        found: list[Line] = self.ask("report")["incidents"]
+        return found
+
+    def lines(self, rank: int) -> list[Line]:
+        path = self.folder / f"log-{rank}.txt"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def state(self, rank: int) -> dict[str, str]:
+        found: dict[str, str] = json.loads((self.folder / f"final-{rank}.json").read_text())
+        return found
+
+    def pids(self, rank: int) -> list[int]:
+        """Of all workers that have held this rank, in order."""
+        return [int(pid) for pid in (self.folder / f"pids-{rank}.txt").read_text().split()]
+
+    def fired(self) -> set[str]:
+        return {path.name.removeprefix("fired-") for path in self.folder.glob("fired-*") if path.suffix != ".open"}
+
+
+@dataclass
+class Reference:
+    """What the undisturbed run of a mode left behind."""
+
+    states: dict[int, dict[str, str]]
+    lines: dict[int, list[Line]]
+
+    @classmethod
+    def of(cls, job: Job) -> Reference:
+        assert job.wait() == 0, job.output[-6000:]
+        return cls({r: job.state(r) for r in RANKS}, {r: job.lines(r) for r in RANKS})
+
+
+Places = set[tuple[int, str]]  # rank and what it logs, as "step 5" or "evaluation 6"
+
+
+def assert_identical(job: Job, reference: Reference, *, unlogged: Places | None = None, borrowed: Places | None = None) -> None:
+    """Final states and losses, bit for bit, and that every planned fault did happen.
+
+    What the logs may lack, and why; everything else is identical:
+
+    `unlogged`: the rank's worker was lost behind its vote. The step counts, but the worker that would have logged it is gone.
+    `borrowed`: it was lost after that step was committed and before its iteration was over. The newcomer enters the
+    iteration, where the step returns what it returned on another rank, and the incident says so.
+    """
+    assert job.wait() == 0, job.output[-6000:]
+    assert job.fired() == {fault.text for fault in job.faults}
+    for rank in RANKS:
+        assert job.state(rank) == reference.states[rank], f"rank {rank}"
+    for rank in RANKS:
+        _assert_same_lines(job, reference, rank, unlogged or set(), borrowed or set())
+
+
+def _key(line: Line) -> str:
+    return f"evaluation {line['evaluation']}" if "evaluation" in line else f"step {line['step']}"
+
+
+def _assert_same_lines(job: Job, reference: Reference, rank: int, unlogged: Places, borrowed: Places) -> None:
+    wanted = {_key(line): line for line in reference.lines[rank]}
+    found = set()
+    for line in job.lines(rank):
+        key = _key(line)
+        if (rank, key) in borrowed and line != wanted[key]:
+            others = {other["own"] for r in RANKS for other in reference.lines[r] if _key(other) == key}
+            assert line["own"] in others
+            assert {**line, "own": ""} == {**wanted[key], "own": ""}, f"rank {rank}"
+        else:
+            assert line == wanted[key], f"rank {rank}"
+            assert key not in found, f"rank {rank} logged {key} twice"
+        found.add(key)
+    assert wanted.keys() - found <= {key for r, key in unlogged if r == rank}, f"rank {rank}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one incident must have come to: the ranks lost in it, and the transaction where everyone went on (one of a set)."""
+
+    ranks: list[int]
+    goes_on_at: set[int]
+    decisions: frozenset[str] = frozenset({"redo", "roll forward"})
+
+
+def in_step(step: int) -> int:
+    """The number of the transaction that commits step `step` + 1."""
+    return step + step // EVALUATE_EVERY
+
+
+def in_evaluation(step: int) -> int:
+    """The number of the evaluation's transaction behind `step` committed steps."""
+    return step + step // EVALUATE_EVERY - 1
+
+
+def redone(rank: int, transaction: int) -> Outcome:
+    """Nobody can have committed it. Others may have been in the vote of the one before, which is then rolled forward."""
+    return Outcome([rank], {transaction})
+
+
+def counts(rank: int, transaction: int) -> Outcome:
+    """It passed its vote on the lost rank, so it counts. Others may be in the next one already, which is then redone."""
+    return Outcome([rank], {transaction + 1})
+
+
+def either(rank: int, transaction: int) -> Outcome:
+    """Whether it counts depends on how far the copies and the agreement had got. Both are right."""
+    return Outcome([rank], {transaction, transaction + 1})
+
+
+def assert_incidents(job: Job, *outcomes: Outcome, causes: set[str] | None = None) -> list[Line]:
+    incidents = job.incidents()
+    assert len(incidents) == len(outcomes), incidents
+    for incident, outcome in zip(incidents, outcomes, strict=True):
+        assert incident["decision"] in outcome.decisions, incident
+        assert incident["transaction"] in outcome.goes_on_at, incident
+        assert sorted(part["rank"] for part in incident["ranks"]) == sorted(outcome.ranks), incident
+        assert incident["steps_lost"] == 0, incident
+        assert incident["digests_verified"] > 0, incident
+        assert incident["seconds"] is not None, incident
+        assert {part["cause"] for part in incident["ranks"]} <= (causes or {"killed"}), incident
+    return incidents
+
+
+def assert_survivors_stayed(job: Job, losses: dict[int, int]) -> None:
+    """Each rank was held by one worker more than it lost; who was not lost is the process that it was."""
+    held = {rank: len(job.pids(rank)) for rank in RANKS}
+    assert held == {rank: 1 + losses.get(rank, 0) for rank in RANKS}
+    now = {entry["rank"]: entry["pid"] for entry in job.ask("status")["ranks"]}
+    assert now == {rank: job.pids(rank)[-1] for rank in RANKS}

@@ -1,0 +1,181 @@
+"""What can go wrong with state on its way to a newcomer, done on purpose, once it is at its destination or before it leaves.
+
+Each kind changes one thing in one place and nothing else, by wrapping the function of the runtime that moves it. `KIND@once`
+does it to the first newcomer only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.faults.jobs.fault_points import Function, wrap
+
+from understudy.worker import newcomer as newcomer_module
+from understudy.worker import recovery as recovery_module
+from understudy.worker.buddies import Handed, Shelf
+from understudy.worker.copies import seal, unseal
+from understudy.worker.loaders import LoaderSource
+from understudy.worker.randomness import Randomness
+from understudy.worker.state import local_tensor
+
+
+class Corruption:
+    def __init__(self, folder: Path, kind: str, optimizer: torch.optim.Optimizer) -> None:
+        self._folder = folder
+        self._kind, _, once = kind.partition("@")
+        self._once = bool(once)
+        self._optimizer = optimizer
+
+    def _now(self) -> bool:
+        """Whether to do it (again). Each one that is done leaves a file behind."""
+        name = "corrupted" if self._once else f"corrupted-{os.getpid()}"
+        try:
+            os.close(os.open(self._folder / name, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+    # -- on donors -------------------------------------------------------------------------------------------------------
+
+    def flipped_bit_on_donors(self) -> None:
+        def change(tensors: dict[str, torch.Tensor]) -> None:
+            entry = next(e for e in tensors if e.endswith("first.weight"))
+            wrong = local_tensor(tensors[entry]).clone()
+            wrong.view(torch.uint8).view(-1)[17] ^= 1
+            tensors[entry] = wrong
+
+        self._wrap_send(change)
+
+    def stale_moment_on_donors(self) -> None:
+        """The moment of one step before. Every step has another gradient, so it is another one."""
+        parameter = self._optimizer.param_groups[0]["params"][0]
+        kept: list[torch.Tensor] = []
+
+        def keep(*_: Any) -> None:
+            kept.append(local_tensor(self._optimizer.state[parameter]["exp_avg"]).clone())
+            del kept[:-2]
+
+        self._optimizer.register_step_post_hook(keep)
+
+        def change(tensors: dict[str, torch.Tensor]) -> None:
+            entry = next(e for e in tensors if e.endswith("/state/0/exp_avg"))
+            assert torch.equal(kept[-1], local_tensor(tensors[entry])), "this is the moment that is meant"
+            tensors[entry] = kept[0]
+
+        self._wrap_send(change)
+
+    def _wrap_send(self, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+        def around(send: Function) -> Function:
+            def sending(backend: Any, tensors: dict[str, torch.Tensor], *rest: Any) -> None:
+                wrong = dict(tensors)
+                if self._now():
+                    change(wrong)
+                send(backend, wrong, *rest)
+
+            return sending
+
+        wrap(recovery_module, "send", around)
+
+    def flipped_bit_in_copy_on_donors(self) -> None:
+        """In the middle of a buddy copy that has random states in it."""
+
+        def change(handed: Handed, shelf: Shelf, rank: int) -> bytes:
+            data = bytearray(handed.data)
+            data[len(data) // 2] ^= 4
+            return bytes(data)
+
+        self._wrap_shelf(change)
+
+    def copy_of_the_step_before_on_donors(self) -> None:
+        """Random states and data position that were right once: an intact copy, of the wrong transaction."""
+        get = Shelf.get
+
+        def change(handed: Handed, shelf: Shelf, rank: int) -> bytes:
+            before = get(shelf, rank, handed.transaction - 1)
+            assert before is not None
+            return before.data
+
+        self._wrap_shelf(change)
+
+    def data_position_in_copy_on_donors(self) -> None:
+        """A copy that is sealed with another position in the data."""
+
+        def change(handed: Handed, shelf: Shelf, rank: int) -> bytes:
+            copy = unseal(handed.data)
+            assert copy.boundary is not None and copy.boundary.position["index"] > 0
+            copy.boundary.position["index"] -= 1
+            return seal(copy)
+
+        self._wrap_shelf(change)
+
+    def _wrap_shelf(self, change: Callable[[Handed, Shelf, int], bytes]) -> None:
+        def around(get: Function) -> Function:
+            def getting(shelf: Shelf, rank: int, transaction: int) -> Handed | None:
+                handed: Handed | None = get(shelf, rank, transaction)
+                if handed is None or not self._now():
+                    return handed
+                return Handed(handed.transaction, change(handed, shelf, rank), handed.late)
+
+            return getting
+
+        wrap(Shelf, "get", around)
+
+    # -- on newcomers ----------------------------------------------------------------------------------------------------
+
+    def swapped_values_on_newcomer(self) -> None:
+        def around(receive: Function) -> Function:
+            def receiving(backend: Any, tensors: dict[str, torch.Tensor], *rest: Any) -> None:
+                receive(backend, tensors, *rest)
+                if self._now():
+                    values = local_tensor(next(t for e, t in tensors.items() if e.endswith("first.weight"))).view(-1)
+                    assert values[3] != values[4]
+                    values[[3, 4]] = values[[4, 3]]
+
+            return receiving
+
+        wrap(newcomer_module, "receive", around)
+
+    def random_state_on_newcomer(self) -> None:
+        """One number is drawn too many, just after the streams have been set."""
+        setting_streams = False
+
+        def around_setting(restore_streams: Function) -> Function:
+            def setting(*args: Any) -> None:
+                nonlocal setting_streams
+                setting_streams = True
+                restore_streams(*args)
+
+            return setting
+
+        def around_restore(restore: Function) -> Function:
+            def restoring(*args: Any) -> None:
+                restore(*args)
+                if setting_streams and self._now():
+                    torch.rand(1)
+
+            return restoring
+
+        wrap(newcomer_module, "restore_streams", around_setting)
+        wrap(Randomness, "restore", around_restore)
+
+    def data_position_on_newcomer(self) -> None:
+        """It starts one batch too late."""
+
+        def around(go_to: Function) -> Function:
+            def going(source: LoaderSource, position: dict[str, Any]) -> None:
+                go_to(source, {**position, "index": position["index"] + 1} if self._now() else position)
+
+            return going
+
+        wrap(LoaderSource, "go_to", around)
+
+
+def install(kind: str, folder: Path, optimizer: torch.optim.Optimizer, newcomer: bool) -> None:
+    """`kind` is the name of a method above, or nothing. Call it on every worker, before the first transaction."""
+    method = kind.partition("@")[0]
+    if method and method.endswith("newcomer") == newcomer:
+        getattr(Corruption(folder, kind, optimizer), method)()
