@@ -31,7 +31,7 @@ def test_misuse_is_told_the_first_time(training: Training, case: str, message: s
 def test_a_collective_after_the_vote_is_refused_the_first_time(training: Training) -> None:
     outcome = training.run("misuse.py", "collective after the vote", spares=0)
     assert outcome.code == 1
-    assert "train issues 1 collective(s) after its vote" in outcome.output
+    assert "train issues 1 collective" in outcome.output
     assert "Put them before optimizer.step, or into a @job.section of their own" in outcome.output
     assert outcome.ask("status")["step"] == 0
 

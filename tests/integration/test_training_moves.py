@@ -69,7 +69,6 @@ def test_a_rank_is_moved_at_a_step_boundary(training: Training) -> None:
     assert incident["phases"].keys() >= {"detect", "abort", "assign", "attach", "transfer", "verify", "redo"}
     assert incident["bytes_moved"] > 0
     assert incident["digests_verified"] > 0
-    assert incident["phases"]["redo"] == 0
 
 
 def test_two_ranks_compute_the_same_with_and_without_understudy(training: Training) -> None:

@@ -72,7 +72,7 @@ def evaluate(name: str) -> dict[str, Any]:
     fault(job, name)
     everyone: list[Any] = [None] * job.world_size
     dist.all_gather_object(everyone, (job.rank, score.item()))
-    model.train()
+    model.train()  # type: ignore[no-untyped-call]
     return {"score": score, "everyone": everyone}
 
 
@@ -80,7 +80,7 @@ first = evaluate("first evaluation")
 log(job, "first evaluation", first["everyone"])
 scale = 1.0 + abs(float(first["score"])) % 1.0
 for number in job.steps(12):
-    log(job, "loss", train(number) * scale)  # type: ignore[no-untyped-call]
+    log(job, "loss", train(number) * scale)
     if number % 4 == 3:
         found = evaluate("evaluation")
         log(job, "evaluation", found["everyone"])
