@@ -267,10 +267,7 @@ def test_a_killed_orchestrator_goes_on_where_it_was(orchestrator: Orchestrator) 
     agent.lose()
     before = wait_for(orchestrator, generation=1, state="recovering")
     deadline = time.monotonic() + LONG
-    while (
-        views.offline_report(orchestrator.run_dir)["incidents"]
-        != orchestrator.ask("GET", "/report").json()["incidents"]
-    ):
+    while views.offline_report(orchestrator.run_dir)["incidents"] != orchestrator.ask("GET", "/report").json()["incidents"]:
         assert time.monotonic() < deadline
     orchestrator.process.kill()
     orchestrator.process.communicate()
@@ -307,9 +304,7 @@ def test_a_hang_is_a_loss(tmp_path: Path) -> None:
                 command = decode(agent.socket.recv(timeout=0.05))
             except TimeoutError:
                 continue
-        assert (
-            isinstance(command, commands.KillWorker) and command.worker == "w1" and "no sign of life" in command.reason
-        )
+        assert isinstance(command, commands.KillWorker) and command.worker == "w1" and "no sign of life" in command.reason
         assert agent.hear(commands.Abort).lost == (1,)
     finally:
         orchestrator.close()
@@ -325,10 +320,7 @@ def test_what_cannot_start_says_why(tmp_path: Path) -> None:
 
 def test_it_goes_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
-        "import subprocess, sys, time, pathlib\n"
-        "process = subprocess.Popen(sys.argv[1:])\n"
-        "print(process.pid, flush=True)\n"
-        "time.sleep(600)\n"
+        "import subprocess, sys, time, pathlib\nprocess = subprocess.Popen(sys.argv[1:])\nprint(process.pid, flush=True)\ntime.sleep(600)\n"
     )
     command = [sys.executable, "-m", "understudy.orchestrator", "--run-dir", str(tmp_path), "--die-with-parent"]
     command += ["--spec-json", json.dumps(SPEC)]

@@ -110,9 +110,7 @@ class Scenario:
         made: list[events.Event] = []
         for value in subjects:
             raw = {subject: value, **given} if value else dict(given)
-            made.append(
-                kind(**{field: self._value(field, raw) for field in names if field in raw or _needed(kind, field)})
-            )
+            made.append(kind(**{field: self._value(field, raw) for field in names if field in raw or _needed(kind, field)}))
         return made
 
     def _value(self, field: str, raw: dict[str, str]) -> object:
@@ -172,8 +170,7 @@ def _show_incident(incident: Incident) -> list[str]:
         f" after step {incident.step}, {length}, {incident.bytes_moved} bytes, {incident.digests_verified} digests"
     ]
     lines += [
-        f"=   rank {part.rank}: {part.cause} ({part.detail}), {part.old_worker} -> {part.new_worker or 'nobody'}"
-        for part in incident.ranks
+        f"=   rank {part.rank}: {part.cause} ({part.detail}), {part.old_worker} -> {part.new_worker or 'nobody'}" for part in incident.ranks
     ]
     lines += [f"=   {span.phase}: {span.seconds:.3f} s from {span.start:+.3f} s" for span in incident.spans]
     return lines + [f"=   note: {note}" for note in incident.notes]

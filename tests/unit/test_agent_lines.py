@@ -57,8 +57,4 @@ def test_an_endless_line_is_cut() -> None:
 @given(st.binary())
 def test_anything_is_printable(data: bytes) -> None:
     text = printable(data)
-    assert all(
-        character.isprintable() or character in "\t\x1b" or ord(character) > 0x9F
-        for character in text
-        if character != "\n"
-    )
+    assert all(character.isprintable() or character in "\t\x1b" or ord(character) > 0x9F for character in text if character != "\n")

@@ -25,9 +25,7 @@ def test_one_node_is_the_default() -> None:
     assert job.spec.job == "name"
 
 
-@pytest.mark.parametrize(
-    ("text", "number"), [("4", 4), ("cpu", len(os.sched_getaffinity(0))), ("gpu", 8), ("auto", 8), ("xpu", 8)]
-)
+@pytest.mark.parametrize(("text", "number"), [("4", 4), ("cpu", len(os.sched_getaffinity(0))), ("gpu", 8), ("auto", 8), ("xpu", 8)])
 def test_workers_per_node(text: str, number: int) -> None:
     assert plan(nproc_per_node=text).spec.workers_per_node == number
 

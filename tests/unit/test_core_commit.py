@@ -105,9 +105,7 @@ any_copies = st.dictionaries(st.integers(0, 5), st.lists(st.builds(Copy, st.inte
 
 
 @given(anything, any_copies, st.sets(st.integers(0, 5)))
-def test_any_input_gives_a_decision_or_a_reason(
-    places: dict[int, Position], copies: dict[int, list[Copy]], absent: set[int]
-) -> None:
+def test_any_input_gives_a_decision_or_a_reason(places: dict[int, Position], copies: dict[int, list[Copy]], absent: set[int]) -> None:
     try:
         decision = decide(places, copies, absent)
     except InvariantBroken:

@@ -142,9 +142,7 @@ class Cluster:
                     place = Position(process.transaction, Stand.RUNNING)
                     if isinstance(command, commands.Pause):
                         place = Position(process.transaction, Stand.IDLE)
-                    process.says.append(
-                        events.Quiesced(process.name, command.generation, place, held, process.transaction)
-                    )
+                    process.says.append(events.Quiesced(process.name, command.generation, place, held, process.transaction))
             case commands.Recover():
                 process.aborted, process.generation = False, command.generation
                 process.transaction = command.start
@@ -165,9 +163,7 @@ class Cluster:
             return False
         for process in current:
             process.transaction += 1
-            process.says.append(
-                events.Committed(process.name, process.generation, process.transaction - 1, process.transaction)
-            )
+            process.says.append(events.Committed(process.name, process.generation, process.transaction - 1, process.transaction))
         return True
 
     def deliver(self, name: str) -> None:
@@ -239,9 +235,7 @@ def test_environment_is_torchruns() -> None:
     assigned: list[commands.Assign] = []
     for number in range(5):
         node = machine.state.workers[f"w{number}"].node
-        warm = machine.handle(
-            events.WorkerWarm(f"w{number}", f"{machine.state.nodes[node].address}:{7000 + number}"), 0
-        )
+        warm = machine.handle(events.WorkerWarm(f"w{number}", f"{machine.state.nodes[node].address}:{7000 + number}"), 0)
         assigned += [command for command in warm if isinstance(command, commands.Assign)]
     assert [command.worker for command in assigned] == ["w0", "w1", "w2", "w3"]
     assert machine.state.workers["w3"].node == "b"

@@ -49,8 +49,6 @@ def test_the_control_plane_never_imports_torch(package: str) -> None:
         if path.name != "__main__.py"
     ]
     assert modules
-    code = (
-        f"import importlib, sys\nfor name in {modules!r}: importlib.import_module(name)\nprint('torch' in sys.modules)"
-    )
+    code = f"import importlib, sys\nfor name in {modules!r}: importlib.import_module(name)\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.strip() == "False", done.stderr

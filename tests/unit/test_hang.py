@@ -33,10 +33,7 @@ class Host:
 
     def read(self, pages: dict[str, PageView], clock: float, frozen: tuple[str, ...] = ()) -> None:
         self.clock = clock
-        beating = {
-            name: page if name in frozen else PageView(**{**vars(page), "beat_at": clock})
-            for name, page in pages.items()
-        }
+        beating = {name: page if name in frozen else PageView(**{**vars(page), "beat_at": clock}) for name, page in pages.items()}
         self.watch.observe(beating, clock, clock + OFFSET)
 
     def judge(self, idle: tuple[str, ...] = ()) -> Verdict | None:
@@ -144,9 +141,7 @@ def test_ranks_that_differ_in_collectives_by_nature_are_not_judged_by_them() -> 
 def test_any_progress_of_any_rank_counts() -> None:
     host = Host()
     for second in range(30):
-        host.read(
-            {"w0": page(collectives=second), "w1": page(collectives=50), "w2": page(collectives=50)}, 1.0 + second
-        )
+        host.read({"w0": page(collectives=second), "w1": page(collectives=50), "w2": page(collectives=50)}, 1.0 + second)
         assert host.judge() is None
 
 

@@ -119,6 +119,4 @@ def test_settings_that_are_not() -> None:
     with pytest.raises(ValueError, match="world_size"):
         Settings.from_json('{"spec": {"job": "j", "workers_per_node": 1}}')
     with pytest.raises(ValueError, match="hang_floor"):
-        Settings.from_json(
-            '{"spec": {"job": "j", "world_size": 1, "workers_per_node": 1}, "timeouts": {"hang_floor": 0.1}}'
-        )
+        Settings.from_json('{"spec": {"job": "j", "world_size": 1, "workers_per_node": 1}, "timeouts": {"hang_floor": 0.1}}')
