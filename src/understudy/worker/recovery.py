@@ -28,7 +28,7 @@ from understudy.worker.buddies import Channel
 from understudy.worker.codec import decode, encode
 from understudy.worker.communicators import GlooCommunicator
 from understudy.worker.copies import LocalCopy, kept_locally, seal, unseal
-from understudy.worker.errors import GenerationAborted, UnderstudyError
+from understudy.worker.errors import GenerationAborted, NotTheSame, UnderstudyError
 from understudy.worker.loops import END
 from understudy.worker.rendezvous import Rendezvous
 from understudy.worker.state import Description
@@ -93,7 +93,8 @@ def donate(runtime: Runtime) -> None:
     try:
         plans = {rank: plan_for(runtime, rank, recovery, donors, meeting) for rank in recovery.newcomers}
     except UnderstudyError as error:
-        runtime.control.send(Uncovered(runtime.control.worker, recovery.generation, str(error)))
+        if not isinstance(error, NotTheSame):  # which the newcomer finds and tells itself, and another one may fare better
+            runtime.control.send(Uncovered(runtime.control.worker, recovery.generation, str(error)))
         runtime.control.wait_for(lambda: runtime.superseded(recovery.generation))
         raise GenerationAborted("nobody can go on") from error
     started = time.time()
@@ -215,10 +216,13 @@ def read_donors(recovery: Recover, world_size: int, meeting: Rendezvous) -> dict
 
 
 def read_copy(runtime: Runtime, rank: int, recovery: Recover, meeting: Rendezvous) -> LocalCopy:
-    """The buddy copy of a newcomer's rank. Raises `NotTheSame` if it is damaged."""
+    """The buddy copy of a newcomer's rank. Raises `NotTheSame` if it is damaged, or one of another transaction."""
     number = recovery.newcomers.index(rank)
     holder = "leaver" if rank in recovery.leavers else str(recovery.holders[number])
-    return unseal(meeting.get(f"copy/{rank}/{holder}"))
+    copy = unseal(meeting.get(f"copy/{rank}/{holder}"))
+    if copy.transaction != recovery.start - 1:
+        raise NotTheSame(f"rank {rank}: the buddy copy is of transaction {copy.transaction}, not of {recovery.start - 1}")
+    return copy
 
 
 def plan_for(runtime: Runtime, rank: int, recovery: Recover, donors: Mapping[int, Donor], meeting: Rendezvous) -> Plan:
