@@ -45,24 +45,21 @@ def report_view(report: dict[str, Any]) -> RenderableType:
     head = Text.assemble(("job ", "dim"), str(report["job"]), ("  incidents ", "dim"), str(len(incidents)))
     if not incidents:
         return Group(head, Text("nothing was lost, nothing was moved"))
-    table = Table("#", "cause", "rank", "worker", "step", "decision", *PHASES, "total", "moved", "digests", "steps lost")
+    shown: list[RenderableType] = [head]
     for incident in incidents:
-        phases = incident["phases"]
-        table.add_row(
-            str(incident["number"]),
-            ("planned, " if incident["planned"] else "") + str(incident["cause"]),
-            _ranks(incident),
-            _workers(incident),
-            _cell(incident["step"]),
-            str(incident["decision"]),
-            *(seconds(phases.get(phase)) for phase in PHASES),
-            "open" if incident["seconds"] is None else seconds(incident["seconds"]),
-            size(incident["bytes_moved"]),
-            str(incident["digests_verified"]),
-            str(incident["steps_lost"]),
+        total = "open" if incident["seconds"] is None else seconds(incident["seconds"])
+        cause = ("planned, " if incident["planned"] else "") + str(incident["cause"])
+        what = (
+            f"{cause}, rank {_ranks(incident)}, {_workers(incident)}, after step {_cell(incident['step'])}: {incident['decision']}, {total}"
         )
+        phases = Table(*PHASES)
+        phases.add_row(*(seconds(incident["phases"].get(phase)) for phase in PHASES))
+        moved = (
+            f"{size(incident['bytes_moved'])} moved, {incident['digests_verified']} digests verified, {incident['steps_lost']} steps lost"
+        )
+        shown += [Text(f"incident {incident['number']}: {what}"), phases, Text(moved)]
     notes = (f"incident {incident['number']}: {note}" for incident in incidents for note in incident["notes"])
-    return Group(head, table, *_lines("note", notes))
+    return Group(*shown, *_lines("note", notes))
 
 
 def _ranks(incident: dict[str, Any]) -> str:

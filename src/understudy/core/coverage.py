@@ -30,6 +30,14 @@ class Replicas:
     def entries(self, rank: int) -> list[str]:
         return [entry for entry, numbers in self.classes.items() if numbers[rank] >= 0]
 
+    def parted(self, later: Replicas) -> list[str]:
+        """Entries in which ranks that were replicas here are none in `later`."""
+        return [
+            entry
+            for entry, numbers in self.classes.items()
+            if entry in later.classes and len(set(later.classes[entry]) - {-1}) > len(set(numbers) - {-1})
+        ]
+
     def local(self, rank: int) -> list[str]:
         """Entries of `rank` that no other rank has: its rank-local state."""
         return [entry for entry in self.entries(rank) if not self.of(entry, rank)]

@@ -62,9 +62,13 @@ def _stop_asked(state: JobState, event: events.StopAsked) -> None:
     state.end(event.exit_code, f"stopped: {event.reason}")
 
 
+MOST_NOTICES = 200
+
+
 def _notice(state: JobState, event: events.Notice) -> None:
     text = f"rank {event.rank}: {event.text}" if event.rank >= 0 else event.text
-    if text not in state.notices:
+    known = {notice.partition(": ")[2] for notice in state.notices}
+    if event.text not in known and len(state.notices) < MOST_NOTICES:  # what one rank has said, the others need not repeat
         state.notices.append(text)
         state.tell(text)
 

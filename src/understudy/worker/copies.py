@@ -99,11 +99,14 @@ class LocalState:
         self._rank = rank
         self.replicas: Replicas | None = None
         self.comparisons = 0
+        self._large = False  # too much to hand over what is not known to differ
         self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
 
     def _mine(self, entry: str) -> bool:
         """Whether this entry has to go with the copy."""
-        if self.replicas is None or self.comparisons < CLASSIFIED or entry not in self.replicas.classes:
+        if self.replicas is None or entry not in self.replicas.classes:
+            return True
+        if self.comparisons < CLASSIFIED and not self._large:
             return True
         return not self.replicas.of(entry, self._rank)
 
@@ -118,7 +121,9 @@ class LocalState:
     ) -> LocalCopy:
         """The copy for a vote. `carried`: the transaction leaves gradients for a later one. Raises `Misuse` if it is too large."""
         values = self._state.encoded_values()
-        tensors = {name: local_tensor(t) for name, t in self._state.mutable_tensors() if self._mine(name)}
+        every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
+        self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
+        tensors = {name: t for name, t in every.items() if self._mine(name)}
         gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if carried or self._state.gradients_matter else {}
         tensors |= self._gradients_to_copy(gradients, carried)
         size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(len(v) for e, v in values.items() if self._mine(e))

@@ -125,6 +125,7 @@ def attached(runtime: Runtime, recovery: Recover) -> None:
     runtime.pending = None
     runtime.new_buddies = frozenset(recovery.newcomers)
     runtime._compared = max(runtime.transaction, 0)
+    runtime.proof_at = runtime.transaction + 1
     runtime._collectives_at_end = runtime.groups.collectives()
     runtime._redo_started = time.time()
 

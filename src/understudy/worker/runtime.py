@@ -16,6 +16,7 @@ its state to newcomers. Until then the old groups stay broken, and refuse everyt
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from understudy.worker.buddies import Handed
 from understudy.worker.codec import Unencodable, decode, encode
 from understudy.worker.control import Control
 from understudy.worker.copies import LocalCopy, LocalState, seal
-from understudy.worker.errors import GenerationAborted, Misuse
+from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
 from understudy.worker.frameworks import Frameworks
 from understudy.worker.late import POINTS, LatePoints
 from understudy.worker.loops import END, Loops
@@ -69,10 +70,13 @@ class Runtime(Membership):
         self.results: dict[str, Any] = {}  # by place: of the current iteration, and of all transactions outside loops
         self.replaced_results: list[str] = []  # places whose result came from another rank
         self.finished = False
+        self._late_seen = -1  # the transaction after which a late change was found
         self._collectives_at_vote = 0
         self._carried = False
         self._collectives_at_end = 0
         self._noticed: set[str] = set()
+        self._compared = 0  # the transaction before which states were compared last
+        self.proof_at = -1  # after a recovery they are compared again before this transaction
         self._reported = -1  # the newest generation in which a commit was reported
         self._redo_started = 0.0
         self._last_commit = time.monotonic()
@@ -100,9 +104,9 @@ class Runtime(Membership):
         record = self.setup_record = self.recorder.finish()
         self.recorder = None
         self._refuse_uncovered()
-        copy = self.local.make(-1, self.loops.next_place(), 0, self.loops.boundary, {})
         try:
             self._compare()
+            copy = self.local.make(-1, self.loops.next_place(), 0, self.loops.boundary, {})
             for rank, data in self.channel.hand_over(record).items():
                 self.shelf.put_setup(rank, data)
             for rank, data in self.channel.hand_over(seal(copy)).items():
@@ -126,6 +130,9 @@ class Runtime(Membership):
                 f"DistributedDataParallel over {', '.join(loose)} is not registered, so its state could not be given to a spare: "
                 "add it to job.register(...)"
             )
+        refused = self.state.refused()
+        if refused:
+            raise Misuse(refused)
 
     # -- a transaction ---------------------------------------------------------------------------------------------------
 
@@ -259,7 +266,7 @@ class Runtime(Membership):
         self.transaction += 1
         self.step += kind == "step"
         self.stand = Stand.IDLE
-        self._keep_result(place, result)
+        self.keep_result(place, result)
         now = time.monotonic()
         if self.transaction > 2 and self.generation == self._reported:
             self._longest = max(self._longest, now - self._last_commit)
@@ -303,8 +310,9 @@ class Runtime(Membership):
         if number >= POINTS:
             return
         if number not in self.late.agreed:
-            changed = self.local.changed(copy)
+            changed = self.local.changed(copy) if self._late_seen != self.transaction else []
             if changed:
+                self._late_seen = self.transaction  # later points see this same change
                 self.late.found(number)
                 self.notice(
                     f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
@@ -340,9 +348,8 @@ class Runtime(Membership):
     # -- what is compared ------------------------------------------------------------------------------------------------
 
     def _comparison_due(self) -> bool:
-        return self.transaction > 0 and self.transaction & (self.transaction - 1) == 0 and self._compared < self.transaction
-
-    _compared = 0
+        regular = self.transaction & (self.transaction - 1) == 0 or self.transaction == self.proof_at
+        return self.transaction > 0 and regular and self._compared < self.transaction
 
     def _compare(self) -> None:
         """One comparison of all state among all ranks: refines who is whose replica."""
@@ -350,8 +357,21 @@ class Runtime(Membership):
         self._compared = max(self.transaction, 0)  # one attempt: after a failure all ranks go on with the same knowledge
         digests = self.state.digests(self.state.all_tensors())
         tables = [decode(data) for data in self.channel.gather(encode(digests))]
-        self.local.replicas = refine(self.local.replicas, tables)
+        before = self.local.replicas
+        self.local.replicas = refine(before, tables)
         self.local.comparisons += 1
+        parted = before.parted(self.local.replicas) if before is not None and self.local.comparisons > 2 else []
+        parted = [entry for entry in parted if _is_training_state(entry)]
+        if parted and self.transaction == self.proof_at:
+            raise UnderstudyError(
+                f"rank {self.rank}: after the recovery, {parted[0]} (one of {len(parted)}) is no longer the same on ranks that shared it. "
+                "The script computes with something that a newcomer does not get: register it (an LR schedule, an average of weights, ...)"
+            )
+        if parted:
+            self.notice(
+                f"coverage: {parted[0]} (one of {len(parted)}) has become different on ranks that shared it: they no longer replace each "
+                "other in it"
+            )
         if self.local.comparisons == 2:
             self.notice(coverage_text(self.local.replicas, self.state, self.world_size), everyone=False)
 
@@ -380,7 +400,7 @@ class Runtime(Membership):
 
     def notice(self, text: str, everyone: bool = True) -> None:
         """Tells the user once."""
-        key = text.split(":")[0][:40]
+        key = re.sub(r"[0-9]+", "", text)[:60]
         if key in self._noticed or not (everyone or self.rank == 0):
             return
         self._noticed.add(key)
@@ -391,7 +411,7 @@ class Runtime(Membership):
         self.stand = Stand.IDLE
         self.generation = recovery.generation
 
-    def _keep_result(self, place: list[int], result: Any) -> None:
+    def keep_result(self, place: list[int], result: Any) -> None:
         self.results = {k: v for k, v in self.results.items() if not _same_scope(k, place) or k.startswith(f"{place[0]}.{place[1]}.")}
         self.results[".".join(map(str, place))] = result
 
@@ -410,6 +430,11 @@ class Runtime(Membership):
 
     def own_copy(self, transaction: int) -> LocalCopy | None:
         return self.local.sealed.get(transaction)
+
+
+def _is_training_state(entry: str) -> bool:
+    """Parameters, moments, hyper-parameters: what replicas keep equal, other than gradients, buffers and the user's own values."""
+    return not entry.endswith("/gradient") and ("/parameter/" in entry or "/state/" in entry or entry.endswith("/settings"))
 
 
 def _same_scope(key: str, place: list[int]) -> bool:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy
 import torch
 from torch.amp.grad_scaler import GradScaler
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -338,6 +339,22 @@ class State:
             found[name] = value ^ digest_bytes(shard.encode()) if shard else value
         found |= {name: digest_bytes(data) for name, data in self.encoded_values().items()}
         return found
+
+    def refused(self) -> str:
+        """What is wrong with the registration as a whole, or ""."""
+        if any(isinstance(part, FullyShardedDataParallel) for module in self.modules.values() for part in module.modules()):
+            return "FullyShardedDataParallel (FSDP1) is not covered: use torch.distributed.fsdp.fully_shard (FSDP2)"
+        scheduled: set[int] = set()
+        others = 0
+        for thing in self.values.values():
+            mine = [getattr(thing, "optimizer", None), *(getattr(s, "optimizer", None) for s in getattr(thing, "_schedulers", []))]
+            scheduled |= {id(optimizer) for optimizer in mine if optimizer is not None}
+            others += all(optimizer is None for optimizer in mine) and not isinstance(thing, GradScaler)
+        for name, optimizer in self.optimizers.items():
+            wrapped = getattr(optimizer.step, "_wrapped_by_lr_sched", False)
+            if wrapped and id(optimizer) not in scheduled and not others:
+                return f"optimizer {name} has a learning rate schedule that is not registered: add it to job.register(...)"
+        return ""
 
     def unregistered(self) -> list[str]:
         """Distributed modules that the script made but did not register (their state could not be moved)."""
