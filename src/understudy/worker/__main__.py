@@ -76,6 +76,7 @@ def _warm(arguments: list[str]) -> Any:
 
 def _run(control: Control, arguments: list[str], module: bool) -> None:
     from understudy.worker.loaders import leave_if_data_process_lost
+    from understudy.worker.membership import EXPLANATION
     from understudy.worker.recovery import leave
 
     try:
@@ -91,9 +92,11 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
             _fail(control, f"the script ended with sys.exit({error.code!r})", "", code)
     except BaseException as error:
         leave_if_data_process_lost(error)
+        runtime = session.current.runtime if session.current else None
+        if runtime is not None and runtime.transaction < 0 and runtime.starts_anew(error):
+            control.wait_for(lambda: False, EXPLANATION)  # every rank starts anew, and this worker is ended for that
         text = _traceback(error)
         print(text, file=sys.stderr, end="", flush=True)
-        runtime = session.current.runtime if session.current else None
         reason = runtime.explain(error) if runtime is not None else ""
         summary = reason or f"{type(error).__name__}: {error}"
         _fail(control, summary, text, 1)

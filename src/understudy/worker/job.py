@@ -127,6 +127,7 @@ class Job:
             if runtime is not None and newcomer is not None and not newcomer.done:
                 run, copy = newcomer.enter_loop(loop)
                 if not run:
+                    newcomer.pass_by(loop, source)
                     return
                 if copy is not None and copy.boundary is not None:
                     batch = newcomer.redraw(source)

@@ -71,6 +71,10 @@ class Source(Protocol):
         """If there is a slower and surer way to `position` than that of `go_to`: goes it."""
         ...
 
+    def pass_by(self, position: Position) -> None:
+        """Leaves behind what a loop would that ended with an iteration from `position`."""
+        ...
+
     def draw(self, new_epoch: Callable[[], None]) -> Any:
         """The next batch. Raises `StopIteration` at the end. Calls `new_epoch` when it starts over, before it draws anything."""
         ...
@@ -90,6 +94,9 @@ class Counter:
 
     def go_again(self, position: Position) -> bool:
         return False
+
+    def pass_by(self, position: Position) -> None:
+        pass
 
     def draw(self, new_epoch: Callable[[], None]) -> int:
         self._next += 1
@@ -146,6 +153,10 @@ class LoaderSource:
         self._draw_again(position)
         return True
 
+    def pass_by(self, position: Position) -> None:
+        self._epoch = position["epoch"]
+        self._set_epoch()
+
     def _to_start(self, position: Position) -> None:
         self._epoch, self._index = position["epoch"], position["index"]
         self._iterator = None
@@ -166,13 +177,16 @@ class LoaderSource:
                 next(iterator)
 
     def _open(self) -> None:
+        self._set_epoch()
+        self._start = self._randomness.capture()
+        self._start_generators = [bytes(g.get_state().numpy().tobytes()) for g in self._generators()]
+        self._iterator = iter(self._loader)
+
+    def _set_epoch(self) -> None:
         if self._repeat:
             for sampler in (getattr(self._loader, "sampler", None), getattr(self._loader, "batch_sampler", None)):
                 if sampler is not None and callable(getattr(sampler, "set_epoch", None)):
                     sampler.set_epoch(self._epoch)
-        self._start = self._randomness.capture()
-        self._start_generators = [bytes(g.get_state().numpy().tobytes()) for g in self._generators()]
-        self._iterator = iter(self._loader)
 
     def draw(self, new_epoch: Callable[[], None]) -> Any:
         if self._iterator is None:

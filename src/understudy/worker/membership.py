@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
+import torch.distributed as dist
+
 from understudy.core.commands import Abort, Assign, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
 from understudy.core.nouns import Position, Stand
@@ -114,6 +116,10 @@ class Membership:
     def _decided(self, newest: int) -> bool:
         recovery = self.control.recovery
         return self.superseded(newest) or (recovery is not None and recovery.generation >= newest)
+
+    def starts_anew(self, error: BaseException) -> bool:
+        """For an error that left the script in its set-up: whether a loss is behind it, so that this worker will be ended soon."""
+        return isinstance(error, RuntimeError) and (self.is_failure(error) or isinstance(error, dist.DistError))
 
     def explain(self, error: BaseException) -> str:
         """For an error that left the script: what was behind it, or "" if it is simply the user's."""

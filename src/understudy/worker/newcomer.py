@@ -127,6 +127,13 @@ class Newcomer:
             return True, self._copy
         return True, None
 
+    def pass_by(self, loop: int, source: Source) -> None:
+        """A loop that is over: its loader's sampler is where the loop left it, as far as that is known (of the last loop)."""
+        assert self._copy is not None
+        boundary = self._copy.boundary
+        if boundary is not None and boundary.loop == loop:
+            source.pass_by(boundary.position)
+
     def redraw(self, source: Source) -> Any:
         """The batch of the last iteration that the lost rank handed over, drawn again and proven."""
         assert self._copy is not None
