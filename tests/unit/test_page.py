@@ -1,0 +1,52 @@
+"""A reader of a page never sees a field that its writer is in the middle of."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from understudy.links.page import Activity, PageReader, PageWriter
+
+_WRITER = """
+import sys
+from pathlib import Path
+from understudy.links.page import Activity, PageWriter
+page = PageWriter(Path(sys.argv[1]))
+print("ready", flush=True)
+for number in range(10**9):
+    page.beat(number)
+    page.enter(Activity.RUNNING, number)
+"""
+
+
+def test_a_reading_is_what_was_written(tmp_path: Path) -> None:
+    writer = PageWriter(tmp_path / "page")
+    writer.beat(12)
+    writer.enter(Activity.VOTED, 7)
+    writer.committed(6, 1.5)
+    view = PageReader(tmp_path / "page").read()
+    assert (view.beats, view.activity, view.transaction, view.step) == (1, Activity.VOTED, 7, 6)
+    assert (view.collectives, view.longest) == (12, 1.5)
+
+
+def test_no_field_is_seen_half_written(tmp_path: Path) -> None:
+    path = tmp_path / "page"
+    writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, env=os.environ)
+    try:
+        assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
+        begun = time.monotonic()
+        reader = PageReader(path)
+        last = reader.read()
+        for _ in range(200_000):
+            view = reader.read()
+            now = time.monotonic()
+            assert begun - 60 < view.beat_at <= now and begun - 60 < view.since <= now
+            assert view.beats >= last.beats and view.transaction >= last.transaction
+            last = view
+        reader.close()
+    finally:
+        writer.kill()
+        writer.wait()
