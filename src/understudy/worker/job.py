@@ -20,7 +20,6 @@ from understudy.worker.errors import Misuse
 from understudy.worker.loaders import Counter, LoaderSource, Source
 from understudy.worker.loops import Loops, iterate
 from understudy.worker.newcomer import Newcomer
-from understudy.worker.randomness import Randomness
 from understudy.worker.runtime import Runtime
 from understudy.worker.state import State, watch_wrappers
 
@@ -36,7 +35,7 @@ class Job:
         self._newcomer = newcomer
         self._plain_steps = 0
         self._plain_state = State()
-        self._plain_loops = Loops(Randomness())
+        self._plain_loops = Loops(None)
 
     @property
     def rank(self) -> int:

@@ -22,8 +22,8 @@ END: Place = [1 << 62, 0, 0]  # behind every place of the script
 class Loops:
     """The place of this worker in its script."""
 
-    def __init__(self, randomness: Randomness) -> None:
-        self._randomness = randomness
+    def __init__(self, randomness: Randomness | None) -> None:
+        self._randomness = randomness  # None: without an agent, where nobody will ever continue this loop
         self._loop = 0  # the loop that is running, or the next one
         self._iteration = -1
         self._index = 0
@@ -60,16 +60,18 @@ class Loops:
     def top(self, source: Source, iteration: int) -> None:
         """The top of an iteration: notes where its batch comes from."""
         self._iteration, self._index, self.steps_here = iteration, 0, 0
-        self.boundary = Boundary(self._loop, iteration, source.position(), self._randomness.capture())
+        if self._randomness is not None:
+            self.boundary = Boundary(self._loop, iteration, source.position(), self._randomness.capture())
 
     def draw(self, source: Source) -> Any:
         """The batch of this iteration. Raises `StopIteration` at the end of the loader."""
-        boundary = self.boundary
-        assert boundary is not None
+        boundary, randomness = self.boundary, self._randomness
+        if boundary is None or randomness is None:
+            return source.draw(lambda: None)
 
         def new_epoch() -> None:
             boundary.position = source.position()
-            boundary.streams = self._randomness.capture()
+            boundary.streams = randomness.capture()
 
         try:
             batch = source.draw(new_epoch)
@@ -96,6 +98,7 @@ class Loops:
         return batch
 
     def _draw_from(self, source: Source, boundary: Boundary) -> tuple[Any, int]:
+        assert self._randomness is not None
         self._randomness.restore(boundary.streams)
         self._iteration, self._index, self.steps_here = boundary.iteration, 0, 0
         here = self.boundary = Boundary(boundary.loop, boundary.iteration, boundary.position, boundary.streams)
