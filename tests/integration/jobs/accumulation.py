@@ -50,7 +50,7 @@ seed(20 + job.rank)
 model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.3), nn.Linear(16, 8)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, amsgrad=True)
 scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20)
-loader = StatefulDataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=1)
+loader = StatefulDataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=int(local_only))
 same, own = Average(), Average()
 job.register(model=model, optimizer=optimizer, scheduler=scheduler, loader=loader, same=same, own=own)
 

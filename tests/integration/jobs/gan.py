@@ -1,4 +1,4 @@
-"""Two models, two optimizers, two schedulers; two transactions in every iteration; batches augmented at random by worker processes."""
+"""Two models, two optimizers, two schedulers; two transactions in every iteration; batches augmented at random by a worker process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ noise = torch.Generator().manual_seed(50 + job.rank)
 jitter = numpy.random.default_rng(60 + job.rank)
 points = Points()
 sampler: DistributedSampler[torch.Tensor] = DistributedSampler(points, job.world_size, job.rank, seed=3)
-loader = DataLoader(points, batch_size=6, sampler=sampler, num_workers=2)
+loader = DataLoader(points, batch_size=6, sampler=sampler, num_workers=1)
 job.register(models={"maker": maker, "critic": critic}, optimizers=[maker_optimizer, critic_optimizer])
 job.register(schedulers=schedulers, noise=noise, jitter=jitter, loader=loader)
 judge = nn.BCEWithLogitsLoss()
