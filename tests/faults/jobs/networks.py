@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -48,6 +48,9 @@ class Parallel:
     def clip(self) -> None:
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
 
+    def reshard(self) -> None:
+        """Parameters are this rank's shards afterwards."""
+
 
 class DataParallel(Parallel):
     def __init__(self, rank: int, world_size: int) -> None:
@@ -80,6 +83,11 @@ class Sharded(Parallel):
 
     def hold_back(self, held: bool) -> None:
         self._sharded.set_requires_gradient_sync(not held)
+
+    def reshard(self) -> None:
+        for part in self.model.modules():
+            if isinstance(part, FSDPModule):
+                part.reshard()
 
 
 class TensorParallel(Parallel):

@@ -76,7 +76,7 @@ def digest(data: bytes) -> str:
 
 def tensor_digest(tensor: Tensor) -> str:
     local = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
-    plain = local.detach().contiguous()
+    plain = local.detach().clone().contiguous()  # memory that numpy has seen can not be resized any more
     return f"{plain.dtype} {tuple(plain.shape)} {digest(plain.numpy().tobytes())}"
 
 
@@ -188,6 +188,7 @@ def main() -> None:
                 log.write(json.dumps({"evaluation": job.committed, "loss": evaluate().hex()}) + "\n")
 
     points.fire("after the loop")
+    parallel.reshard()
     found = final_state(model, optimizer, {"scheduler": scheduler, "counter": counter}, generator)
     found["committed"] = str(job.committed)
     found["epoch of the data"] = str(sampler.epoch)
