@@ -88,7 +88,7 @@ def make_plan(
             who.append(leaver)
         if description is None and entry in copy.value_digests:  # those that had another value at the last vote are no replicas
             who = [m for m in who if donors[m].voted[0].get(entry) == copy.value_digests[entry]]
-        elif gradient:  # equal parameters may have different gradients
+        elif entry in copy.tensor_digests:  # nor those with another buffer, or, with equal parameters, another gradient
             who = [m for m in who if donors[m].voted[1].get(entry) == copy.tensor_digests[entry]]
         if not who:
             missing.append(entry)

@@ -158,7 +158,8 @@ class FaultPoints:
             def agreeing(channel: Channel, flags: list[int]) -> Any:
                 kind = voting()
                 for fault in self._faults:
-                    if fault.point == f"vote of a {kind}: agreement issued" and fault.step == self._committed():
+                    mine = fault.point == f"vote of a {kind}: agreement issued" and fault.step == self._committed()
+                    if mine and not self._marker(fault).exists():
                         channel.backend.allreduce([torch.tensor(flags, dtype=torch.int32)], channel._maximum)
                         self.fire(fault.point)
                 result = agree(channel, flags)
