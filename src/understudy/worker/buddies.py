@@ -11,6 +11,7 @@ a recovery may go back by one.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from torch.distributed import AllreduceOptions, ReduceOp
 
 from understudy.core.nouns import Copy
+from understudy.worker.errors import GenerationAborted
 
 FIRST = 32 << 10  # bytes of the first message of a hand-over
 BUDDIES = 2
@@ -83,10 +85,15 @@ def offsets(world_size: int, workers_per_node: int) -> list[int]:
 
 
 class Channel:
-    """The runtime's own connection among the ranks of one generation: hand-overs, votes, and state on its way to newcomers."""
+    """The runtime's own connection among the ranks of one generation: hand-overs, votes, and state on its way to newcomers.
 
-    def __init__(self, backend: Any, rank: int, world_size: int, workers_per_node: int) -> None:
+    `over` says whether the generation has been aborted; then nothing that was received here counts (see `gloo_waits`), and every
+    method raises `GenerationAborted`.
+    """
+
+    def __init__(self, backend: Any, rank: int, world_size: int, workers_per_node: int, over: Callable[[], bool]) -> None:
         self.backend = backend
+        self._over = over
         self.rank = rank
         self.world_size = world_size
         steps = offsets(world_size, workers_per_node)
@@ -111,6 +118,7 @@ class Channel:
         found = {}
         for work, buffer, peer in zip(arriving, self._in, self._from, strict=True):
             work.wait()
+            self._check()
             raw = buffer.numpy()
             length = int.from_bytes(raw[:8].tobytes(), "little")
             content = raw[8 : 8 + min(length, room)].tobytes()
@@ -121,6 +129,7 @@ class Channel:
             found[peer] = content
         for work in works:
             work.wait()
+        self._check()
         return found
 
     def agree(self, flags: list[int]) -> list[int]:
@@ -129,6 +138,7 @@ class Channel:
             return flags
         tensor = torch.tensor(flags, dtype=torch.int32)
         self.backend.allreduce([tensor], self._maximum).wait()
+        self._check()
         result: list[int] = tensor.tolist()
         return result
 
@@ -138,9 +148,15 @@ class Channel:
             return [data]
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
         self.backend.allgather([sizes], [torch.tensor([len(data)])]).wait()
+        self._check()
         longest = max(int(size) for size in sizes)
         mine = torch.zeros(longest, dtype=torch.uint8)
         mine[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.world_size)]
         self.backend.allgather([parts], [mine]).wait()
+        self._check()
         return [part.numpy()[: int(size)].tobytes() for part, size in zip(parts, sizes, strict=True)]
+
+    def _check(self) -> None:
+        if self._over():
+            raise GenerationAborted("the generation is over: what came last may be anything")

@@ -4,6 +4,7 @@ The script keeps the stock `ProcessGroup` objects (DDP, FSDP2, DeviceMesh, DTens
 the backend inside them. A backend here is torch's own class with three more methods:
 
     abort()     from any thread: every pending and future operation fails at once
+    closed()    after abort: whether the connections are gone on this side
     drain()     on the main thread, after abort: returns when nothing of it can write into memory any more
     is_broken() whether a connection has failed
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -34,6 +36,7 @@ from understudy.worker.sockets import Connections
 
 FIRST_TYPE = 16  # BackendType values from here on are free
 LAST_TYPE = 255
+POLL = 0.001  # seconds
 
 
 def _gloo_devices() -> list[Any]:
@@ -53,6 +56,7 @@ class GlooCommunicator(ProcessGroupGloo):
         options._threads = 1
         options._timeout = timeout
         self._connections = Connections(ignore_port=own_port)
+        self._pause = threading.Event()  # never set: a sleep that is short and needs no other purpose
         with self._connections.noting():
             super().__init__(store, rank, size, options)
         self._connections.watch()
@@ -60,11 +64,14 @@ class GlooCommunicator(ProcessGroupGloo):
     def abort(self) -> None:
         self._connections.shut()
 
+    def closed(self) -> bool:
+        return self._connections.closed()
+
     def drain(self) -> None:
-        try:
+        with suppress(RuntimeError):  # as it should be: the connections are shut
             self.barrier().wait()  # type: ignore[attr-defined]
-        except RuntimeError:
-            return  # as it should: the connections are shut
+        while not self.closed():  # Gloo's own thread may still be reading what had arrived
+            self._pause.wait(POLL)
 
     def is_broken(self) -> bool:
         return self._connections.broken()
@@ -76,6 +83,9 @@ def _nccl_class() -> type[Any] | None:
 
     class NcclCommunicator(distributed_c10d.ProcessGroupNCCL):
         """NCCL behind the same methods. Its own abort cancels running kernels; `drain` waits for the streams to be idle."""
+
+        def closed(self) -> bool:
+            return True  # nobody waits for Gloo in it
 
         def drain(self) -> None:
             torch.cuda.synchronize()
@@ -167,6 +177,9 @@ class Groups:
         for backend in self._made:
             backend.drain()
         self._made.clear()
+
+    def closed(self) -> bool:
+        return all(backend.closed() for backend in list(self._made))
 
     def is_broken(self) -> bool:
         return any(backend.is_broken() for backend in self._made)

@@ -97,7 +97,7 @@ class Job:
                 place = self._runtime.loops.next_place()
                 passed, kept = newcomer.at_transaction(place)
                 if passed:
-                    self._runtime.keep_result(place, kept)  # a later newcomer may need it from here
+                    self._runtime.results.keep(place, kept)  # a later newcomer may need it from here
                     self._runtime.loops.after_transaction(kind)
                     self._runtime.step += kind == "step"
                     known: R = kept

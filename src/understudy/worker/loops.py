@@ -8,9 +8,11 @@ their recorded results, and the batch of the iteration is drawn again from its r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+from understudy.worker.codec import Unencodable, decode, encode
 from understudy.worker.copies import Boundary, LocalCopy, Place
 from understudy.worker.errors import Misuse, NotTheSame
 from understudy.worker.loaders import Source, batch_digest, leave_if_data_process_lost
@@ -126,3 +128,41 @@ def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: An
             return
         yield batch
         iteration += 1
+
+
+class Results:
+    """What transactions have returned, by place: those of the current iteration, and all those outside loops.
+
+    A newcomer that enters behind a transaction returns its result again. `replaced`: places whose result came from another rank.
+    """
+
+    def __init__(self) -> None:
+        self.replaced: list[str] = []
+        self._known: dict[str, Any] = {}
+
+    def keep(self, place: Place, result: Any) -> None:
+        here = f"{place[0]}.{place[1]}."
+        self._known = {k: v for k, v in self._known.items() if int(k.split(".")[1]) < 0 or k.startswith(here)}
+        self._known[_key(place)] = result
+
+    def encoded(self) -> dict[str, bytes]:
+        """Those that can be handed over."""
+        found = {}
+        for place, result in self._known.items():
+            with suppress(Unencodable):
+                found[place] = encode(result)
+        return found
+
+    def of_lost(self, place: Place, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
+        """Whether the result at `place` is known, and it: from the lost rank's copy, else from another rank's."""
+        key = _key(place)
+        if key in copied:
+            return True, decode(copied[key])
+        if key in others:
+            self.replaced.append(key)
+            return True, decode(others[key])
+        return False, None
+
+
+def _key(place: Place) -> str:
+    return ".".join(map(str, place))

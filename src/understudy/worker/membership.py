@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from functools import partial
 
 import torch.distributed as dist
 
@@ -20,6 +21,7 @@ from understudy.worker.buddies import Channel, Shelf
 from understudy.worker.communicators import GlooCommunicator, Groups
 from understudy.worker.control import Announcement, Control
 from understudy.worker.errors import GenerationAborted, UnderstudyError
+from understudy.worker.gloo_waits import Waker
 from understudy.worker.loaders import leave_if_data_process_lost
 from understudy.worker.rendezvous import Rendezvous, StoreServer
 
@@ -38,6 +40,7 @@ class Membership:
         self.shelf = Shelf()
         self.channel: Channel | None = None
         self.meeting: Rendezvous | None = None
+        self.waker = Waker(self._all_closed)
         self.generation = -1  # the one that this worker is attached to
         self.pending: Recover | None = None  # decided, not yet attached
         self.pause_agreed = -1  # the generation for which all ranks have agreed, in a vote, to pause
@@ -45,6 +48,7 @@ class Membership:
         self.step = 0  # committed steps
 
     def meet(self, store: str, generation: int) -> Rendezvous:
+        self.waker.stop()  # of the old communicators, nothing is left here
         self.meeting = Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port)
         return self.meeting
 
@@ -57,7 +61,8 @@ class Membership:
         backend = GlooCommunicator(
             meeting.group_prefix("understudy"), self.rank, self.world_size, CHANNEL_TIMEOUT, own_port=self.server.port
         )
-        return Channel(backend, self.rank, self.world_size, self.workers_per_node)
+        over = partial(self.superseded, meeting.generation)
+        return Channel(backend, self.rank, self.world_size, self.workers_per_node, over)
 
     def aborted(self) -> bool:
         return self.superseded(max(self.generation, self.pending.generation if self.pending else -1))
@@ -119,13 +124,16 @@ class Membership:
 
     def starts_anew(self, error: BaseException) -> bool:
         """For an error that left the script in its set-up: whether a loss is behind it, so that this worker will be ended soon."""
+        if self.aborted():
+            return True  # whatever the script says: what it computed last may be anything
         return isinstance(error, RuntimeError) and (self.is_failure(error) or isinstance(error, dist.DistError))
 
     def explain(self, error: BaseException) -> str:
         """For an error that left the script: what was behind it, or "" if it is simply the user's."""
-        if isinstance(error, UnderstudyError) or not isinstance(error, RuntimeError):
+        if isinstance(error, UnderstudyError):
             return ""
-        if not (self.is_failure(error) or self.pending is not None):
+        doomed = self.aborted() and self.waker.woken > 0  # then it may have gone on with anything
+        if not doomed and (not isinstance(error, RuntimeError) or not (self.is_failure(error) or self.pending is not None)):
             return ""
         newest = self.generation
         self.control.wait_for(lambda: self.superseded(newest) or self.pending is not None, EXPLANATION)
@@ -150,3 +158,8 @@ class Membership:
             self.channel.backend.abort()
             self.channel.backend.drain()
             self.channel = None
+        self.waker.stop()
+
+    def _all_closed(self) -> bool:
+        channel = self.channel
+        return self.groups.closed() and (channel is None or channel.backend.closed())

@@ -177,13 +177,10 @@ class Newcomer:
         return False, None
 
     def _result(self, place: Place) -> Any:
-        key = ".".join(map(str, place))
         assert self._copy is not None
-        if key in self._copy.results:
-            return decode(self._copy.results[key])
-        if key in self._job["results"]:
-            self._runtime.replaced_results.append(key)
-            return decode(self._job["results"][key])
+        known, result = self._runtime.results.of_lost(place, self._copy.results, self._job["results"])
+        if known:
+            return result
         if place[1] >= 0 and place[:2] < self.place[:2]:
             return None
         raise UnderstudyError(
@@ -238,6 +235,8 @@ class Newcomer:
         if unknown:
             raise UnderstudyError(f"rank {runtime.rank}: donors have {unknown[0]}, which this newcomer's script did not make")
         receive(backend, tensors, plan.messages, plan.first_tag)
+        if runtime.superseded(recovery.generation):
+            raise GenerationAborted("the generation ended during the transfer")
         runtime.phase_of(recovery.generation, "transfer", started, plan.size)
 
         started = time.time()
@@ -275,7 +274,7 @@ class Newcomer:
             )
 
     def _notes(self) -> tuple[str, ...]:
-        notes = [f"the result of the transaction at {key} is the one of another rank" for key in self._runtime.replaced_results]
+        notes = [f"the result of the transaction at {key} is the one of another rank" for key in self._runtime.results.replaced]
         assert self._replayer is not None
         different = self._replayer.differences(self._runtime.state.storages())
         notes += [f"a large result of the set-up differs here and is not registered: {text}" for text in different]

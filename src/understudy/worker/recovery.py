@@ -124,8 +124,7 @@ def attached(runtime: Runtime, recovery: Recover) -> None:
     runtime.generation = recovery.generation
     runtime.pending = None
     runtime.new_buddies = frozenset(recovery.newcomers)
-    runtime._compared = max(runtime.transaction, 0)
-    runtime.proof_at = runtime.transaction + 1
+    runtime.comparison.recovered()
     runtime._collectives_at_end = runtime.groups.collectives()
     runtime._redo_started = time.time()
 
@@ -142,7 +141,7 @@ def _describe_job(runtime: Runtime) -> bytes:
             "layouts": runtime.frameworks.layouts(),
             "replicas": dict(replicas.classes) if replicas else {},
             "comparisons": runtime.local.comparisons,
-            "results": runtime._encoded_results(),
+            "results": runtime.results.encoded(),
             "gradients": [runtime.state.gradients_matter, runtime.state.gradients_kept, runtime.state.gradients_dropped],
             "late_points": runtime.late.numbers,
             "late_agreed": sorted(runtime.late.agreed),
@@ -176,6 +175,8 @@ def connect(runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: in
     runtime.channel = made.get("channel")
     if "groups" in made:
         runtime.groups.adopt(made["groups"], meeting)
+    if runtime.superseded(recovery.generation):  # an abort from now on finds what it has to break
+        raise GenerationAborted(f"generation {recovery.generation} ended as its groups were connected")
     runtime.phase_of(recovery.generation, "attach", started)
     if recovery.leavers:
         return made["transfer"]

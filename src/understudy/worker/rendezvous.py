@@ -11,16 +11,20 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import timedelta
 
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from understudy.worker.errors import GenerationAborted
-from understudy.worker.sockets import Connections
+from understudy.worker.sockets import STORES, Connections
 
 POLL = 0.001  # seconds between two looks at the store
 CONNECT = timedelta(seconds=30)
+
+# by address: two clients of one store must not take each other's sockets for theirs
+_connecting: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class StoreServer:
@@ -43,9 +47,11 @@ class Rendezvous:
         self.generation = generation
         self._aborted = aborted
         self._pause = threading.Event()  # never set: a sleep that is short and needs no other purpose
-        self.connections = Connections(ignore_port=own_port)
+        there = {(str(found[4][0]), int(port)) for found in socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)}
+        STORES.update(there)
+        self.connections = Connections(ignore_port=own_port, only=there)
         try:
-            with self.connections.noting():
+            with _connecting[address], self.connections.noting():
                 self._client = TCPStore(host, int(port), None, False, timeout=CONNECT)
         except RuntimeError as error:
             raise GenerationAborted(f"the store of generation {generation} at {address} is gone: {error}") from error

@@ -22,6 +22,7 @@ class Answers:
     def break_communicators(self, abort: Abort) -> None:
         """Wakes the main thread from whatever collective, hand-over or meeting it is blocked in."""
         runtime = self._runtime
+        runtime.waker.start()
         runtime.groups.abort()
         channel, meeting = runtime.channel, runtime.meeting
         if channel is not None:

@@ -27,23 +27,22 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.core.commands import Abort, Assign, Recover
-from understudy.core.coverage import refine
 from understudy.core.events import Committed, Finished, Notice
 from understudy.core.nouns import Stand
 from understudy.links.page import Activity
 from understudy.worker.buddies import Handed
-from understudy.worker.codec import Unencodable, decode, encode
+from understudy.worker.codec import decode, encode
+from understudy.worker.comparison import Comparison
 from understudy.worker.control import Control
 from understudy.worker.copies import LocalCopy, LocalState, seal
-from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
+from understudy.worker.errors import GenerationAborted, Misuse
 from understudy.worker.frameworks import Frameworks
 from understudy.worker.late import POINTS, LatePoints
-from understudy.worker.loops import END, Loops
+from understudy.worker.loops import END, Loops, Results
 from understudy.worker.membership import Membership
 from understudy.worker.randomness import cuda_in_use
 from understudy.worker.record import Recorder
 from understudy.worker.rendezvous import StoreServer
-from understudy.worker.reports import coverage_text
 from understudy.worker.responder import Answers
 from understudy.worker.state import State
 
@@ -67,16 +66,14 @@ class Runtime(Membership):
         self.past_vote = False
         self.must_redo = False
         self.kind = ""  # of the running transaction, "" between two
-        self.results: dict[str, Any] = {}  # by place: of the current iteration, and of all transactions outside loops
-        self.replaced_results: list[str] = []  # places whose result came from another rank
+        self.results = Results()
         self.finished = False
         self._late_seen = -1  # the transaction after which a late change was found
         self._collectives_at_vote = 0
         self._carried = False
         self._collectives_at_end = 0
         self._noticed: set[str] = set()
-        self._compared = 0  # the transaction before which states were compared last
-        self.proof_at = -1  # after a recovery they are compared again before this transaction
+        self.comparison = Comparison(self)
         self._reported = -1  # the newest generation in which a commit was reported
         self._redo_started = 0.0
         self._last_commit = time.monotonic()
@@ -105,7 +102,7 @@ class Runtime(Membership):
         self.recorder = None
         self._refuse_uncovered()
         try:
-            self._compare()
+            self.comparison.run()
             copy = self.local.make(-1, self.loops.next_place(), 0, self.loops.boundary, {})
             for rank, data in self.channel.hand_over(record).items():
                 self.shelf.put_setup(rank, data)
@@ -202,8 +199,8 @@ class Runtime(Membership):
                         donate(self)
                 elif self.new_buddies:
                     self._hand_over_again()
-                elif self._comparison_due():
-                    self._compare()
+                elif self.comparison.due():
+                    self.comparison.run()
                 else:
                     return
             except RuntimeError as error:
@@ -234,7 +231,7 @@ class Runtime(Membership):
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
         place, boundary = self.loops.next_place(), self.loops.boundary
-        copy = self.local.make(self.transaction, place, self.step, boundary, self._encoded_results(), carried)
+        copy = self.local.make(self.transaction, place, self.step, boundary, self.results.encoded(), carried)
         self._collectives_at_vote = self.groups.collectives()
         data = seal(copy)
         self._carried = carried
@@ -266,7 +263,7 @@ class Runtime(Membership):
         self.transaction += 1
         self.step += kind == "step"
         self.stand = Stand.IDLE
-        self.keep_result(place, result)
+        self.results.keep(place, result)
         now = time.monotonic()
         if self.transaction > 2 and self.generation == self._reported:
             self._longest = max(self._longest, now - self._last_commit)
@@ -345,36 +342,6 @@ class Runtime(Membership):
                 "before the first optimizer.step, or into a @job.section of their own"
             ) from error
 
-    # -- what is compared ------------------------------------------------------------------------------------------------
-
-    def _comparison_due(self) -> bool:
-        regular = self.transaction & (self.transaction - 1) == 0 or self.transaction == self.proof_at
-        return self.transaction > 0 and regular and self._compared < self.transaction
-
-    def _compare(self) -> None:
-        """One comparison of all state among all ranks: refines who is whose replica."""
-        assert self.channel is not None
-        self._compared = max(self.transaction, 0)  # one attempt: after a failure all ranks go on with the same knowledge
-        digests = self.state.digests(self.state.all_tensors())
-        tables = [decode(data) for data in self.channel.gather(encode(digests))]
-        before = self.local.replicas
-        self.local.replicas = refine(before, tables)
-        self.local.comparisons += 1
-        parted = before.parted(self.local.replicas) if before is not None and self.local.comparisons > 2 else []
-        parted = [entry for entry in parted if _is_training_state(entry)]
-        if parted and self.transaction == self.proof_at:
-            raise UnderstudyError(
-                f"rank {self.rank}: after the recovery, {parted[0]} (one of {len(parted)}) is no longer the same on ranks that shared it. "
-                "The script computes with something that a newcomer does not get: register it (an LR schedule, an average of weights, ...)"
-            )
-        if parted:
-            self.notice(
-                f"coverage: {parted[0]} (one of {len(parted)}) has become different on ranks that shared it: they no longer replace each "
-                "other in it"
-            )
-        if self.local.comparisons == 2:
-            self.notice(coverage_text(self.local.replicas, self.state, self.world_size), everyone=False)
-
     # -- small things ----------------------------------------------------------------------------------------------------
 
     def _before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -411,35 +378,11 @@ class Runtime(Membership):
         self.stand = Stand.IDLE
         self.generation = recovery.generation
 
-    def keep_result(self, place: list[int], result: Any) -> None:
-        self.results = {k: v for k, v in self.results.items() if not _same_scope(k, place) or k.startswith(f"{place[0]}.{place[1]}.")}
-        self.results[".".join(map(str, place))] = result
-
-    def _encoded_results(self) -> dict[str, bytes]:
-        """Results that a newcomer may have to return: those of this iteration, and those outside loops."""
-        found = {}
-        for place, result in self.results.items():
-            try:
-                found[place] = encode(result)
-            except Unencodable:
-                continue
-        return found
-
     def place_now(self) -> list[int]:
         return END if self.finished else self.loops.next_place()
 
     def own_copy(self, transaction: int) -> LocalCopy | None:
         return self.local.sealed.get(transaction)
-
-
-def _is_training_state(entry: str) -> bool:
-    """Parameters, moments, hyper-parameters: what replicas keep equal, other than gradients, buffers and the user's own values."""
-    return not entry.endswith("/gradient") and ("/parameter/" in entry or "/state/" in entry or entry.endswith("/settings"))
-
-
-def _same_scope(key: str, place: list[int]) -> bool:
-    """Whether a kept result belongs to a loop (results outside loops are kept for good)."""
-    return int(key.split(".")[1]) >= 0
 
 
 def _versions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:

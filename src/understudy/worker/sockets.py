@@ -3,7 +3,7 @@
 Gloo's own `abort` does nothing, and a blocked call can only be woken by shutting its connections. The sockets are found as
 the difference of /proc/self/fd around the constructor; a socket is shut only while its descriptor still names the same
 inode, and only if it is connected (shutting a listener would abort the process). A socket that another thread opens during
-the constructor is noted too; in this runtime those are sockets of a generation that is over or of a store client.
+the constructor is noted too, unless it is a store's client, which is known by its peer's address (`STORES`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+STORES: set[tuple[str, int]] = set()  # addresses of the stores that this process has connected to
 
 
 def _open_sockets() -> dict[int, str]:
@@ -28,11 +31,16 @@ def _open_sockets() -> dict[int, str]:
 
 
 class Connections:
-    """A set of sockets of this process. `ignore_port`: connections of this local port belong to somebody else."""
+    """A set of sockets of this process.
 
-    def __init__(self, ignore_port: int | None = None) -> None:
+    `ignore_port`: connections of this local port belong to somebody else (to the store that this process serves). `only`: the
+    set has only connections to these addresses; without it, none to a store.
+    """
+
+    def __init__(self, ignore_port: int | None = None, only: set[tuple[str, int]] | None = None) -> None:
         self._sockets: dict[int, str] = {}
         self._ignore_port = ignore_port
+        self._only = only
         self._watched: dict[int, int] = {}
         self._poll = select.poll()
 
@@ -59,7 +67,9 @@ class Connections:
                 try:
                     if duplicate.family not in (socket.AF_INET, socket.AF_INET6):
                         continue
-                    duplicate.getpeername()
+                    peer = _plain(duplicate.getpeername())
+                    if peer not in self._only if self._only else peer in STORES:
+                        continue
                     if self._ignore_port is not None and duplicate.getsockname()[1] == self._ignore_port:
                         continue
                 except OSError:
@@ -78,12 +88,13 @@ class Connections:
 
     def broken(self) -> bool:
         """Whether one of the watched connections is closed or shut, on either side. A few system calls."""
-        try:
-            if any(os.fstat(fd).st_ino != inode for fd, inode in self._watched.items()):
-                return True
-        except OSError:
+        if any(_is_closed(fd, inode) for fd, inode in self._watched.items()):
             return True
         return bool(self._watched) and bool(self._poll.poll(0))
+
+    def closed(self) -> bool:
+        """Whether none of the watched connections is open in this process any more."""
+        return all(_is_closed(fd, inode) for fd, inode in self._watched.items())
 
     def shut(self) -> None:
         """Breaks every connection: whoever waits on one wakes with an error, on both sides."""
@@ -92,3 +103,15 @@ class Connections:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 continue  # the peer was faster
+
+
+def _is_closed(fd: int, inode: int) -> bool:
+    try:
+        return os.fstat(fd).st_ino != inode
+    except OSError:
+        return True
+
+
+def _plain(address: tuple[Any, ...]) -> tuple[str, int]:
+    """Host and port; an IPv4 address in IPv6's form as IPv4."""
+    return str(address[0]).removeprefix("::ffff:"), int(address[1])

@@ -196,6 +196,7 @@ def main() -> None:
     partial = options.out / f"final-{job.rank}.{os.getpid()}"
     partial.write_text(json.dumps(found, indent=1))
     partial.rename(options.out / f"final-{job.rank}.json")
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

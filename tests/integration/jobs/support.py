@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy
 import torch
+import torch.distributed as dist
 
 import understudy
 
@@ -79,7 +80,7 @@ def _walk(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def final(job: understudy.Job, **objects: Any) -> None:
-    """Records this rank's whole state at the end: the state of `objects` and the random streams."""
+    """Ends the script: records this rank's whole state, which is that of `objects` and the random streams."""
     found: dict[str, Any] = {"committed": job.committed, "torch": torch.get_rng_state(), "python": repr(random.getstate())}
     found["numpy"] = numpy.random.get_state()
     for name, thing in objects.items():
@@ -91,3 +92,5 @@ def final(job: understudy.Job, **objects: Any) -> None:
             found[name] = thing.state_dict() if hasattr(thing, "state_dict") else thing
     lines = [f"{name}: {text}" for name, text in sorted(_walk("", found))]
     (folder / f"final-{job.rank}.txt").write_text("\n".join(lines))
+    if dist.is_initialized():  # without it torch's threads may still run when the process ends, which then may end in an abort
+        dist.destroy_process_group()

@@ -1,0 +1,132 @@
+"""Wakes whoever waits for an operation that Gloo has forgotten.
+
+When a TCP connection ends, Gloo tells the operations that are still in its tables, but not one whose message is half sent, half
+received, or could not be written: who waits for that one waits until the group's timeout (`Pair::signalException` in
+gloo/transport/tcp/pair.cc looks into neither `tx_` nor `rx_` for unbound buffers; torch 2.13). Breaking the connections is then not
+enough to free a rank.
+
+Between an abort and the moment when the main thread has let go of the old communicators, every wait for Gloo in this process is one
+for an operation that cannot complete, and once Gloo has closed its connections it is one that Gloo will not end. `Waker` finds such
+waits and ends them by Gloo's own `abortWaitSend` and `abortWaitRecv`. No debugger is needed for that: the kernel tells on which word
+each thread of this process sleeps (/proc/self/task/*/syscall), and a word that lies inside an object of Gloo's class `UnboundBuffer`
+(the address of its vtable is exported) is such a wait. An operation ended so seems to have succeeded, with any content; who
+goes on must ask whether its generation is over, which was announced before.
+
+Nothing of this runs while no generation is being aborted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import torch
+
+INTERVAL = 0.05  # seconds from an abort to the first look, and between two; Gloo itself wakes its waiters within 0.015 s
+_CLASS = "N4gloo9transport3tcp13UnboundBuffer"
+_REACH = 256  # bytes: an object is smaller than this
+# futex and restart_syscall, which a futex call becomes after a signal
+_WAITS = {"x86_64": ("202", "219"), "aarch64": ("98", "128")}
+
+
+class _Gloo:
+    """The addresses of what is needed of Gloo. Raises `AttributeError`, `OSError` or `ValueError` where this torch does not export it."""
+
+    def __init__(self) -> None:
+        path = next(iter((Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*")))
+        library = ctypes.CDLL(str(path))
+        table = ctypes.addressof(ctypes.c_char.in_dll(library, f"_ZTV{_CLASS}E"))
+        self.first_word = table + 2 * ctypes.sizeof(ctypes.c_void_p)  # of every object of the class
+        self.end_waits = [getattr(library, f"_Z{_CLASS}{name}Ev") for name in ("13abortWaitSend", "13abortWaitRecv")]
+        for function in self.end_waits:
+            function.argtypes, function.restype = [ctypes.c_void_p], None
+
+
+@cache
+def _gloo() -> _Gloo | None:
+    if platform.machine() not in _WAITS or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return None
+    with suppress(AttributeError, OSError, ValueError, StopIteration):
+        return _Gloo()
+    return None
+
+
+def _words_slept_on() -> list[int]:
+    """The address that each sleeping thread of this process waits on."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            call = (task / "syscall").read_text().split()
+            if call[0] in _WAITS[platform.machine()]:
+                found.append(int(call[1], 16))
+    return found
+
+
+def _object_around(address: int, first_word: int, memory: int) -> int | None:
+    """The object of the class in which `address` lies."""
+    for start in range(address & ~7, address - _REACH, -8):
+        try:
+            if os.pread(memory, 8, start) == first_word.to_bytes(8, "little"):
+                return start
+        except OSError:
+            return None  # not readable, so no object reaches from there
+    return None
+
+
+def end_waits() -> int:
+    """Ends every wait for a Gloo operation in this process; gives their number. Call only while all of them are doomed."""
+    gloo = _gloo()
+    if gloo is None:
+        return 0
+    count = 0
+    try:
+        memory = os.open("/proc/self/mem", os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        for address in _words_slept_on():
+            found = _object_around(address, gloo.first_word, memory)
+            if found is not None:
+                count += 1
+                for end in gloo.end_waits:
+                    end(found)
+    finally:
+        os.close(memory)
+    return count
+
+
+class Waker:
+    """Looks for doomed waits on a thread of its own, from `start` until `stop`. `woken`: how many were ended so far.
+
+    `closed` says whether Gloo has closed every connection. From then on it wakes nobody any more, so whoever still sleeps is forgotten.
+    """
+
+    def __init__(self, closed: Callable[[], bool]) -> None:
+        self.woken = 0
+        self._closed = closed
+        self._lock = threading.Lock()  # held while waits are ended: after `stop`, none of a new generation can be meant
+        self._over = threading.Event()
+        self._over.set()
+
+    def start(self) -> None:
+        with self._lock:
+            if not self._over.is_set():
+                return
+            self._over = threading.Event()
+        threading.Thread(target=self._run, args=(self._over,), name="understudy-waker", daemon=True).start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._over.set()
+
+    def _run(self, over: threading.Event) -> None:
+        while not over.wait(INTERVAL):
+            with self._lock:
+                if not over.is_set() and self._closed():
+                    self.woken += end_waits()
