@@ -46,8 +46,8 @@ class Comparison:
         parted = [entry for entry in parted if _is_training_state(entry)]
         if parted and number == self._proof:
             raise UnderstudyError(
-                f"rank {runtime.rank}: after the recovery, {parted[0]} (one of {len(parted)}) is no longer the same on ranks that shared it. The "
-                "script computes with something that a newcomer does not get: register it (an LR schedule, an average of weights, ...)"
+                f"rank {runtime.rank}: after the recovery, {parted[0]} (of {len(parted)}) is no longer the same on ranks that shared it. "
+                "The script computes with something that a newcomer does not get: register it (an LR schedule, an average of weights, ...)"
             )
         if parted:
             runtime.notice(
