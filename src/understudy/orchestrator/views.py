@@ -70,6 +70,7 @@ class IncidentReport(TypedDict):
     step: int
     transaction: int
     phases: dict[str, float]  # a phase that did not take place took 0 s
+    starts: dict[str, float]  # seconds from the fault to the start of each phase that took place
     seconds: float | None  # fault to next commit by every rank; None while it lasts
     bytes_moved: int
     steps_lost: int
@@ -191,6 +192,7 @@ def _incident(incident: Incident) -> IncidentReport:
         step=incident.step,
         transaction=incident.transaction,
         phases={phase: spans.get(phase, 0.0) for phase in PHASES},
+        starts={span.phase: span.start for span in incident.spans},
         seconds=incident.seconds if incident.seconds >= 0 else None,
         bytes_moved=incident.bytes_moved,
         steps_lost=incident.steps_lost,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.events import ScriptFailed, WorkerWarm
+from understudy.links import messages
 from understudy.links.page import Activity, PageWriter
 from understudy.worker import session
 from understudy.worker.control import Control
@@ -66,6 +67,7 @@ def main() -> None:
 
 
 def _warm(arguments: list[str]) -> Any:
+    messages.prepare()
     warm_torch()
     warm_imports(script_source(arguments))
     import understudy.worker.job  # noqa: F401

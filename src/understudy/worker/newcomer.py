@@ -25,7 +25,6 @@ from understudy.worker.loaders import Source
 from understudy.worker.loops import END, restore_streams
 from understudy.worker.record import Replayer
 from understudy.worker.recovery import attached, connect, lead_of, plan_for, read_copy, read_donors
-from understudy.worker.rendezvous import Rendezvous
 from understudy.worker.transfer import receive
 
 if TYPE_CHECKING:
@@ -62,10 +61,9 @@ class Newcomer:
             options = [c for c in (control.assignment, control.announcement, control.recovery) if c is not None]
             newest = max(options, key=lambda command: command.generation)
             try:
-                meeting = Rendezvous(newest.store, newest.generation, lambda g=newest.generation: control.generation > g)  # type: ignore[misc]
-                return meeting.get(f"setup/{self._runtime.rank}")
+                return self._runtime.meet(newest.store, newest.generation).get(f"setup/{self._runtime.rank}")
             except GenerationAborted:
-                control.wait_for(lambda g=newest.generation: control.generation > g)  # type: ignore[misc]
+                control.wait_for(lambda g=newest.generation: self._runtime.superseded(g))  # type: ignore[misc]
 
     def _recovery(self) -> Recover:
         """Waits for the decision of the newest generation."""
@@ -224,16 +222,16 @@ class Newcomer:
         assert self._replayer is not None
         self._replayer.remove()
         runtime.frameworks.after_abort(False, runtime.groups.alone)
-        backend = connect(runtime, recovery, meeting, runtime.rank)
         donors = read_donors(recovery, runtime.world_size, meeting)
         plan = plan_for(runtime, runtime.rank, recovery, donors, meeting)
         copy = read_copy(runtime, runtime.rank, recovery, meeting)
-        started = time.time()
         runtime.state.make_missing(plan.descriptions)
         tensors = runtime.state.all_tensors()
         unknown = sorted(set(plan.descriptions) - set(tensors))
         if unknown:
             raise UnderstudyError(f"rank {runtime.rank}: donors have {unknown[0]}, which this newcomer's script did not make")
+        backend = connect(runtime, recovery, meeting, runtime.rank)
+        started = time.time()
         receive(backend, tensors, plan.messages, plan.first_tag)
         if runtime.superseded(recovery.generation):
             raise GenerationAborted("the generation ended during the transfer")

@@ -1,8 +1,8 @@
 """Attaching to a new generation, and bringing newcomers up to date. All members run this together, between two transactions.
 
-They meet in the generation's store. Survivors say where the job continues, describe their state and give its digests; the
-newcomers' ranks are worked out from that by every member alike (`core.coverage`), so nobody has to be asked. When all are ready, the
-process groups are connected, the state flows from donors to newcomers over the runtime's channel, and each newcomer
+They meet in the generation's store. Survivors say where the job continues, describe their state and give its digests; who gives
+what to the newcomers is worked out from that by every member alike (`core.coverage`), so nobody has to be asked. When all are ready,
+the process groups are connected, the state flows from donors to newcomers over the runtime's channel, and each newcomer
 compares the digests of what it now holds with those of its donors. Nobody goes on before every newcomer has said that they agree.
 
 Members are numbered: ranks by themselves, and the old worker of a rank that is being moved (a leaver, healthy, a donor only) as
@@ -84,7 +84,6 @@ def donate(runtime: Runtime) -> None:
     published = [runtime.state.descriptions(tensors), digests, runtime.state.encoded_values(), voted]
     meeting.put(f"state/{member}", encode(published))
 
-    backend = connect(runtime, recovery, meeting, member)
     job = decode(meeting.get("job"))
     runtime.local.replicas = Replicas(job["replicas"])
     runtime.local.comparisons = job["comparisons"]
@@ -97,6 +96,7 @@ def donate(runtime: Runtime) -> None:
             runtime.control.send(Uncovered(runtime.control.worker, recovery.generation, str(error)))
         runtime.control.wait_for(lambda: runtime.superseded(recovery.generation))
         raise GenerationAborted("nobody can go on") from error
+    backend = connect(runtime, recovery, meeting, member)
     started = time.time()
     for rank in recovery.newcomers:
         send(backend, tensors, plans[rank].messages, member, plans[rank].first_tag)

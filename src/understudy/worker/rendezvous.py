@@ -2,8 +2,7 @@
 
 A worker serves its store from the start, so that the address is known before it is needed. Keys are prefixed with the
 generation. A store is a throw-away: if its host is lost, so is the generation that meets there, and the next one meets
-elsewhere. Waiting is polling with an eye on the next abort, because a blocked TCPStore call cannot be interrupted; the one
-call that could still hang (its server stopped) is broken by shutting its socket.
+elsewhere. A blocked TCPStore call cannot be interrupted; an abort breaks it by shutting its socket (`close`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.sockets import STORES, Connections
 
-POLL = 0.001  # seconds between two looks at the store
+FOREVER = timedelta(days=30)  # an abort ends a wait, not a timeout
 CONNECT = timedelta(seconds=30)
 
 # by address: two clients of one store must not take each other's sockets for theirs
@@ -40,13 +39,15 @@ class StoreServer:
 
 
 class Rendezvous:
-    """A client of one generation's store. `aborted` says whether the generation is over."""
+    """A client of one generation's store. `aborted` says whether the generation is over.
+
+    Who announces the end of the generation must first make `aborted` true, and then call `close`.
+    """
 
     def __init__(self, address: str, generation: int, aborted: Callable[[], bool], own_port: int | None = None) -> None:
         host, _, port = address.rpartition(":")
         self.generation = generation
         self._aborted = aborted
-        self._pause = threading.Event()  # never set: a sleep that is short and needs no other purpose
         there = {(str(found[4][0]), int(port)) for found in socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)}
         STORES.update(there)
         self.connections = Connections(ignore_port=own_port, only=there)
@@ -66,10 +67,9 @@ class Rendezvous:
     def get(self, key: str) -> bytes:
         """Waits for `key`. Raises `GenerationAborted` as soon as the generation is over."""
         try:
-            while not self.store.check([key]):
-                if self._aborted():
-                    raise GenerationAborted(f"generation {self.generation} ended while waiting for {key}")
-                self._pause.wait(POLL)
+            if self._aborted():
+                raise GenerationAborted(f"generation {self.generation} ended while waiting for {key}")
+            self.store.wait([key], FOREVER)
             return bytes(self.store.get(key))
         except GenerationAborted:
             raise
