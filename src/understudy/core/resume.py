@@ -142,8 +142,9 @@ def _summary(incident: OpenIncident, now: float) -> str:
         "start anew": "started anew",
     }
     decision = how.get(incident.decision, incident.decision)
+    since = "the pause" if incident.planned else "fault"
     return (
         f"incident {incident.number} is over: {what or 'nobody was lost'}; transaction"
-        f" {incident.transaction} {decision}; {now - incident.fault_at:.2f} s from fault to the next commit;"
+        f" {incident.transaction} {decision}; {now - incident.fault_at:.2f} s from {since} to the next commit;"
         " no step lost"
     )

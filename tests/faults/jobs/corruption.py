@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from tests.faults.jobs.fault_points import Function, wrap
 
+from understudy.core.coverage import Message
 from understudy.worker import newcomer as newcomer_module
 from understudy.worker import recovery as recovery_module
 from understudy.worker.buddies import Handed, Shelf
@@ -42,13 +43,12 @@ class Corruption:
     # -- on donors -------------------------------------------------------------------------------------------------------
 
     def flipped_bit_on_donors(self) -> None:
-        def change(tensors: dict[str, torch.Tensor]) -> None:
-            entry = next(e for e in tensors if e.endswith("first.weight"))
-            wrong = local_tensor(tensors[entry]).clone()
+        def change(right: torch.Tensor) -> torch.Tensor:
+            wrong = right.clone()
             wrong.view(torch.uint8).view(-1)[17] ^= 1
-            tensors[entry] = wrong
+            return wrong
 
-        self._wrap_send(change)
+        self._wrap_send("first.weight", change)
 
     def stale_moment_on_donors(self) -> None:
         """The moment of one step before. Every step has another gradient, so it is another one."""
@@ -61,20 +61,23 @@ class Corruption:
 
         self._optimizer.register_step_post_hook(keep)
 
-        def change(tensors: dict[str, torch.Tensor]) -> None:
-            entry = next(e for e in tensors if e.endswith("/state/0/exp_avg"))
-            assert torch.equal(kept[-1], local_tensor(tensors[entry])), "this is the moment that is meant"
-            tensors[entry] = kept[0]
+        def change(right: torch.Tensor) -> torch.Tensor:
+            assert torch.equal(kept[-1], right), "this is the moment that is meant"
+            return kept[0]
 
-        self._wrap_send(change)
+        self._wrap_send("/state/0/exp_avg", change)
 
-    def _wrap_send(self, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    def _wrap_send(self, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """On the donors that send the tensor whose entry ends with `name`."""
+
         def around(send: Function) -> Function:
-            def sending(backend: Any, tensors: dict[str, torch.Tensor], *rest: Any) -> None:
+            def sending(backend: Any, tensors: dict[str, torch.Tensor], messages: list[Message], member: int, tag: int) -> None:
+                entry = next(entry for entry in tensors if entry.endswith(name))
+                sent = {piece.entry for message in messages if message.donor == member for piece in message.pieces}
                 wrong = dict(tensors)
-                if self._now():
-                    change(wrong)
-                send(backend, wrong, *rest)
+                if entry in sent and self._now():
+                    wrong[entry] = change(local_tensor(tensors[entry]))
+                send(backend, wrong, messages, member, tag)
 
             return sending
 
