@@ -36,13 +36,21 @@ class Fault:
     also: int | None = None  # this rank is killed at the same moment
 
     @property
+    def losses(self) -> int:
+        return 0 if self.action == "GATE" else 1 if self.also is None else 2
+
+    @property
     def text(self) -> str:
         ranks = str(self.rank) if self.also is None else f"{self.rank}+{self.also}"
         return f"{self.point}:{'*' if self.step is None else self.step}:{ranks}:{self.action}"
 
 
 class Job:
-    """A running or ended job."""
+    """A running or ended job.
+
+    It has a spare for every planned loss, and none is replenished, because warming takes time from everything else; or
+    else `spares`, which are.
+    """
 
     def __init__(
         self,
@@ -51,7 +59,7 @@ class Job:
         mode: str,
         faults: tuple[Fault, ...] = (),
         *,
-        spares: int = 0,
+        spares: int | None = None,
         flags: tuple[str, ...] = (),
         arguments: tuple[str, ...] = (),
     ) -> None:
@@ -59,7 +67,9 @@ class Job:
         self.folder, self.faults = folder, faults
         self.run_dir = folder / "run"
         command = [sys.executable, "-m", "understudy.cli", "run", "--nproc-per-node", str(len(RANKS))]
-        command += ["--spares", str(spares), "--run-dir", str(self.run_dir), *flags]
+        exact = ["--spares", str(sum(fault.losses for fault in faults)), "--no-replenish"]
+        command += exact if spares is None else ["--spares", str(spares)]
+        command += ["--run-dir", str(self.run_dir), *flags]
         command += [str(JOB), "--out", str(folder), "--mode", mode, *arguments]
         command += ["--faults", ";".join(fault.text for fault in faults)]
         self._environment = mark.environment(PYTHONPATH=f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", PYTHONWARNINGS="ignore")

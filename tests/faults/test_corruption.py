@@ -30,7 +30,7 @@ def test_never_resumes_on_it(kind: str, word: str, start: Start, reference: Refe
     """With no other spare the job ends, says why, and commits nothing more."""
     undisturbed = reference("ddp")
     fault = Fault("last collective of backward", rank=1, step=LOST_AT)
-    job = start("ddp", fault, spares=1, flags=("--no-replenish",), arguments=("--corruption", kind))
+    job = start("ddp", fault, arguments=("--corruption", kind))
     assert job.wait() != 0
     assert list(job.folder.glob("corrupted*")), "the corruption took place"
     for rank in RANKS:

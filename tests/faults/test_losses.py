@@ -43,7 +43,7 @@ def test_two_at_once_and_two_in_a_row(mode: str, start: Start, reference: Refere
         Fault("donor in the transfer", rank=3, step=10),
     )
     undisturbed = reference(mode)
-    job = start(mode, *faults, spares=3)
+    job = start(mode, *faults)
     assert_identical(job, undisturbed)
     incidents = job.incidents()
     assert [sorted(part["rank"] for part in incident["ranks"]) for incident in incidents] in (
@@ -69,7 +69,7 @@ def test_newcomer_lost_during_its_promotion(mode: str, start: Start, reference: 
         Fault("newcomer attached", rank=2),
     )
     undisturbed = reference(mode)
-    job = start(mode, *faults, spares=3)
+    job = start(mode, *faults)
     assert_identical(job, undisturbed, unlogged={(0, "step 11"), (2, "step 14")})
     assert_incidents(
         job,
@@ -122,7 +122,7 @@ def test_spare_lost(start: Start, reference: References) -> None:
 def test_hangs(mode: str, faults: tuple[Fault, ...], outcomes: tuple[Outcome, ...], start: Start, reference: References) -> None:
     """A process that is stopped, and one that lives but does not go on: lost like a killed one, after the limit."""
     undisturbed = reference(mode)
-    job = start(mode, *faults, spares=2, flags=("--hang-limit", "4"))
+    job = start(mode, *faults, flags=("--hang-limit", "4"))
     assert_identical(job, undisturbed, unlogged={(1, "step 5")} if mode == "tp" else set())
     assert_incidents(job, *outcomes, causes={"hung"})
     assert_survivors_stayed(job, {fault.rank: 1 for fault in faults})
@@ -133,7 +133,7 @@ def test_process_of_the_data_loader(start: Start, reference: References) -> None
     arguments = ("--data-workers", "2")
     undisturbed = reference("ddp", *arguments)
     fault = Fault("process of the data loader", rank=2, step=6)  # of the second epoch
-    job = start("ddp", fault, spares=1, arguments=arguments)
+    job = start("ddp", fault, arguments=arguments)
     near = {(2, line) for line in ("step 6", "evaluation 6", "step 7", "step 8")}
     assert_identical(job, undisturbed, unlogged=near, borrowed=near)
     assert_incidents(job, Outcome([2], set(range(in_step(5), in_step(8) + 1))), causes={"exited"})
@@ -144,7 +144,7 @@ def test_process_of_the_data_loader(start: Start, reference: References) -> None
 def test_before_the_first_transaction(mode: str, start: Start, reference: References) -> None:
     """Nothing has been done yet, so all start anew."""
     undisturbed = reference(mode)
-    job = start(mode, Fault("set-up", rank=1), spares=1)
+    job = start(mode, Fault("set-up", rank=1))
     assert_identical(job, undisturbed)
     (incident,) = job.incidents()
     assert incident["decision"] == "start anew" and incident["steps_lost"] == 0
@@ -158,6 +158,6 @@ def test_end_of_the_training(mode: str, start: Start, reference: References) -> 
         Fault("after the loop", rank=2, step=18),
     )
     undisturbed = reference(mode)
-    job = start(mode, *faults, spares=3)
+    job = start(mode, *faults)
     assert_identical(job, undisturbed, unlogged={(1, "evaluation 18")})
     assert sum(len(incident["ranks"]) for incident in job.incidents()) == 2

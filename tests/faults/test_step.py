@@ -38,7 +38,7 @@ def test_forward_and_backward(mode: str, start: Start, reference: References) ->
         Fault("between backward and vote", rank=3, step=13),
     )
     undisturbed = reference(mode)
-    job = start(mode, *faults, spares=3)
+    job = start(mode, *faults)
     assert_identical(job, undisturbed)
     assert_incidents(job, redone(1, in_step(1)), redone(0, in_step(4)), redone(2, in_step(8)), redone(3, in_step(13)))
     assert_survivors_stayed(job, {0: 1, 1: 1, 2: 1, 3: 1})
@@ -54,7 +54,7 @@ def test_vote(mode: str, start: Start, reference: References) -> None:
         Fault("vote of a step: passed here", rank=3, step=12),
     )
     undisturbed = reference(mode)
-    job = start(mode, *faults, spares=3)
+    job = start(mode, *faults)
     assert_identical(job, undisturbed, unlogged={(1, "step 5"), (2, "step 8"), (3, "step 13")})
     assert_incidents(job, redone(0, in_step(1)), either(1, in_step(4)), either(2, in_step(7)), counts(3, in_step(12)))
     assert_survivors_stayed(job, {0: 1, 1: 1, 2: 1, 3: 1})
@@ -70,7 +70,7 @@ def test_behind_the_vote(mode: str, start: Start, reference: References) -> None
         Fault("between steps", rank=2, step=13),
     )
     undisturbed = reference(mode)
-    job = start(mode, *faults, spares=3)
+    job = start(mode, *faults)
     assert_identical(job, undisturbed, unlogged={(3, "step 1"), (0, "step 10")}, borrowed={(1, "step 6")})
     incidents = assert_incidents(job, counts(3, in_step(0)), counts(1, in_step(5)), counts(0, in_step(9)), redone(2, in_step(13)))
     assert any("result of the transaction" in note for note in incidents[1]["notes"]), incidents[1]
@@ -87,7 +87,7 @@ def test_evaluation_and_data(mode: str, start: Start, reference: References) -> 
         Fault("data loader", rank=3, step=13),
     )
     undisturbed = reference(mode)
-    job = start(mode, *faults, spares=3)
+    job = start(mode, *faults)
     assert_identical(job, undisturbed, unlogged={(1, "evaluation 9")}, borrowed={(0, "step 3"), (2, "step 6")})
     assert_incidents(job, redone(0, in_evaluation(3)), redone(2, in_evaluation(6)), counts(1, in_evaluation(9)), redone(3, in_step(13)))
     assert_survivors_stayed(job, {0: 1, 1: 1, 2: 1, 3: 1})
