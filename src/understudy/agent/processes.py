@@ -62,6 +62,8 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     environment["UNDERSTUDY_RUN_DIR"] = str(config.run_dir)
     environment["UNDERSTUDY_ADDRESS"] = config.address  # stores and Gloo listen there, and nowhere else
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun
+    # An abort breaks connections on purpose, and torch warns of each with a C++ stack trace.
+    environment.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if config.workers_per_node > 1:
         environment.setdefault("OMP_NUM_THREADS", "1")  # as torchrun
     return environment
