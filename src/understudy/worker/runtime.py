@@ -42,6 +42,7 @@ from understudy.worker.loops import END, Loops, Results
 from understudy.worker.membership import Membership
 from understudy.worker.randomness import cuda_in_use
 from understudy.worker.record import Recorder
+from understudy.worker.recovery import donate
 from understudy.worker.rendezvous import StoreServer
 from understudy.worker.responder import Answers
 from understudy.worker.state import State
@@ -184,8 +185,6 @@ class Runtime(Membership):
         self._join_newest()
 
     def _join_newest(self) -> None:
-        from understudy.worker.recovery import donate
-
         while True:
             try:
                 if self.announced():
