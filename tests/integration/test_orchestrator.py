@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.integration.processes import wait_until
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -45,10 +46,8 @@ class Orchestrator:
         place = self.run_dir / "orchestrator.json"
         place.unlink(missing_ok=True)
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + LONG
-        while not place.exists():
-            assert self.process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: place.exists() or self.process.poll() is not None, "the orchestrator listens", LONG)
+        assert self.process.poll() is None
         said = json.loads(place.read_text())
         assert said["pid"] == self.process.pid
         self.url = said["url"]
@@ -125,13 +124,14 @@ def orchestrator(tmp_path: Path) -> Iterator[Orchestrator]:
 
 
 def wait_for(orchestrator: Orchestrator, **wanted: Any) -> dict[str, Any]:
-    deadline = time.monotonic() + LONG
-    while True:
-        status: dict[str, Any] = orchestrator.ask("GET", "/status").json()
-        if all(status[name] == value for name, value in wanted.items()):
-            return status
-        assert time.monotonic() < deadline, status
-        time.sleep(0.02)
+    status: dict[str, Any] = {}
+
+    def there() -> bool:
+        status.update(orchestrator.ask("GET", "/status").json())
+        return all(status[name] == value for name, value in wanted.items())
+
+    wait_until(there, f"{wanted} in {status}", LONG)
+    return status
 
 
 def test_nothing_without_the_token(orchestrator: Orchestrator) -> None:
@@ -320,7 +320,8 @@ def test_what_cannot_start_says_why(tmp_path: Path) -> None:
 
 def test_it_goes_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
-        "import subprocess, sys, time, pathlib\nprocess = subprocess.Popen(sys.argv[1:])\nprint(process.pid, flush=True)\ntime.sleep(600)\n"
+        "import subprocess, sys, threading\nprocess = subprocess.Popen(sys.argv[1:])\nprint(process.pid, flush=True)\n"
+        "threading.Event().wait()\n"
     )
     command = [sys.executable, "-m", "understudy.orchestrator", "--run-dir", str(tmp_path), "--die-with-parent"]
     command += ["--spec-json", json.dumps(SPEC)]
@@ -329,10 +330,7 @@ def test_it_goes_with_the_process_that_started_it(tmp_path: Path) -> None:
     orchestrator = int(parent.stdout.readline())
     ended = os.pidfd_open(orchestrator)
     try:
-        deadline = time.monotonic() + LONG
-        while not (tmp_path / "orchestrator.json").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until((tmp_path / "orchestrator.json").exists, "the orchestrator listens", LONG)
         parent.kill()
         parent.wait()
         assert select.select([ended], [], [], LONG)[0]
