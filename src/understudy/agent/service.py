@@ -215,7 +215,7 @@ class Agent:
             size = memory.footprint(worker.pid)
             self._footprint = max(self._footprint or 0, size or 0)
         elif isinstance(event, events.ScriptFailed):
-            worker.leaving = True
+            worker.leaving = worker.failed = True
         self._orchestrator.send(event)
 
     def _refused(self, worker: Worker, why: str) -> None:
@@ -337,7 +337,8 @@ class Agent:
 
     async def _stop_workers(self, end: End) -> None:
         # Exit handlers are the script's: a spare has none, and one that still warms would not even hear that it may go.
-        leaving = [w for w in self._workers.values() if w.alive and end.patient and w.leaving and w.rank >= 0]
+        released = [w for w in self._workers.values() if w.leaving and not w.failed and w.rank >= 0]
+        leaving = [w for w in released if w.alive and end.patient]
         for worker in self._workers.values():
             if worker.alive and worker not in leaving:
                 self._ask_to_end(worker, end.number)

@@ -36,6 +36,7 @@ class Worker:
     rank: int = -1
     generation: int = -1
     leaving: bool = False  # released, or its script failed: its exit is not a loss
+    failed: bool = False  # its script failed: it waits to be ended
     silent: bool = False  # has closed its link
     refused: int = 0  # lines of it that were not messages
     started: events.WorkerStarted | None = None

@@ -36,16 +36,19 @@ class Job:
         self._plain_steps = 0
         self._plain_state = State()
         self._plain_loops = Loops(None)
+        # Kept, because a script may ask after dist.destroy_process_group().
+        self._rank = runtime.rank if runtime else dist.get_rank()
+        self._world_size = runtime.world_size if runtime else dist.get_world_size()
 
     @property
     def rank(self) -> int:
         """The role of this worker, 0..world_size-1."""
-        return self._runtime.rank if self._runtime else dist.get_rank()
+        return self._rank
 
     @property
     def world_size(self) -> int:
         """The number of ranks; it never changes."""
-        return self._runtime.world_size if self._runtime else dist.get_world_size()
+        return self._world_size
 
     @property
     def generation(self) -> int:
