@@ -127,9 +127,8 @@ def collect(pidfd: int) -> Ending | None:
 def dying(pid: int) -> Ending | None:
     """The end of a process whose threads are already stopping, before the kernel is done with it; None while it runs.
 
-    A pidfd tells only when the process's memory has been given back, which takes 0.1 s for a worker of some hundred
-    megabytes on a busy host, and much longer for a large one. The flag PF_EXITING, field 9 of /proc/PID/stat, is set first,
-    and field 52 then holds the exit status as wait(2) gives it (see proc_pid_stat(5)).
+    Its lifeline says when to look (`links.lifeline`). The flag PF_EXITING is in field 9 of /proc/PID/stat, and field 52 then
+    holds the exit status as wait(2) gives it (see proc_pid_stat(5)).
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

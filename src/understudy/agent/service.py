@@ -1,6 +1,6 @@
 """The agent: carries out what the orchestrator commands for this node, and reports what happens here.
 
-One event loop owns everything; only output is written on other threads. A worker's end comes in through its pidfd, its
+One event loop owns everything; only output is written on other threads. A worker's end comes in through its lifeline and its pidfd, its
 words through its socket, its progress through its page. Before a loss is judged, what the worker said last is read:
 a worker that was released, or whose script failed, is not lost.
 
@@ -12,11 +12,13 @@ everything below it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
@@ -34,11 +36,13 @@ from understudy.agent.tls import trusting
 from understudy.agent.worker import Worker
 from understudy.core import commands, events
 from understudy.links import messages
+from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageReader
 
-PAGES_EVERY = 0.2
-EXIT_WATCH = 0.02  # seconds between two looks for ranks that are being taken apart
-REAP_EVERY = 5  # of those
+PAGES_EVERY = 0.5  # seconds
+DYING_EVERY = 0.001  # seconds between two looks at a worker that has begun to end, until the kernel says how
+DYING_LIMIT = 5.0  # after that its pidfd will tell
+REAP_EVERY = 2  # of those
 SILENT_GRACE = 5.0  # seconds that a worker may live on after it has closed its link
 REFUSALS_TOLD = 3  # malformed lines of one worker that are told; a worker that writes junk may write much of it
 FAST_CLEANING = 3.0
@@ -85,14 +89,13 @@ class Agent:
                 self._loop.add_signal_handler(number, self._stop, number, 128 + number, f"{number.name} received")
         connection = self._loop.create_task(self._connection())
         pages = self._loop.create_task(self._watch_pages())
-        exits = self._loop.create_task(self._watch_exits())
         try:
             end = await self._end
             if self._control is not None:
                 self._control.tell("ending", end.exit_code, end.message, end.told)
             await self._stop_workers(end)
         finally:
-            watchers = (pages, exits, connection)
+            watchers = (pages, connection)
             for watcher in watchers:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
@@ -212,6 +215,7 @@ class Agent:
     def _heard(self, worker: Worker, event: FromWorker) -> None:
         worker.remember(event)
         if isinstance(event, events.WorkerWarm):
+            self._watch_lifeline(worker)
             size = memory.footprint(worker.pid)
             self._footprint = max(self._footprint or 0, size or 0)
         elif isinstance(event, events.ScriptFailed):
@@ -268,19 +272,30 @@ class Agent:
         worker.lost = events.WorkerLost(worker.name, ending.cause, ending.detail + worker.whereabouts(), happened)
         self._orchestrator.send(worker.lost)
 
-    async def _watch_exits(self) -> None:
-        """Notices the end of a rank's process while the kernel is still taking it apart."""
-        while True:
-            await asyncio.sleep(EXIT_WATCH)
-            for worker in list(self._workers.values()):
-                if not worker.alive or worker.rank < 0 or worker.leaving or worker.lost is not None:
-                    continue
-                ending = processes.dying(worker.pid)
-                if ending is not None:
-                    happened = time.time()
-                    assert worker.link is not None
-                    worker.link.drain()  # what it said last decides whether this is a loss
-                    self._report_loss(worker, ending, happened)
+    def _watch_lifeline(self, worker: Worker) -> None:
+        """Waits on a thread until the worker begins to end, which its pidfd tells much later."""
+        try:
+            lifeline = Lifeline(processes.page_path(self._config, worker.name))
+        except (OSError, ValueError):
+            return  # no page: its pidfd will tell
+
+        def wait() -> None:
+            if lifeline.wait():
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._dying, worker, time.time(), time.monotonic() + DYING_LIMIT)
+
+        threading.Thread(target=wait, name=f"lifeline {worker.name}", daemon=True).start()
+
+    def _dying(self, worker: Worker, happened: float, limit: float) -> None:
+        if not worker.alive or worker.leaving or worker.lost is not None:
+            return
+        ending = processes.dying(worker.pid)
+        if ending is not None:
+            assert worker.link is not None
+            worker.link.drain()  # what it said last decides whether this is a loss
+            self._report_loss(worker, ending, happened)
+        elif time.monotonic() < limit:
+            self._loop.call_later(DYING_EVERY, self._dying, worker, happened, limit)
 
     # Strays.
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from understudy.core.events import ScriptFailed, WorkerWarm
 from understudy.links import messages
+from understudy.links.lifeline import Lifeline
 from understudy.links.page import Activity, PageWriter
 from understudy.worker import session
 from understudy.worker.control import Control
@@ -48,7 +49,7 @@ def main() -> None:
     connection = socket.socket(fileno=options.fd)
     connection.set_inheritable(False)
     page = PageWriter(options.page)
-    control = Control(connection, options.worker, page)
+    control = Control(connection, options.worker, page, Lifeline(options.page))
     control.start()
 
     module = arguments[0] == "-m"

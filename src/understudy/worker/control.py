@@ -19,6 +19,7 @@ from typing import Protocol
 
 from understudy.core.commands import Abort, Assign, Command, Pause, Publish, Recover, Release
 from understudy.core.events import Event, Quiesced
+from understudy.links.lifeline import Lifeline
 from understudy.links.messages import BadMessage, decode, encode
 from understudy.links.page import PageWriter
 
@@ -40,9 +41,11 @@ class Responder(Protocol):
 
 
 class Control:
-    def __init__(self, connection: socket.socket, worker: str, page: PageWriter, beat: float = 0.2) -> None:
+    def __init__(self, connection: socket.socket, worker: str, page: PageWriter, lifeline: Lifeline, beat: float = 0.2) -> None:
         self.worker = worker
         self.page = page
+        self._lifeline = lifeline
+        self._held = threading.Event()
         self.responder: Responder | None = None
         self.generation = -1  # the newest generation that this worker has heard of
         self.assignment: Assign | None = None
@@ -58,6 +61,7 @@ class Control:
 
     def start(self) -> None:
         self._thread.start()
+        self._held.wait()
 
     def send(self, event: Event) -> None:
         if isinstance(event, Quiesced):
@@ -83,6 +87,8 @@ class Control:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _listen(self) -> None:
+        self._lifeline.hold()  # this thread lives as long as the process
+        self._held.set()
         pending = b""
         while True:
             readable, _, _ = select.select([self._connection], [], [], self._beat)

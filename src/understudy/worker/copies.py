@@ -165,7 +165,7 @@ class LocalState:
         if self.comparisons < CLASSIFIED:
             return names
         if copy.values:
-            values = self._state.encoded_values()
+            values = self._state.encoded_values(copy.values)
             names += [e for e in copy.values if values.get(e) != copy.values[e]]
         if not copy.tensors:
             return names

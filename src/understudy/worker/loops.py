@@ -9,7 +9,7 @@ their recorded results, and the batch of the iteration is drawn again from its r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from understudy.worker.codec import Unencodable, decode, encode
@@ -58,6 +58,10 @@ class Loops:
         self.boundary = None
         self.steps_here = 0
         self.steps_after.append(steps)
+
+    def still(self) -> AbstractContextManager[None]:
+        """Around code in which nothing draws a random number."""
+        return self._randomness.still() if self._randomness is not None else nullcontext()
 
     def top(self, source: Source, iteration: int) -> None:
         """The top of an iteration: notes where its batch comes from."""
@@ -120,8 +124,9 @@ def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: An
     """The iterations of a loop from `first` on. `top` is called at the top of each."""
     iteration = first
     while steps is None or iteration < steps:
-        top(iteration)
-        loops.top(source, iteration)
+        with loops.still():
+            top(iteration)
+            loops.top(source, iteration)
         try:
             batch = loops.draw(source)
         except StopIteration:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import sys
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy
@@ -34,6 +36,8 @@ class Randomness:
         self.numpy_generators: dict[str, numpy.random.Generator] = {}
         self._python_state: tuple[Any, ...] = ()
         self._python_packed = b""
+        self._moment: Streams | None = None  # the last capture, while nothing draws
+        self._still = False
 
     def adopt(self, generators: list[torch.Generator]) -> None:
         """Adds those that are not known yet: a loader's, which draw the order of every epoch from where the one before left them."""
@@ -41,7 +45,23 @@ class Randomness:
             if not any(known is generator for known in self.generators.values()):
                 self.generators[f"of a loader {len(self.generators)}"] = generator
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """For code in which nothing draws: several captures in it are one. Setting streams is seen."""
+        self._still = True
+        try:
+            yield
+        finally:
+            self._still, self._moment = False, None
+
     def capture(self) -> Streams:
+        if self._moment is not None:
+            return self._moment
+        streams = self._capture()
+        self._moment = streams if self._still else None
+        return streams
+
+    def _capture(self) -> Streams:
         streams = {"torch": _generator_bytes(torch.get_rng_state()), "python": self._python_bytes()}
         if "numpy.random" in sys.modules:
             state: Any = numpy.random.get_state()
@@ -69,6 +89,7 @@ class Randomness:
         """Sets every stream that `streams` names. Raises `KeyError` for a generator that is not registered here."""
         import ast
 
+        self._moment = None
         for name, data in streams.items():
             if name == "torch":
                 torch.set_rng_state(_state_tensor(data))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -221,16 +221,21 @@ class State:
 
     # -- values ----------------------------------------------------------------------------------------------------------
 
-    def encoded_values(self) -> dict[str, bytes]:
-        found = {f"{name}/value": self._encode_value(name, thing) for name, thing in self.values.items()}
+    def encoded_values(self, only: Container[str] | None = None) -> dict[str, bytes]:
+        """By entry; all of them, or `only` some."""
+        wanted = {f"{name}/value": name for name in self.values}
+        found = {entry: self._encode_value(name, self.values[name]) for entry, name in wanted.items() if only is None or entry in only}
         for key, optimizer in self.optimizers.items():
+            if only is not None and f"{key}/settings" not in only:
+                continue
             groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-            loose = {
-                number: {k: v for k, v in optimizer.state.get(parameter, {}).items() if not isinstance(v, torch.Tensor)}
-                for number, parameter in enumerate(_optimizer_parameters(optimizer))
-            }
+            loose: dict[int, dict[str, Any]] = {}  # what an optimizer keeps of a parameter that is no tensor
+            for number, parameter in enumerate(_optimizer_parameters(optimizer)):
+                for k, v in optimizer.state.get(parameter, {}).items():
+                    if not isinstance(v, torch.Tensor):
+                        loose.setdefault(number, {})[k] = v
             try:
-                found[f"{key}/settings"] = encode([groups, canonical({n: v for n, v in loose.items() if v})])
+                found[f"{key}/settings"] = encode([groups, canonical(loose)])
             except Unencodable as error:
                 raise Misuse(f"the settings of optimizer {key} hold {error}, which cannot be moved to another worker") from error
         return found
@@ -316,10 +321,12 @@ class State:
         """At a commit: whether the gradients that exist now belong to the state of the job.
 
         They do if no optimizer was stepped (`carried`): a later transaction adds to them. After an optimizer step they usually do
-        not, because the next step drops them first (`zero_grad`). That is not assumed but watched: it counts once two steps have
-        dropped all that they found, and no longer as soon as one has not.
+        not, because the next step drops them first (`zero_grad`), or this one has dropped them itself. That is not assumed but watched:
+        it counts once two steps have dropped all that they found or made, and no longer as soon as one has not.
         """
-        if self._found:
+        if not self._found:
+            self.gradients_dropped += all(p.grad is None for p in self._watched_parameters())
+        else:
             present = {id(p.grad) for p in self._watched_parameters() if p.grad is not None}
             alive = [gradient for reference in self._found if (gradient := reference()) is not None]
             if any(id(gradient) in present for gradient in alive):
