@@ -57,6 +57,13 @@ def test_notices_without_any_failure(training: Training) -> None:
         assert text in outcome.output
 
 
+def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(training: Training) -> None:
+    outcome = training.run("misuse.py", "adds to gradients", faults="after backward:5:1")
+    assert outcome.code == 1
+    assert "this step adds to gradients of an earlier step, which all steps so far had dropped" in outcome.output
+    assert outcome.ask("status")["step"] == 5
+
+
 def test_a_loss_in_a_collective_outside_any_transaction(training: Training) -> None:
     outcome = training.run("misuse.py", "collective outside", faults="outside:3:1")
     assert outcome.code == 1

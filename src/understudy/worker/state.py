@@ -100,7 +100,7 @@ class State:
         self.gradients_matter = True  # whether gradients that exist between two transactions are part of the state
         self.gradients_kept = 0  # how often a step was seen that did not drop the gradients it found
         self.gradients_dropped = 0  # how often one that did
-        self._found: list[weakref.ref[torch.Tensor]] = []
+        self._found: list[tuple[weakref.ref[torch.Tensor], int]] = []  # gradients at begin, and how often they had been changed
 
     def register(self, name: str, thing: Any) -> None:
         """Raises `Misuse` for a thing whose state cannot be read and set."""
@@ -278,7 +278,7 @@ class State:
         gradients = {}
         if self.gradients_matter:
             gradients = {id(p): (p.grad, local_tensor(p.grad).clone()) for _, p in self.parameters() if p.grad is not None}
-        self._found = [weakref.ref(p.grad) for p in self._watched_parameters() if p.grad is not None]
+        self._found = [(weakref.ref(p.grad), local_tensor(p.grad)._version) for p in self._watched_parameters() if p.grad is not None]
         return Snapshot(
             self.randomness.capture(), self.encoded_values(), dict(zip(tensors, targets, strict=True)), gradients, self._scaler_stages()
         )
@@ -288,11 +288,12 @@ class State:
             for name, tensor in self.mutable_tensors():
                 if name in snapshot.tensors:  # else the attempt made it, and the redo will set it again
                     local_tensor(tensor).copy_(snapshot.tensors[name])
-            for _, parameter in self.parameters():
-                kept = snapshot.gradients.get(id(parameter))
-                parameter.grad = kept[0] if kept is not None else None
-                if kept is not None:
-                    local_tensor(kept[0]).copy_(kept[1])
+            if self.gradients_matter or not self._still_there():
+                for _, parameter in self.parameters():
+                    kept = snapshot.gradients.get(id(parameter))
+                    parameter.grad = kept[0] if kept is not None else None
+                    if kept is not None:
+                        local_tensor(kept[0]).copy_(kept[1])
         now = self.encoded_values()
         for entry, data in snapshot.values.items():
             if now.get(entry) != data:
@@ -301,6 +302,18 @@ class State:
             self.values[name]._per_optimizer_states.clear()
             self.values[name]._per_optimizer_states.update({key: dict(value) for key, value in stages.items()})
         self.randomness.restore(snapshot.streams)
+
+    def _still_there(self) -> bool:
+        """Whether the gradients found at begin, which are dropped as a rule, are there as they were. Raises `Misuse` if they are there
+        but have been added to: there is no copy of what they were."""
+        present = {id(p.grad) for p in self._watched_parameters() if p.grad is not None}
+        there = [v == local_tensor(g)._version for r, v in self._found if (g := r()) is not None and id(g) in present]
+        if not all(there):
+            raise Misuse(
+                "this step adds to gradients of an earlier step, which all steps so far had dropped, and was interrupted: it cannot be "
+                "redone. Accumulate gradients inside one @job.step"
+            )
+        return bool(there)
 
     def _scaler_stages(self) -> dict[str, dict[Any, Any]]:
         """Where a GradScaler stands between unscale and update: not part of its state_dict, but changed by an attempt."""
@@ -328,7 +341,7 @@ class State:
             self.gradients_dropped += all(p.grad is None for p in self._watched_parameters())
         else:
             present = {id(p.grad) for p in self._watched_parameters() if p.grad is not None}
-            alive = [gradient for reference in self._found if (gradient := reference()) is not None]
+            alive = [gradient for reference, _ in self._found if (gradient := reference()) is not None]
             if any(id(gradient) in present for gradient in alive):
                 self.gradients_kept += 1
             else:

@@ -54,13 +54,15 @@ def evaluate() -> float:
 
 @job.step
 def train(batch: torch.Tensor) -> torch.Tensor:
-    optimizer.zero_grad()
+    if case != "adds to gradients" or job.committed != 5:
+        optimizer.zero_grad()
     if case == "batch changed in place":
         batch.mul_(2.0)
     if case == "nested":
         evaluate()
     loss: torch.Tensor = model(batch).square().mean()
     loss.backward()  # type: ignore[no-untyped-call]
+    fault(job, "after backward")
     if case == "exception" and job.rank == 1 and job.committed == 3:
         raise ValueError("wrong on purpose")
     if case == "exit" and job.committed == 3:
