@@ -119,17 +119,19 @@ def test_the_rank_that_has_issued_fewer_collectives_holds_up_the_job() -> None:
     assert verdict is not None and verdict.worker == "w0"
 
 
-def test_collectives_are_counted_from_the_last_recovery() -> None:
+def test_a_new_holder_is_not_judged_by_what_was_read_before_it_came() -> None:
     host = Host()
-    recovering = Activity.RECOVERING
-    first = {"w0": page(recovering, collectives=900), "w1": page(recovering, collectives=905), "w2": page(recovering)}
-    host.read(first, 1.0)
-    host.read(first, 1.2)
-    pages = {"w0": page(collectives=920), "w1": page(collectives=924), "w2": page(collectives=60)}
-    host.read(pages, 2.0)
-    host.read(pages, 12.5)
-    verdict = host.judge()
-    assert verdict is not None and verdict.worker == "w1"  # 19 against 20 and 20
+    pages = {"w0": page(), "w1": page(), "w2": page(), "w3": page(Activity.WARM, -1, step=0)}
+    host.read(pages, 9.0)
+    assert host.judge() is None
+    host.read(pages, 10.5)  # w3 has taken rank 2 since then, and everybody goes on, but no page has told yet
+    newly = {0: "w0", 1: "w1", 2: "w3"}
+    assert host.watch.judge(newly, (), 10.5 + OFFSET) is None
+    host.read(pages, 20.4)
+    assert host.watch.judge(newly, (), 20.4 + OFFSET) is None
+    host.read(pages, 20.6)
+    verdict = host.watch.judge(newly, (), 20.6 + OFFSET)
+    assert verdict is not None and verdict.worker == "w3"
 
 
 def test_ranks_that_differ_in_collectives_by_nature_are_not_judged_by_them() -> None:

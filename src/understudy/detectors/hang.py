@@ -16,8 +16,8 @@ a worker's first commit it is `hang_first`, because of compilation and downloads
 Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is
 one). Code of one rank between transactions for which the others wait, longer than the limit, looks exactly like a
 hang: raise `hang_floor` for such a job, or put that code into a section. Near the end of the job (a rank has
-finished) standstill is not judged, because a rank may work alone there. Collectives are compared since a worker's
-last recovery, as of the last reading in it, 0.2 s old at most.
+finished) standstill is not judged, because a rank may work alone there. A rank that has a new holder is progress, of which
+the readings know only later.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class _Watched:
     clock: float  # the host's monotonic clock at the last reading
     at: float  # unix time of that reading, by the orchestrator's clock
     moved_at: float  # unix time of the last progress
-    base: int = 0  # collectives at the last recovery
 
 
 class HangWatch:
@@ -55,6 +54,8 @@ class HangWatch:
     def __init__(self, timeouts: Timeouts) -> None:
         self._timeouts = timeouts
         self._workers: dict[str, _Watched] = {}
+        self._ranks: dict[int, str] = {}  # as of the last judgement
+        self._changed_at = 0.0  # unix time of the last change in them
 
     def observe(self, pages: Mapping[str, PageView], clock: float, now: float) -> None:
         """The pages of one node's workers, read when its monotonic clock showed `clock`; `now` is unix time."""
@@ -66,8 +67,6 @@ class HangWatch:
                 continue
             if page.collectives != seen.page.collectives:
                 moved = now
-            if page.activity is Activity.RECOVERING:
-                seen.base = page.collectives
             seen.moved_at = max(seen.moved_at, moved)
             seen.page, seen.clock, seen.at = page, clock, now
 
@@ -82,10 +81,13 @@ class HangWatch:
         known = [watched for watched in held if watched is not None]
         if len(known) < len(held) or not known or any(w.page.activity is Activity.FINISHED for w in known):
             return 0.0
-        return now - max(watched.moved_at for watched in known)
+        return now - max(self._changed_at, *(watched.moved_at for watched in known))
 
     def judge(self, ranks: Mapping[int, str], idle: Collection[str], now: float) -> Verdict | None:
         """The worker that hangs, if there is one. `ranks`: who holds which rank. `idle`: all others."""
+        if self._ranks and self._ranks != ranks:
+            self._changed_at = now
+        self._ranks = dict(ranks)
         return self._silent([*ranks.values(), *idle], now) or self._standstill(ranks, now)
 
     def limit(self, worker: str) -> float:
@@ -142,7 +144,7 @@ class HangWatch:
             return last[0]
         if len(last) < len(places):
             return None
-        issued = {rank: w.page.collectives - w.base for rank, w in watched.items()}
+        issued = {rank: w.page.collectives for rank, w in watched.items()}
         fewest = min(issued, key=lambda rank: issued[rank])
         rest = {count for rank, count in issued.items() if rank != fewest}
         return fewest if len(rest) == 1 and issued[fewest] < min(rest) else None

@@ -41,7 +41,7 @@ class PageView:
     transaction: int
     step: int  # last committed step, 0 before the first
     since: float  # when activity or transaction changed last
-    collectives: int  # collectives issued so far, over all groups, as of the last beat
+    collectives: int  # collectives issued since the last recovery, over all groups, as of the last beat
     longest: float  # seconds of the longest transaction cycle so far, the first two left out
 
 

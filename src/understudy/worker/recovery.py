@@ -125,7 +125,7 @@ def attached(runtime: Runtime, recovery: Recover) -> None:
     runtime.pending = None
     runtime.new_buddies = frozenset(recovery.newcomers)
     runtime.comparison.recovered()
-    runtime._collectives_at_end = runtime.groups.collectives()
+    runtime._collectives_at_end = runtime.collectives_at_recovery = runtime.groups.collectives()
     runtime._redo_started = time.time()
 
 

@@ -48,7 +48,7 @@ class Answers:
             return  # the store is gone, so there is a newer generation, with another one
 
     def collectives(self) -> int:
-        return self._runtime.groups.collectives()
+        return max(0, self._runtime.groups.collectives() - self._runtime.collectives_at_recovery)
 
     def answers_alone(self, abort: Abort) -> Event | None:
         """While the script sets up, nobody has voted for anything: no need to wait for the main thread to say so."""

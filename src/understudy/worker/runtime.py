@@ -73,6 +73,7 @@ class Runtime(Membership):
         self._collectives_at_vote = 0
         self._carried = False
         self._collectives_at_end = 0
+        self.collectives_at_recovery = 0  # groups that were connected anew count from the same number on every rank, but not from 0
         self._noticed: set[str] = set()
         self.comparison = Comparison(self)
         self._reported = -1  # the newest generation in which a commit was reported
