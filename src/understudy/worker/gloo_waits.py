@@ -29,6 +29,7 @@ from pathlib import Path
 import torch
 
 INTERVAL = 0.05  # seconds from an abort to the first look, and between two; Gloo itself wakes its waiters within 0.015 s
+PATIENCE = 5  # looks
 _CLASS = "N4gloo9transport3tcp13UnboundBuffer"
 _REACH = 256  # bytes: an object is smaller than this
 # futex and restart_syscall, which a futex call becomes after a signal
@@ -105,11 +106,13 @@ class Waker:
     """Looks for doomed waits on a thread of its own, from `start` until `stop`. `woken`: how many were ended so far.
 
     `closed` says whether Gloo has closed every connection. From then on it wakes nobody any more, so whoever still sleeps is forgotten.
+    `cut` takes away those that it has not closed after `PATIENCE` looks, and never will.
     """
 
-    def __init__(self, closed: Callable[[], bool]) -> None:
+    def __init__(self, closed: Callable[[], bool], cut: Callable[[], None]) -> None:
         self.woken = 0
         self._closed = closed
+        self._cut = cut
         self._lock = threading.Lock()  # held while waits are ended: after `stop`, none of a new generation can be meant
         self._over = threading.Event()
         self._over.set()
@@ -126,7 +129,13 @@ class Waker:
             self._over.set()
 
     def _run(self, over: threading.Event) -> None:
+        looks = 0
         while not over.wait(INTERVAL):
+            looks += 1
             with self._lock:
-                if not over.is_set() and self._closed():
+                if over.is_set():
+                    return
+                if looks == PATIENCE:
+                    self._cut()
+                if self._closed():
                     self.woken += end_waits()

@@ -40,7 +40,7 @@ class Membership:
         self.shelf = Shelf()
         self.channel: Channel | None = None
         self.meeting: Rendezvous | None = None
-        self.waker = Waker(self._all_closed)
+        self.waker = Waker(self._all_closed, self._cut_all)
         self.generation = -1  # the one that this worker is attached to
         self.pending: Recover | None = None  # decided, not yet attached
         self.pause_agreed = -1  # the generation for which all ranks have agreed, in a vote, to pause
@@ -163,3 +163,8 @@ class Membership:
     def _all_closed(self) -> bool:
         channel = self.channel
         return self.groups.closed() and (channel is None or channel.backend.closed())
+
+    def _cut_all(self) -> None:
+        self.groups.cut()
+        if (channel := self.channel) is not None:
+            channel.backend.cut()

@@ -288,12 +288,13 @@ class State:
             for name, tensor in self.mutable_tensors():
                 if name in snapshot.tensors:  # else the attempt made it, and the redo will set it again
                     local_tensor(tensor).copy_(snapshot.tensors[name])
-            if self.gradients_matter or not self._still_there():
-                for _, parameter in self.parameters():
-                    kept = snapshot.gradients.get(id(parameter))
-                    parameter.grad = kept[0] if kept is not None else None
-                    if kept is not None:
-                        local_tensor(kept[0]).copy_(kept[1])
+            if not self.gradients_matter:
+                self._refuse_additions()
+            for _, parameter in self.parameters():
+                kept = snapshot.gradients.get(id(parameter))
+                parameter.grad = kept[0] if kept is not None else None
+                if kept is not None:
+                    local_tensor(kept[0]).copy_(kept[1])
         now = self.encoded_values()
         for entry, data in snapshot.values.items():
             if now.get(entry) != data:
@@ -303,9 +304,8 @@ class State:
             self.values[name]._per_optimizer_states.update({key: dict(value) for key, value in stages.items()})
         self.randomness.restore(snapshot.streams)
 
-    def _still_there(self) -> bool:
-        """Whether the gradients found at begin, which are dropped as a rule, are there as they were. Raises `Misuse` if they are there
-        but have been added to: there is no copy of what they were."""
+    def _refuse_additions(self) -> None:
+        """Raises `Misuse` if the gradients found at begin, which are dropped as a rule, have been added to: there is no copy of them."""
         present = {id(p.grad) for p in self._watched_parameters() if p.grad is not None}
         there = [v == local_tensor(g)._version for r, v in self._found if (g := r()) is not None and id(g) in present]
         if not all(there):
@@ -313,7 +313,6 @@ class State:
                 "this step adds to gradients of an earlier step, which all steps so far had dropped, and was interrupted: it cannot be "
                 "redone. Accumulate gradients inside one @job.step"
             )
-        return bool(there)
 
     def _scaler_stages(self) -> dict[str, dict[Any, Any]]:
         """Where a GradScaler stands between unscale and update: not part of its state_dict, but changed by an attempt."""

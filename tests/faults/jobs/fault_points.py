@@ -64,7 +64,8 @@ class FaultPoints:
 
     def __init__(self, folder: Path, plan: str, rank: int, committed: Callable[[], int]) -> None:
         self._folder = folder
-        self._faults = [fault for fault in parse(plan) if fault.ranks[0] == rank]
+        self._plan = parse(plan)
+        self._faults = [fault for fault in self._plan if fault.ranks[0] == rank]
         self._rank = rank
         self._committed = committed
         self._in_backward = False
@@ -75,8 +76,17 @@ class FaultPoints:
 
     def fire(self, point: str) -> None:
         for fault in self._faults:
-            if fault.point == point and fault.step in (None, self._committed()) and self._first(fault):
-                self._act(fault)
+            if fault.point == point and fault.step in (None, self._committed()) and not self._marker(fault).exists():
+                self._wait_for_earlier(fault)
+                if self._first(fault):
+                    self._act(fault)
+
+    def _wait_for_earlier(self, fault: Fault) -> None:
+        """Faults at one step happen in the order of the plan, or else one could keep another from ever being reached."""
+        pause = threading.Event()
+        for earlier in self._plan[: self._plan.index(fault)]:
+            while earlier.step == fault.step is not None and not self._marker(earlier).exists():
+                pause.wait(0.01)
 
     def _marker(self, fault: Fault) -> Path:
         return self._folder / f"fired-{fault.text}"

@@ -67,7 +67,7 @@ waiting.start()
 sleeps_on = Path(f"/proc/self/task/{waiting.native_id}/syscall")
 while not sleeps_on.read_text().startswith(("202 ", "98 ")):  # futex
     pass
-waker = Waker(gloo.closed)
+waker = Waker(gloo.closed, gloo.cut)
 waker.start()
 gloo.abort()
 waiting.join()
