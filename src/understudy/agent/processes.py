@@ -1,8 +1,8 @@
 """One worker process: how it is started, how its end is noticed, how it is stopped.
 
 A worker gets a session of its own (so that a signal reaches it and what it forked), no stdin, its end of a
-socketpair, and a SIGKILL from the kernel should the agent die. Its end is noticed through a pidfd: the event loop
-wakes in the moment in which the kernel marks the process as ended, without polling and without SIGCHLD.
+socketpair, and a SIGKILL from the kernel should the agent die. Its lifeline (`links.lifeline`) tells that it begins to end,
+its pidfd that it has ended; neither is polled, and SIGCHLD is not used.
 """
 
 from __future__ import annotations
