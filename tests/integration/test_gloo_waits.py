@@ -1,4 +1,7 @@
-"""Who waits for a message that is half sent or half received is freed when the connections are broken, though Gloo forgets it."""
+"""Who waits for a message that is half sent or half received is freed when the connections are broken, though Gloo forgets it.
+
+And Gloo can be destroyed afterwards.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tests.integration.processes import LIMIT, marked
 SCRIPT = Path(__file__).parent / "jobs" / "half_sent.py"
 
 
-@pytest.mark.parametrize("what", ["send", "receive", "allreduce"])
+@pytest.mark.parametrize("what", ["send", "receive", "allreduce", "abandon"])
 def test_waits_for_forgotten_operations_are_ended(what: str, tmp_path: Path) -> None:
     with marked() as mark:
         ranks = [
@@ -27,7 +30,10 @@ def test_waits_for_forgotten_operations_are_ended(what: str, tmp_path: Path) -> 
         ]
         output, _ = ranks[0].communicate(timeout=LIMIT)
     assert ranks[0].returncode == 0, output
-    outcome, woken = output.split()[-2:]
+    outcome, woken, replaced = output.split()[-3:]
+    if what == "abandon":
+        assert int(replaced) > 0, "Gloo closes all its connections now: Connections.cut can be deleted"
+        return
     assert outcome in ("raised", "returned")
     if what != "allreduce":  # where other messages of the same operation may have been told
         assert int(woken) > 0, "Gloo forgets nothing any more: understudy.worker.gloo_waits can be deleted"

@@ -59,6 +59,7 @@ class GlooCommunicator(ProcessGroupGloo):
         options._threads = 1
         options._timeout = timeout
         self._connections = Connections(ignore_port=own_port)
+        self.replaced = 0  # connections that were taken away
         self._pause = threading.Event()  # never set: a sleep that is short and needs no other purpose
         with self._connections.noting():
             super().__init__(store, rank, size, options)
@@ -79,7 +80,7 @@ class GlooCommunicator(ProcessGroupGloo):
         self.cut()
 
     def cut(self) -> None:
-        self._connections.cut()
+        self.replaced += self._connections.cut()
 
     def is_broken(self) -> bool:
         return self._connections.broken()

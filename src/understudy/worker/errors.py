@@ -19,5 +19,9 @@ class GenerationAborted(RuntimeError):
     """
 
 
+class PeerLost(RuntimeError):
+    """A connection of the runtime's own with another rank broke, so that rank may be lost."""
+
+
 class NotTheSame(UnderstudyError):
     """A newcomer's state is not what its lost rank had. The job does not resume on it; another spare may try."""

@@ -8,8 +8,6 @@ the decision, which becomes `pending` until it is attached (`recovery`).
 from __future__ import annotations
 
 import time
-from datetime import timedelta
-from functools import partial
 
 import torch.distributed as dist
 
@@ -18,14 +16,14 @@ from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
 from understudy.core.nouns import Position, Stand
 from understudy.links.page import Activity
 from understudy.worker.buddies import Channel, Shelf
-from understudy.worker.communicators import GlooCommunicator, Groups
+from understudy.worker.communicators import Groups
 from understudy.worker.control import Announcement, Control
-from understudy.worker.errors import GenerationAborted, UnderstudyError
+from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.gloo_waits import Waker
 from understudy.worker.loaders import leave_if_data_process_lost
+from understudy.worker.peers import Peers
 from understudy.worker.rendezvous import Rendezvous, StoreServer
 
-CHANNEL_TIMEOUT = timedelta(hours=24)  # an abort ends a wait, not a timeout
 EXPLANATION = 40.0  # seconds that a failed script waits for the news of what was behind it
 
 
@@ -38,9 +36,10 @@ class Membership:
         self.server = server
         self.groups = Groups(own_port=server.port)
         self.shelf = Shelf()
-        self.channel: Channel | None = None
+        self.peers: Peers | None = None
+        self.channel: Channel | None = None  # over `peers`; a leaver has none
         self.meeting: Rendezvous | None = None
-        self.waker = Waker(self._all_closed, self._cut_all)
+        self.waker = Waker(self.groups.closed, self.groups.cut)
         self.generation = -1  # the one that this worker is attached to
         self.pending: Recover | None = None  # decided, not yet attached
         self.pause_agreed = -1  # the generation for which all ranks have agreed, in a vote, to pause
@@ -57,12 +56,8 @@ class Membership:
         announcement = self.control.announcement
         return isinstance(announcement, Abort) and announcement.generation > generation
 
-    def open_channel(self, meeting: Rendezvous) -> Channel:
-        backend = GlooCommunicator(
-            meeting.group_prefix("understudy"), self.rank, self.world_size, CHANNEL_TIMEOUT, own_port=self.server.port
-        )
-        over = partial(self.superseded, meeting.generation)
-        return Channel(backend, self.rank, self.world_size, self.workers_per_node, over)
+    def open_channel(self, peers: Peers) -> None:
+        self.channel = Channel(peers, self.rank, self.world_size, self.workers_per_node)
 
     def aborted(self) -> bool:
         return self.superseded(max(self.generation, self.pending.generation if self.pending else -1))
@@ -80,8 +75,7 @@ class Membership:
             return False
         if isinstance(error, GenerationAborted) or self.aborted():
             return True
-        broken = self.groups.is_broken() or (self.channel is not None and self.channel.backend.is_broken())
-        if broken or "NCCL" in str(error):
+        if isinstance(error, PeerLost) or self.groups.is_broken() or "NCCL" in str(error):
             self.report_broken(self.generation, str(error))
             return True
         return False
@@ -154,17 +148,7 @@ class Membership:
         """Drops what was attached of a generation that is over."""
         self.groups.abort()
         self.groups.drain()
-        if self.channel is not None:
-            self.channel.backend.abort()
-            self.channel.backend.drain()
-            self.channel = None
+        if self.peers is not None:
+            self.peers.close()
+        self.peers = self.channel = None
         self.waker.stop()
-
-    def _all_closed(self) -> bool:
-        channel = self.channel
-        return self.groups.closed() and (channel is None or channel.backend.closed())
-
-    def _cut_all(self) -> None:
-        self.groups.cut()
-        if (channel := self.channel) is not None:
-            channel.backend.cut()

@@ -230,11 +230,9 @@ class Newcomer:
         unknown = sorted(set(plan.descriptions) - set(tensors))
         if unknown:
             raise UnderstudyError(f"rank {runtime.rank}: donors have {unknown[0]}, which this newcomer's script did not make")
-        backend = connect(runtime, recovery, meeting, runtime.rank)
+        peers = connect(runtime, recovery, meeting, runtime.rank)
         started = time.time()
-        receive(backend, tensors, plan.messages, plan.first_tag)
-        if runtime.superseded(recovery.generation):
-            raise GenerationAborted("the generation ended during the transfer")
+        receive(peers, tensors, plan)
         runtime.phase_of(recovery.generation, "transfer", started, plan.size)
 
         started = time.time()

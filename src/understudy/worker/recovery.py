@@ -2,7 +2,7 @@
 
 They meet in the generation's store. Survivors say where the job continues, describe their state and give its digests; who gives
 what to the newcomers is worked out from that by every member alike (`core.coverage`), so nobody has to be asked. When all are ready,
-the process groups are connected, the state flows from donors to newcomers over the runtime's channel, and each newcomer
+the process groups are connected, the state flows from donors to newcomers over connections of the runtime's own, and each newcomer
 compares the digests of what it now holds with those of its donors. Nobody goes on before every newcomer has said that they agree.
 
 Members are numbered: ranks by themselves, and the old worker of a rank that is being moved (a leaver, healthy, a donor only) as
@@ -18,18 +18,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from understudy.core.commands import Recover
 from understudy.core.coverage import Replicas
 from understudy.core.events import Uncovered
-from understudy.worker.buddies import Channel
 from understudy.worker.codec import decode, encode
-from understudy.worker.communicators import GlooCommunicator
+from understudy.worker.communicators import Replacement
 from understudy.worker.copies import LocalCopy, kept_locally, seal, unseal
 from understudy.worker.errors import GenerationAborted, NotTheSame, UnderstudyError
 from understudy.worker.loops import END
+from understudy.worker.peers import Peers
 from understudy.worker.rendezvous import Rendezvous
 from understudy.worker.state import Description
 from understudy.worker.transfer import Plan, make_plan, send
@@ -96,10 +95,9 @@ def donate(runtime: Runtime) -> None:
             runtime.control.send(Uncovered(runtime.control.worker, recovery.generation, str(error)))
         runtime.control.wait_for(lambda: runtime.superseded(recovery.generation))
         raise GenerationAborted("nobody can go on") from error
-    backend = connect(runtime, recovery, meeting, member)
+    peers = connect(runtime, recovery, meeting, member)
     started = time.time()
-    for rank in recovery.newcomers:
-        send(backend, tensors, plans[rank].messages, member, plans[rank].first_tag)
+    send(peers, tensors, plans, member)
     if leaving:
         runtime.control.wait_for(lambda: runtime.control.released is not None or runtime.superseded(recovery.generation))
         if runtime.control.released is not None:
@@ -150,38 +148,21 @@ def _describe_job(runtime: Runtime) -> bytes:
     )
 
 
-def connect(runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: int) -> Any:
-    """Waits until every member is ready, then connects channel and groups. Gives the backend for the transfer."""
-    meeting.put(f"ready/{member}", b"1")
-    members = list(range(runtime.world_size)) + [runtime.world_size + n for n in range(len(recovery.leavers))]
-    for other in members:
-        meeting.get(f"ready/{other}")
+def connect(runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: int) -> Peers:
+    """Waits until every member is ready, then connects the script's groups. Gives the connections for the transfer."""
+    peers = runtime.peers = Peers(meeting, member)
+    peers.meet(range(runtime.world_size + len(recovery.leavers)))
     started = time.time()
-    leaving = member >= runtime.world_size
-    ended = decode(meeting.get("job"))["place"] == END
-    made: dict[str, Any] = {}
-
-    def build() -> None:
-        if not leaving:
-            made["channel"] = runtime.open_channel(meeting)
-        if recovery.leavers:
-            made["transfer"] = GlooCommunicator(
-                meeting.group_prefix("transfer"), member, len(members), timedelta(hours=24), own_port=runtime.server.port
-            )
-        if not leaving and not ended:
-            made["groups"] = runtime.groups.connect(runtime.rank, meeting)
-
-    interruptible(runtime, recovery.generation, build)
-    runtime.channel = made.get("channel")
-    if "groups" in made:
-        runtime.groups.adopt(made["groups"], meeting)
+    if member < runtime.world_size:
+        runtime.open_channel(peers)
+        if decode(meeting.get("job"))["place"] != END:
+            made: list[Replacement] = []
+            interruptible(runtime, recovery.generation, lambda: made.extend(runtime.groups.connect(runtime.rank, meeting)))
+            runtime.groups.adopt(made, meeting)
     if runtime.superseded(recovery.generation):  # an abort from now on finds what it has to break
         raise GenerationAborted(f"generation {recovery.generation} ended as its groups were connected")
     runtime.phase_of(recovery.generation, "attach", started)
-    if recovery.leavers:
-        return made["transfer"]
-    assert isinstance(runtime.channel, Channel)
-    return runtime.channel.backend
+    return peers
 
 
 def interruptible(runtime: Runtime, generation: int, work: Callable[[], None]) -> None:
@@ -233,4 +214,4 @@ def plan_for(runtime: Runtime, rank: int, recovery: Recover, donors: Mapping[int
     assert runtime.local.replicas is not None
     local = kept_locally(copy, rank, runtime.local.replicas, [donor.voted for donor in donors.values()])
     leaver = runtime.world_size + recovery.leavers.index(rank) if rank in recovery.leavers else None
-    return make_plan(rank, runtime.local.replicas, donors, copy, local, leaver, recovery.newcomers.index(rank))
+    return make_plan(rank, runtime.local.replicas, donors, copy, local, leaver)

@@ -47,7 +47,7 @@ class Rendezvous:
     def __init__(self, address: str, generation: int, aborted: Callable[[], bool], own_port: int | None = None) -> None:
         host, _, port = address.rpartition(":")
         self.generation = generation
-        self._aborted = aborted
+        self.over = aborted
         there = {(str(found[4][0]), int(port)) for found in socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)}
         STORES.update(there)
         self.connections = Connections(ignore_port=own_port, only=there)
@@ -67,7 +67,7 @@ class Rendezvous:
     def get(self, key: str) -> bytes:
         """Waits for `key`. Raises `GenerationAborted` as soon as the generation is over."""
         try:
-            if self._aborted():
+            if self.over():
                 raise GenerationAborted(f"generation {self.generation} ended while waiting for {key}")
             self.store.wait([key], FOREVER)
             return bytes(self.store.get(key))

@@ -24,9 +24,9 @@ class Answers:
         runtime = self._runtime
         runtime.waker.start()
         runtime.groups.abort()
-        channel, meeting = runtime.channel, runtime.meeting
-        if channel is not None:
-            channel.backend.abort()
+        peers, meeting = runtime.peers, runtime.meeting
+        if peers is not None:
+            peers.abort()
         if meeting is not None and meeting.generation < abort.generation:
             meeting.close()
 

@@ -40,6 +40,7 @@ from understudy.worker.frameworks import Frameworks
 from understudy.worker.late import POINTS, LatePoints
 from understudy.worker.loops import END, Loops, Results
 from understudy.worker.membership import Membership
+from understudy.worker.peers import Peers
 from understudy.worker.randomness import cuda_in_use
 from understudy.worker.record import Recorder
 from understudy.worker.recovery import donate
@@ -93,7 +94,8 @@ class Runtime(Membership):
         self.recorder = Recorder()
         self.recorder.install()
         dist.init_process_group(backend, store=self.meeting.store, rank=self.rank, world_size=self.world_size)
-        self.channel = self.open_channel(self.meeting)
+        self.peers = Peers(self.meeting, self.rank)
+        self.open_channel(self.peers)
         self.generation = 0
         register_optimizer_step_pre_hook(self._before_optimizer_step)
 

@@ -12,7 +12,7 @@ import os
 import select
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 STORES: set[tuple[str, int]] = set()  # addresses of the stores that this process has connected to
@@ -43,6 +43,7 @@ class Connections:
         self._only = only
         self._watched: dict[int, int] = {}
         self._poll = select.poll()
+        self._silent: list[socket.socket] = []  # the other ends of what replaces connections
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -96,18 +97,26 @@ class Connections:
         """Whether none of the watched connections is open in this process any more."""
         return all(_is_closed(fd, inode) for fd, inode in self._watched.items())
 
-    def cut(self) -> None:
-        """After `shut`: takes away the connections that their owner has not closed.
+    def cut(self) -> int:
+        """After `shut`: takes away the connections that their owner has not closed; gives their number.
 
         Gloo never looks at a connection again whose half-read message has lost its receiver, but its thread is woken for it without
-        end. Each gets the end of a closed pair in place of its socket, so nothing can arrive on it any more.
+        end. In place of its socket it gets one on which nothing ever arrives. Gloo's thread watches that one too: when Gloo is destroyed,
+        it aborts the process if a connection is not among those that are watched.
         """
+        count = 0
         for fd, inode in self._watched.items():
             if not _is_closed(fd, inode):
+                watchers = _epolls_with(fd)
                 end, other = socket.socketpair()
-                other.close()
+                self._silent.append(other)
                 with end:
                     os.dup2(end.fileno(), fd, inheritable=False)
+                for watcher in watchers:
+                    with select.epoll.fromfd(os.dup(watcher)) as watching:
+                        watching.register(fd, 0)
+                count += 1
+        return count
 
     def shut(self) -> None:
         """Breaks every connection: whoever waits on one wakes with an error, on both sides."""
@@ -123,6 +132,16 @@ def _is_closed(fd: int, inode: int) -> bool:
         return os.fstat(fd).st_ino != inode
     except OSError:
         return True
+
+
+def _epolls_with(fd: int) -> list[int]:
+    """The epoll descriptors of this process that watch `fd`."""
+    found = []
+    for name in os.listdir("/proc/self/fdinfo"):
+        with suppress(OSError), open(f"/proc/self/fdinfo/{name}") as info:
+            if any(line.split()[:2] == ["tfd:", str(fd)] for line in info):
+                found.append(int(name))
+    return found
 
 
 def _plain(address: tuple[Any, ...]) -> tuple[str, int]:

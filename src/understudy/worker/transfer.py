@@ -7,10 +7,9 @@ holds a second copy of the model.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -18,12 +17,11 @@ from understudy.core.coverage import Message, Replicas, stripe
 from understudy.worker.copies import LocalCopy
 from understudy.worker.digests import flat_bytes
 from understudy.worker.errors import UnderstudyError
+from understudy.worker.peers import Buffers, Peers
 from understudy.worker.state import Description, local_tensor, size_of
 
 CHUNK = 4 << 20  # bytes of one message
 SMALL = 256 << 10  # bytes below which tensors are packed together
-WINDOW = 4  # messages under way to or from one member
-_TAGS = 1 << 20  # tags for one newcomer
 
 
 class _Donor(Protocol):
@@ -42,7 +40,6 @@ class Plan:
     values: dict[str, bytes]
     messages: list[Message]
     local: set[str]  # entries that come from the copy instead
-    first_tag: int
 
     @property
     def size(self) -> int:
@@ -56,7 +53,6 @@ def make_plan(
     copy: LocalCopy,
     local: set[str],
     leaver: int | None,
-    number: int,
 ) -> Plan:
     """Works out the sources of every entry of `rank`. `local`: entries that only its copy has. `leaver`: its old worker's number.
 
@@ -112,49 +108,42 @@ def make_plan(
         )
     sizes = {entry: size_of(descriptions[entry]) for entry in sources}
     local = {e for e in local if e in entries or not e.endswith("/gradient")}  # gradients that were dropped after the vote
-    return Plan(descriptions, expected, values, stripe(rank, sizes, sources, CHUNK, SMALL), local, (number + 1) * _TAGS)
+    return Plan(descriptions, expected, values, stripe(rank, sizes, sources, CHUNK, SMALL), local)
 
 
-def _flat(tensors: Mapping[str, torch.Tensor], message: Message) -> list[torch.Tensor]:
-    return [flat_bytes(local_tensor(tensors[p.entry]))[p.start : p.stop] for p in message.pieces]
+def send(peers: Peers, tensors: Mapping[str, torch.Tensor], plans: Mapping[int, Plan], member: int) -> None:
+    """On a donor: sends its part of the plans of all newcomers, by rank. Raises `PeerLost` or `GenerationAborted`."""
+    peers.exchange({rank: _leaving(tensors, _between(plan, member)) for rank, plan in plans.items()}, {})
 
 
-def send(backend: Any, tensors: Mapping[str, torch.Tensor], messages: Sequence[Message], member: int, first_tag: int) -> None:
-    """On a donor: sends its part of a plan. Raises `RuntimeError` when the connection breaks."""
-    under_way: deque[tuple[Any, torch.Tensor]] = deque()
-    for number, message in enumerate(messages):
-        if message.donor != member:
-            continue
-        parts = _flat(tensors, message)
-        direct = len(parts) == 1 and parts[0].device.type == "cpu"
+def receive(peers: Peers, tensors: Mapping[str, torch.Tensor], plan: Plan) -> None:
+    """On the newcomer: receives its whole plan into `tensors`. Raises `PeerLost` or `GenerationAborted`."""
+    donors = {message.donor for message in plan.messages}
+    peers.exchange({}, {donor: _arriving(tensors, _between(plan, donor)) for donor in donors})
+
+
+def _between(plan: Plan, donor: int) -> list[Message]:
+    return [message for message in plan.messages if message.donor == donor]
+
+
+def _parts(tensors: Mapping[str, torch.Tensor], message: Message) -> tuple[list[torch.Tensor], bool]:
+    """What a message consists of, and whether that is one piece of the host's memory."""
+    parts = [flat_bytes(local_tensor(tensors[p.entry]))[p.start : p.stop] for p in message.pieces]
+    return parts, len(parts) == 1 and parts[0].device.type == "cpu"
+
+
+def _leaving(tensors: Mapping[str, torch.Tensor], messages: Sequence[Message]) -> Buffers:
+    for message in messages:
+        parts, direct = _parts(tensors, message)
         buffer = parts[0] if direct else torch.cat([part.cpu() for part in parts])
-        if len(under_way) == WINDOW:
-            under_way.popleft()[0].wait()
-        under_way.append((backend.send([buffer], message.newcomer, first_tag + number), buffer))
-    for work, _ in under_way:
-        work.wait()
+        yield buffer.numpy().data
 
 
-def receive(backend: Any, tensors: Mapping[str, torch.Tensor], messages: Sequence[Message], first_tag: int) -> None:
-    """On the newcomer: receives the whole plan into `tensors`. Raises `RuntimeError` when a connection breaks."""
-    queues: dict[int, deque[tuple[int, Message]]] = {}
-    for number, message in enumerate(messages):
-        queues.setdefault(message.donor, deque()).append((number, message))
-    under_way: deque[tuple[Any, torch.Tensor, list[torch.Tensor]]] = deque()
-    while queues or under_way:
-        for donor in list(queues):
-            if len(under_way) >= WINDOW * max(len(queues), 1):
-                break
-            number, message = queues[donor].popleft()
-            if not queues[donor]:
-                del queues[donor]
-            parts = _flat(tensors, message)
-            direct = len(parts) == 1 and parts[0].device.type == "cpu"
-            buffer = parts[0] if direct else torch.empty(message.size, dtype=torch.uint8)
-            under_way.append((backend.recv([buffer], donor, first_tag + number), buffer, [] if direct else parts))
-        work, buffer, parts = under_way.popleft()
-        work.wait()
-        offset = 0
-        for part in parts:
-            part.copy_(buffer[offset : offset + part.numel()])
-            offset += part.numel()
+def _arriving(tensors: Mapping[str, torch.Tensor], messages: Sequence[Message]) -> Buffers:
+    for message in messages:
+        parts, direct = _parts(tensors, message)
+        buffer = parts[0] if direct else torch.empty(message.size, dtype=torch.uint8)
+        yield buffer.numpy().data
+        if not direct:
+            for part, content in zip(parts, torch.split(buffer, [part.numel() for part in parts]), strict=True):
+                part.copy_(content)

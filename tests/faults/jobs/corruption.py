@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from tests.faults.jobs.fault_points import Function, wrap
 
-from understudy.core.coverage import Message
 from understudy.worker import newcomer as newcomer_module
 from understudy.worker import recovery as recovery_module
 from understudy.worker.buddies import Handed, Shelf
@@ -22,6 +21,7 @@ from understudy.worker.copies import seal, unseal
 from understudy.worker.loaders import LoaderSource
 from understudy.worker.randomness import Randomness
 from understudy.worker.state import local_tensor
+from understudy.worker.transfer import Plan
 
 
 class Corruption:
@@ -71,13 +71,14 @@ class Corruption:
         """On the donors that send the tensor whose entry ends with `name`."""
 
         def around(send: Function) -> Function:
-            def sending(backend: Any, tensors: dict[str, torch.Tensor], messages: list[Message], member: int, tag: int) -> None:
+            def sending(peers: Any, tensors: dict[str, torch.Tensor], plans: dict[int, Plan], member: int) -> None:
                 entry = next(entry for entry in tensors if entry.endswith(name))
-                sent = {piece.entry for message in messages if message.donor == member for piece in message.pieces}
+                messages = [message for plan in plans.values() for message in plan.messages if message.donor == member]
+                sent = {piece.entry for message in messages for piece in message.pieces}
                 wrong = dict(tensors)
                 if entry in sent and self._now():
                     wrong[entry] = change(local_tensor(tensors[entry]))
-                send(backend, wrong, messages, member, tag)
+                send(peers, wrong, plans, member)
 
             return sending
 

@@ -15,11 +15,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch.distributed import _functional_collectives as functional
 
@@ -28,8 +27,11 @@ from understudy.worker import newcomer as newcomer_module
 from understudy.worker import recovery as recovery_module
 from understudy.worker import session
 from understudy.worker.buddies import Channel
+from understudy.worker.codec import encode
 from understudy.worker.control import Control
+from understudy.worker.peers import frame
 from understudy.worker.runtime import Runtime
+from understudy.worker.transfer import Plan
 
 Function = Callable[..., Any]
 _COLLECTIVES = (
@@ -170,7 +172,8 @@ class FaultPoints:
                 for fault in self._faults:
                     mine = fault.point == f"vote of a {kind}: agreement issued" and fault.step == self._committed()
                     if mine and not self._marker(fault).exists():
-                        channel.backend.allreduce([torch.tensor(flags, dtype=torch.int32)], channel._maximum)
+                        first = (channel.rank + 1) % channel.world_size
+                        channel.peers.exchange({first: frame(encode(flags))}, {})  # what an agreement begins with
                         self.fire(fault.point)
                 result = agree(channel, flags)
                 self.fire(f"vote of a {kind}: passed here")
@@ -183,12 +186,12 @@ class FaultPoints:
 
     def _wrap_promotion(self) -> None:
         def around_receive(receive: Function) -> Function:
-            def receiving(backend: Any, tensors: Any, messages: Any, first_tag: int) -> None:
+            def receiving(peers: Any, tensors: Any, plan: Plan) -> None:
                 for fault in self._faults:
                     if fault.point == "newcomer in its transfer" and not self._marker(fault).exists():
-                        receive(backend, tensors, messages[: max(1, len(messages) // 2)], first_tag)
+                        receive(peers, tensors, replace(plan, messages=plan.messages[: max(1, len(plan.messages) // 2)]))
                         self.fire(fault.point)
-                receive(backend, tensors, messages, first_tag)
+                receive(peers, tensors, plan)
 
             return receiving
 

@@ -1,12 +1,14 @@
 """Two processes; the second one is stopped in the middle of a message, and the first one breaks its connections.
 
-    half_sent.py RANK FILE send|receive|allreduce
+    half_sent.py RANK FILE send|receive|allreduce|abandon
 
-The first one prints how many waits had to be ended because Gloo had forgotten their operation.
+The first one prints how many waits had to be ended because Gloo had forgotten their operation, and how many connections had to be
+taken away because it had forgotten them. `abandon`: it has dropped the operation itself by then.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -32,7 +34,7 @@ if rank == 1:
     if what == "send":
         work = gloo.recv([data], 0, 1)  # type: ignore[attr-defined]
         os.kill(os.getpid(), signal.SIGSTOP)
-    elif what == "receive":
+    elif what in ("receive", "abandon"):
         work = gloo.send([data], 0, 1)  # type: ignore[attr-defined]
     else:
         work = gloo.allreduce([data], AllreduceOptions())  # type: ignore[attr-defined]
@@ -43,7 +45,7 @@ if rank == 1:
 other = int(store.get("pid"))
 if what == "send":
     work = gloo.send([data], 1, 1)  # type: ignore[attr-defined]
-elif what == "receive":
+elif what in ("receive", "abandon"):
     work = gloo.recv([data], 1, 1)  # type: ignore[attr-defined]
     while not data[0]:
         pass
@@ -63,15 +65,23 @@ def wait() -> None:
 
 
 waiting = threading.Thread(target=wait)
-waiting.start()
-sleeps_on = Path(f"/proc/self/task/{waiting.native_id}/syscall")
-while not sleeps_on.read_text().startswith(("202 ", "98 ")):  # futex
-    pass
+if what == "abandon":
+    del work, data
+    outcome.append("dropped")
+else:
+    waiting.start()
+    sleeps_on = Path(f"/proc/self/task/{waiting.native_id}/syscall")
+    while not sleeps_on.read_text().startswith(("202 ", "98 ")):  # futex
+        pass
 waker = Waker(gloo.closed, gloo.cut)
 waker.start()
 gloo.abort()
-waiting.join()
+if waiting.ident is not None:
+    waiting.join()
 gloo.drain()
 waker.stop()
-print(outcome[0], waker.woken, flush=True)
+woken, replaced = waker.woken, gloo.replaced
+del waker, gloo  # as a script does that destroys its groups at its end
+gc.collect()
+print(outcome[0], woken, replaced, flush=True)
 os._exit(0)

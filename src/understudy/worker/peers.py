@@ -1,0 +1,235 @@
+"""Connections among the members of one generation, for what the runtime itself sends: hand-overs, votes, state.
+
+A connection carries bytes one way, in order, from the member that opened it when it first had something to send. Every member listens
+on a port of its own for as long as the generation lasts, and publishes it in the generation's store together with a token, which
+whoever connects must show. There is no thread: bytes move while the main thread is in `exchange`, straight between sockets
+and the memory that they come from or go to.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import select
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+
+import psutil
+
+from understudy.worker.codec import decode, encode
+from understudy.worker.errors import GenerationAborted, PeerLost
+from understudy.worker.rendezvous import Rendezvous, node_address
+
+_TOKEN = 16  # bytes
+_HELLO = _TOKEN + 4  # the token and the number of the member that connects
+_LENGTH = 8  # bytes in front of a frame
+
+Buffers = Iterator[memoryview]
+
+
+def frame(data: bytes) -> Buffers:
+    """`data` with its length, to be read by `read_frame`."""
+    yield memoryview(len(data).to_bytes(_LENGTH, "little") + data)
+
+
+def read_frame(found: dict[int, bytes], key: int) -> Buffers:
+    """Room for a frame; its data is then in `found[key]`."""
+    head = bytearray(_LENGTH)
+    yield memoryview(head)
+    data = bytearray(int.from_bytes(head, "little"))
+    yield memoryview(data)
+    found[key] = bytes(data)
+
+
+class _Flow:
+    """Bytes on their way through one connection: out of buffers, or into them."""
+
+    def __init__(self, connection: socket.socket | None, buffers: Buffers) -> None:
+        self.connection = connection  # None: the peer has not connected yet
+        self._buffers = buffers
+        self._rest: memoryview = next(buffers, memoryview(b""))
+
+    def _advance(self, count: int) -> bool:
+        """Whether there is more to move."""
+        self._rest = self._rest[count:]
+        while not self._rest:
+            following = next(self._buffers, None)
+            if following is None:
+                return False
+            self._rest = following
+        return True
+
+    def push(self) -> bool:
+        """Sends what can be sent now; whether that was all."""
+        more = self._advance(0)
+        while more:
+            assert self.connection is not None
+            try:
+                count = self.connection.send(self._rest)
+            except BlockingIOError:
+                return False
+            more = self._advance(count)
+        return True
+
+    def pull(self) -> bool:
+        """Receives what is there; whether that was all."""
+        more = self._advance(0)
+        while more:
+            if self.connection is None:
+                return False
+            try:
+                count = self.connection.recv_into(self._rest)
+            except BlockingIOError:
+                return False
+            if not count:
+                raise ConnectionResetError("it was closed")
+            more = self._advance(count)
+        return True
+
+
+class Peers:
+    """This member's connections with the other members of a generation. Another thread may call `abort` only."""
+
+    def __init__(self, meeting: Rendezvous, member: int) -> None:
+        self._meeting = meeting
+        self._member = member
+        self._token = secrets.token_bytes(_TOKEN)
+        host = data_address()
+        self._listener = socket.create_server((host, 0), family=_family(host), backlog=1024)
+        self._listener.setblocking(False)
+        self._woken, self._wake = socket.socketpair()
+        self._out: dict[int, socket.socket] = {}
+        self._in: dict[int, socket.socket] = {}
+        self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
+        meeting.put(f"peer/{member}", encode([host, self._listener.getsockname()[1], self._token]))
+
+    def meet(self, members: Iterable[int]) -> None:
+        """Waits until all of `members` are listening. Raises `GenerationAborted`."""
+        for member in members:
+            self._meeting.get(f"peer/{member}")
+
+    def exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
+        """Sends and receives, by member; returns when all of it has left this process and all of it has arrived.
+
+        Raises `PeerLost` when a connection breaks, and `GenerationAborted` when the generation ends.
+        """
+        if self._meeting.over():
+            raise self._aborted()
+        outgoing = {peer: self._outgoing(peer, buffers) for peer, buffers in sending.items()}
+        incoming = {peer: _Flow(self._in.get(peer), rooms) for peer, rooms in receiving.items()}
+        while True:
+            for peer, flow in list(outgoing.items()):
+                with _telling(peer):
+                    if flow.push():
+                        del outgoing[peer]
+            for peer, flow in list(incoming.items()):
+                with _telling(peer):
+                    if flow.pull():
+                        del incoming[peer]
+            if not outgoing and not incoming:
+                return
+            self._wait(outgoing.values(), incoming.values())
+            if any(flow.connection is None for flow in incoming.values()):
+                self._accept()
+                for peer, flow in incoming.items():
+                    flow.connection = self._in.get(peer)
+
+    def abort(self) -> None:
+        """Ends an `exchange` that is under way, if the generation is over by now."""
+        if self._meeting.over():
+            with suppress(OSError):  # closed meanwhile
+                self._wake.send(b"x")
+
+    def close(self) -> None:
+        for one in (self._listener, self._woken, self._wake, *self._out.values(), *self._in.values(), *self._strangers):
+            one.close()
+
+    def _wait(self, outgoing: Iterable[_Flow], incoming: Iterable[_Flow]) -> None:
+        """Until something can move."""
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        for flow in outgoing:
+            assert flow.connection is not None
+            poll.register(flow.connection, select.POLLOUT)
+        for flow in incoming:
+            if flow.connection is not None:
+                poll.register(flow.connection, select.POLLIN)
+                continue
+            for door in (self._listener, *self._strangers):
+                poll.register(door, select.POLLIN)
+        poll.poll()
+        if self._meeting.over():
+            raise self._aborted()
+
+    def _outgoing(self, peer: int, buffers: Buffers) -> _Flow:
+        if peer in self._out:
+            return _Flow(self._out[peer], buffers)
+        host, port, token = decode(self._meeting.get(f"peer/{peer}"))
+        with _telling(peer):
+            connection = self._out[peer] = socket.socket(_family(host), socket.SOCK_STREAM)
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with suppress(BlockingIOError):  # it goes on while this thread does; what is sent waits for it
+                connection.connect((host, port))
+
+        def introduced() -> Buffers:
+            yield memoryview(token + self._member.to_bytes(4, "little"))
+            yield from buffers
+
+        return _Flow(connection, introduced())
+
+    def _accept(self) -> None:
+        """Lets in who has knocked, and asks each who it is."""
+        with suppress(BlockingIOError):
+            while True:
+                connection, _ = self._listener.accept()
+                connection.setblocking(False)
+                self._strangers[connection] = b""
+        for connection, said in list(self._strangers.items()):
+            try:
+                heard = connection.recv(_HELLO - len(said))
+            except BlockingIOError:
+                continue
+            except OSError:
+                heard = b""
+            said = self._strangers[connection] = said + heard
+            if heard and len(said) < _HELLO:
+                continue
+            del self._strangers[connection]
+            member = int.from_bytes(said[_TOKEN:], "little")
+            if len(said) == _HELLO and hmac.compare_digest(said[:_TOKEN], self._token) and member not in self._in:
+                self._in[member] = connection
+            else:
+                connection.close()
+
+    def _aborted(self) -> GenerationAborted:
+        return GenerationAborted(f"generation {self._meeting.generation} is over")
+
+
+class _telling:
+    """Turns a socket's error into one that says whose connection it was."""
+
+    def __init__(self, peer: int) -> None:
+        self._peer = peer
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise PeerLost(f"the connection with member {self._peer} broke: {error}") from error
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def data_address() -> str:
+    """Where other workers reach this one for data: at the interface that the user gave Gloo, if any, else at the node's address."""
+    for name in filter(None, os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")):
+        for address in psutil.net_if_addrs().get(name, []):
+            if address.family in (socket.AF_INET, socket.AF_INET6) and not address.address.startswith("fe80"):
+                return str(address.address)
+    return node_address()

@@ -1,0 +1,169 @@
+"""Connections among the members of a generation, with real sockets: every member is a thread of this process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from understudy.worker.buddies import Channel
+from understudy.worker.codec import decode
+from understudy.worker.errors import GenerationAborted, PeerLost
+from understudy.worker.peers import Peers, frame, read_frame
+from understudy.worker.rendezvous import Rendezvous, StoreServer
+
+LIMIT = 60.0  # seconds
+
+
+class Members:
+    """`size` members of one generation."""
+
+    def __init__(self, size: int) -> None:
+        self.over = False
+        self._server = StoreServer("127.0.0.1")
+        self.meetings = [Rendezvous(self._server.address, 0, lambda: self.over) for _ in range(size)]
+        self.peers = [Peers(meeting, member) for member, meeting in enumerate(self.meetings)]
+        self._threads = ThreadPoolExecutor(size)
+
+    def all(self, work: Callable[[int], Any]) -> list[Any]:
+        return [future.result(LIMIT) for future in [self._threads.submit(work, member) for member in range(len(self.peers))]]
+
+    def start(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        return self._threads.submit(work, *arguments)
+
+    def close(self) -> None:
+        self.over = True
+        for one in self.peers:
+            one.abort()
+        self._threads.shutdown()
+        for one in self.peers:
+            one.close()
+
+
+@pytest.fixture
+def members() -> Iterator[Callable[[int], Members]]:
+    made: list[Members] = []
+
+    def make(size: int) -> Members:
+        made.append(Members(size))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def data_of(member: int, size: int) -> bytes:
+    return bytes((member * 7 + i) % 251 for i in range(997)) * (size // 997) + bytes([member])
+
+
+def test_everybody_sends_much_to_everybody_at_once(members: Callable[[int], Members]) -> None:
+    group = members(3)
+
+    def work(member: int) -> dict[int, bytes]:
+        others = [other for other in range(3) if other != member]
+        found: dict[int, bytes] = {}
+        for size in (20_000_000, 0, 5):  # more than fits into sockets, then on the same connections
+            found.clear()
+            data = data_of(member, size)
+            group.peers[member].exchange({o: frame(data) for o in others}, {o: read_frame(found, o) for o in others})
+            assert found == {other: data_of(other, size) for other in others}
+        return found
+
+    group.all(work)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8])
+def test_votes_copies_and_comparisons(members: Callable[[int], Members], size: int) -> None:
+    group = members(size)
+
+    def work(rank: int) -> tuple[dict[int, bytes], list[int], list[bytes]]:
+        channel = Channel(group.peers[rank], rank, size, size)
+        return channel.hand_over(data_of(rank, 9000)), channel.agree([rank, -rank, 7]), channel.gather(data_of(rank, 2000))
+
+    for rank, (copies, agreed, gathered) in enumerate(group.all(work)):
+        assert copies == {(rank - step) % size: data_of((rank - step) % size, 9000) for step in (1, 2) if step < size}
+        assert agreed == [size - 1, 0, 7]
+        assert gathered == [data_of(other, 2000) for other in range(size)]
+
+
+def test_nobody_passes_an_agreement_that_one_has_not_joined(members: Callable[[int], Members]) -> None:
+    group = members(5)
+    joined = threading.Event()
+
+    def work(rank: int) -> bool:
+        channel = Channel(group.peers[rank], rank, 5, 5)
+        if rank == 3:
+            assert not any(other.done() for other in others)
+            joined.set()
+        channel.agree([rank])
+        return joined.is_set()
+
+    others = [group.start(work, rank) for rank in (0, 1, 2, 4)]
+    assert group.start(work, 3).result(LIMIT)
+    assert all(other.result(LIMIT) for other in others)
+
+
+def test_an_abort_ends_an_exchange(members: Callable[[int], Members]) -> None:
+    group = members(2)
+    entered = threading.Event()
+
+    def room() -> Iterator[memoryview]:
+        entered.set()
+        yield memoryview(bytearray(1))
+
+    waiting = group.start(group.peers[0].exchange, {}, {1: room()})
+    assert entered.wait(LIMIT)
+    group.over = True
+    group.peers[0].abort()
+    with pytest.raises(GenerationAborted):
+        waiting.result(LIMIT)
+    with pytest.raises(GenerationAborted):
+        group.peers[0].exchange({}, {})  # nor does another one begin
+
+
+def test_a_peer_that_ends_is_named(members: Callable[[int], Members]) -> None:
+    group = members(2)
+
+    def victim() -> None:
+        group.peers[1].exchange({0: frame(b"first")}, {})
+        group.peers[1].close()
+
+    found: dict[int, bytes] = {}
+
+    def survivor() -> None:
+        group.peers[0].exchange({}, {1: read_frame(found, 1)})
+        group.peers[0].exchange({}, {1: read_frame(found, 1)})
+
+    waiting = group.start(survivor)
+    group.start(victim).result(LIMIT)
+    with pytest.raises(PeerLost, match="member 1"):
+        waiting.result(LIMIT)
+    assert found == {1: b"first"}
+    with pytest.raises(PeerLost, match="member 1"):
+        group.peers[0].exchange({1: frame(bytes(1000))}, {1: read_frame(found, 1)})
+
+
+def test_who_does_not_know_the_token_is_not_let_in(members: Callable[[int], Members]) -> None:
+    group = members(2)
+    host, port, token = decode(group.meetings[0].get("peer/0"))
+    strangers = [socket.create_connection((host, port)) for _ in range(3)]
+    strangers[0].sendall(bytes(16) + (1).to_bytes(4, "little") + b"forged")
+    strangers[1].sendall(token[:5])  # and nothing more
+    strangers[2].sendall(b"GET / HTTP/1.1\r\n\r\n" * 3)
+    found: dict[int, bytes] = {}
+    waiting = group.start(group.peers[0].exchange, {}, {1: read_frame(found, 1)})
+    for closed in (strangers[0], strangers[2]):
+        closed.settimeout(LIMIT)
+        with suppress(ConnectionResetError):
+            assert closed.recv(1) == b""
+    group.start(group.peers[1].exchange, {0: frame(b"true")}, {}).result(LIMIT)
+    waiting.result(LIMIT)
+    assert found == {1: b"true"}
+    for stranger in strangers:
+        stranger.close()
