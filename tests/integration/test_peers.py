@@ -78,7 +78,7 @@ def test_everybody_sends_much_to_everybody_at_once(members: Callable[[int], Memb
     group.all(work)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8, 9, 21])
 def test_votes_copies_and_comparisons(members: Callable[[int], Members], size: int) -> None:
     group = members(size)
 

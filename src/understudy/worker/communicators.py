@@ -51,11 +51,13 @@ def _gloo_devices() -> list[Any]:
 
 
 class GlooCommunicator(ProcessGroupGloo):
-    """Gloo with an abort that works. Arguments as `ProcessGroupGloo`."""
+    """Gloo with an abort that works. Arguments as `ProcessGroupGloo`; `devices` of a backend that this one replaces."""
 
-    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, own_port: int | None = None) -> None:
+    def __init__(
+        self, store: Store, rank: int, size: int, timeout: timedelta, own_port: int | None = None, devices: list[Any] | None = None
+    ) -> None:
         options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-        options._devices = _gloo_devices()
+        options._devices = devices or _gloo_devices()
         options._threads = 1
         options._timeout = timeout
         self._connections = Connections(ignore_port=own_port)
@@ -147,7 +149,8 @@ class Groups:
             def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
                 if groups.detached:
                     store, rank, size = HashStore(), 0, 1
-                super().__init__(store, rank, size, timeout, own_port=groups._own_port)
+                devices = getattr(groups._building, "devices", None)
+                super().__init__(store, rank, size, timeout, own_port=groups._own_port, devices=devices)
                 groups._keep(self)
 
         self._installed["gloo"] = Gloo
@@ -232,6 +235,7 @@ class Groups:
                 options = group._get_backend(torch.device(mine[0])).options
                 arguments = (meeting.group_prefix(f"{name}/{kind}"), ranks.index(rank), len(ranks))
                 last = options if kind == "nccl" else options._timeout
+                self._building.devices = getattr(options, "_devices", None)  # with its thread, which every dead backend would keep
                 backend = self._installed[kind](*arguments, last)
                 backend.options.global_ranks_in_group = options.global_ranks_in_group
                 backend.options.group_name = options.group_name
@@ -242,7 +246,8 @@ class Groups:
     def alone(self, group: ProcessGroup) -> None:
         """Gives `group` a backend of one member, for a collective that this rank has to go through without its peers."""
         number = self._fresh_type()
-        backend = GlooCommunicator(HashStore(), 0, 1, timedelta(minutes=1))
+        devices = getattr(group._get_backend(group._device_types[0]).options, "_devices", None)
+        backend = GlooCommunicator(HashStore(), 0, 1, timedelta(minutes=1), devices=devices)
         self._made.append(backend)
         for device in group._device_types:
             group._register_backend(device, number, backend)
