@@ -8,6 +8,11 @@ of its step times, without the first step after it was woken. Two neighbouring t
 median of the pairs' ratios, with the quartiles: where these stand on both sides of 1, the difference is smaller than what this
 machine can show. Besides, the processor time per step of all processes of a job together (workers, spare, and what started
 them), over all its turns: this is what a machine pays that has no core to spare. A spare is kept warm meanwhile, as in real use.
+
+Page faults are counted because they can decide the comparison: glibc gives memory at the top of its heap back to the kernel
+when `zero_grad` frees the gradients, and takes it again in the next backward pass; how much, depends on which small object
+happens to lie above them. To take this accident out, give both jobs the same fixed limits:
+--environment MALLOC_TRIM_THRESHOLD_=2000000000 --environment MALLOC_MMAP_THRESHOLD_=33554432
 """
 
 from __future__ import annotations
@@ -47,8 +52,9 @@ class Side:
     process: subprocess.Popen[bytes]
     metrics: Metrics
     log: Path
-    processor: float = 0.0  # seconds, in all turns
-    steps: int = 0  # in all turns
+    steps: int = 0  # in all turns, as the next two
+    processor: float = 0.0  # seconds
+    faults: int = 0  # of pages, without those that had to be read from a disk
 
     def reach(self, step: int) -> None:
         """Waits until all ranks have reported `step`."""
@@ -67,7 +73,9 @@ class Side:
         self.reach(first + 1 + steps)
         self.signal(signal.SIGSTOP)
         ends = self.metrics.complete()
-        self.processor += self._used() - before
+        after = self._used()
+        self.processor += after[0] - before[0]
+        self.faults += after[1] - before[1]
         self.steps += max(ends) - first
         return statistics.median(ends[step + 1] - ends[step] for step in range(first + 1, first + 1 + steps))
 
@@ -75,9 +83,12 @@ class Side:
         top = psutil.Process(self.process.pid)
         return [top, *top.children(recursive=True)]
 
-    def _used(self) -> float:
-        times = [process.cpu_times() for process in self._processes()]
-        return float(sum(spent.user + spent.system for spent in times))
+    def _used(self) -> tuple[float, int]:
+        """Seconds of processor time, and page faults, of all processes so far."""
+        processes = self._processes()
+        times = [process.cpu_times() for process in processes]
+        stats = [Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split() for process in processes]
+        return float(sum(spent.user + spent.system for spent in times)), sum(int(stat[7]) for stat in stats)
 
     def signal(self, number: signal.Signals) -> None:
         """To every process of the job; its parents are stopped first, so that nobody wonders about a stopped child, and woken last."""
@@ -88,7 +99,7 @@ class Side:
 
 
 def under_understudy(folder: Path, arguments: list[str], args: argparse.Namespace, stack: ExitStack) -> Side:
-    job = stack.enter_context(RunningJob(folder, arguments, ranks=args.ranks, spares=args.spares))
+    job = stack.enter_context(RunningJob(folder, arguments, ranks=args.ranks, spares=args.spares, environment=dict(args.environment)))
     return Side("understudy", job.process, job.metrics, folder / "output.log")
 
 
@@ -96,7 +107,7 @@ def under_torchrun(folder: Path, arguments: list[str], args: argparse.Namespace,
     folder.mkdir(parents=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(args.ranks)]
     command += [str(SCRIPT), *arguments, "--metrics", str(folder / "metrics-{rank}.jsonl")]
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}  # torchrun's own default, without its warning
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, **dict(args.environment)}  # torchrun's own default, without its warning
     with (folder / "output.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
 
@@ -106,6 +117,13 @@ def under_torchrun(folder: Path, arguments: list[str], args: argparse.Namespace,
 
     stack.callback(end)
     return Side("torchrun", process, Metrics(folder, args.ranks), folder / "output.log")
+
+
+def variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -121,6 +139,7 @@ def main() -> None:
     parser.add_argument("--model", default="default", choices=sorted(MODELS))
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--environment", action="append", default=[], type=variable, metavar="NAME=VALUE", help="for both jobs")
     parser.add_argument("--json", default="", help="file for all figures")
     args = parser.parse_args()
     if args.pairs < 2 or args.steps < 1:
@@ -148,13 +167,16 @@ def main() -> None:
     ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratio = spread([a / b for a, b in pairs])
     processor = [side.processor / side.steps for side in sides]
-    result: dict[str, Any] = {"machine": machine(), "arguments": vars(args), "pairs": pairs, "step ratio": ratio, "processor": processor}
+    faults = [side.faults / side.steps for side in sides]
+    result: dict[str, Any] = {"machine": machine(), "arguments": vars(args), "pairs": pairs, "step ratio": ratio}
+    result |= {"processor": processor, "faults": faults}
     print(
         f"{args.parallel}, {args.model} model, {args.ranks} ranks, {len(pairs)} pairs of {args.steps} steps:\n"
         f"step {ours * 1000:.1f} ms with understudy, {theirs * 1000:.1f} ms with torchrun (medians); ratio {ratio['median']:.4f} "
         f"(quartiles {ratio['lower quartile']:.4f} to {ratio['upper quartile']:.4f}, all {ratio['min']:.4f} to {ratio['max']:.4f})\n"
         f"processor time per step {processor[0] * 1000:.1f} ms with understudy, {processor[1] * 1000:.1f} ms with torchrun; "
-        f"ratio {processor[0] / processor[1]:.4f}"
+        f"ratio {processor[0] / processor[1]:.4f}\n"
+        f"page faults per step {faults[0]:.0f} with understudy, {faults[1]:.0f} with torchrun"
     )
     if args.json:
         Path(args.json).write_text(json.dumps(result, indent=1) + "\n")

@@ -30,9 +30,9 @@ def test_waits_for_forgotten_operations_are_ended(what: str, tmp_path: Path) -> 
         ]
         output, _ = ranks[0].communicate(timeout=LIMIT)
     assert ranks[0].returncode == 0, output
-    outcome, woken, replaced = output.split()[-3:]
+    outcome, woken, others = output.split()[-3:]
+    assert float(others) < 0.2, "Gloo's thread spins on a connection that it has forgotten"
     if what == "abandon":
-        assert int(replaced) > 0, "Gloo closes all its connections now: Connections.cut can be deleted"
         return
     assert outcome in ("raised", "returned")
     if what != "allreduce":  # where other messages of the same operation may have been told

@@ -141,14 +141,14 @@ def dying(pid: int) -> Ending | None:
 
 
 def _exited(code: int) -> Ending:
-    return Ending(LossCause.EXITED, f"exited with code {code}", code)
+    return Ending(LossCause.EXITED, f"exit code {code}", code)
 
 
 def _signalled(number: int) -> Ending:
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     if number in _OWN_FAULTS:
-        return Ending(LossCause.CRASHED, f"crashed with {name}", 128 + number)
-    return Ending(LossCause.KILLED, f"killed by {name}", 128 + number)
+        return Ending(LossCause.CRASHED, name, 128 + number)
+    return Ending(LossCause.KILLED, name, 128 + number)
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:

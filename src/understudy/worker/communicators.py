@@ -5,7 +5,6 @@ the backend inside them. A backend here is torch's own class with three more met
 
     abort()     from any thread: every pending and future operation fails at once
     closed()    after abort: whether the connections are gone on this side
-    cut()       after abort, when time enough has passed for Gloo to close them: takes away those that it has forgotten
     drain()     on the main thread, after abort: returns when nothing of it can write into memory any more
     is_broken() whether a connection has failed
 
@@ -13,7 +12,7 @@ Gloo runs its collectives on one queue thread here, so that a last operation tha
 is the drain. (With several queue threads there is no such mark short of destroying the backend, which needs C++.)
 
 Replacing works by registering the new backend under a fresh `BackendType` value, since torch keeps the old backend when a known
-type is registered again. About 230 values are left for that; the dead backend stays in memory with its idle threads. Both limits
+type is registered again. About 230 values are left for that; the dead backend stays in memory with a sleeping thread. Both limits
 are those of the pure-Python path.
 """
 
@@ -21,7 +20,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -38,8 +36,6 @@ from understudy.worker.sockets import Connections
 
 FIRST_TYPE = 16  # BackendType values from here on are free
 LAST_TYPE = 255
-POLL = 0.001  # seconds
-SETTLE = 0.25  # seconds after which Gloo has closed the connections that it will close; it takes 0.015 s
 
 
 def _gloo_devices() -> list[Any]:
@@ -61,28 +57,22 @@ class GlooCommunicator(ProcessGroupGloo):
         options._threads = 1
         options._timeout = timeout
         self._connections = Connections(ignore_port=own_port)
-        self.replaced = 0  # connections that were taken away
-        self._pause = threading.Event()  # never set: a sleep that is short and needs no other purpose
         with self._connections.noting():
             super().__init__(store, rank, size, options)
         self._connections.watch()
 
     def abort(self) -> None:
         self._connections.shut()
+        self._connections.discard()
 
     def closed(self) -> bool:
         return self._connections.closed()
 
     def drain(self) -> None:
+        """Nothing is read from connections any more since `abort`, so what can still write are the operations themselves."""
         with suppress(RuntimeError):  # as it should be: the connections are shut
             self.barrier().wait()  # type: ignore[attr-defined]
-        end = time.monotonic() + SETTLE
-        while not self.closed() and time.monotonic() < end:  # Gloo's own thread may still be reading what had arrived
-            self._pause.wait(POLL)
-        self.cut()
-
-    def cut(self) -> None:
-        self.replaced += self._connections.cut()
+        self._connections.discard()  # the barrier may have made Gloo watch a connection again that it has forgotten
 
     def is_broken(self) -> bool:
         return self._connections.broken()
@@ -97,9 +87,6 @@ def _nccl_class() -> type[Any] | None:
 
         def closed(self) -> bool:
             return True  # nobody waits for Gloo in it
-
-        def cut(self) -> None:
-            pass
 
         def drain(self) -> None:
             torch.cuda.synchronize()
@@ -195,10 +182,6 @@ class Groups:
 
     def closed(self) -> bool:
         return all(backend.closed() for backend in list(self._made))
-
-    def cut(self) -> None:
-        for backend in list(self._made):
-            backend.cut()
 
     def is_broken(self) -> bool:
         return any(backend.is_broken() for backend in self._made)

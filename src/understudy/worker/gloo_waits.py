@@ -28,8 +28,8 @@ from pathlib import Path
 
 import torch
 
-INTERVAL = 0.05  # seconds from an abort to the first look, and between two; Gloo itself wakes its waiters within 0.015 s
-PATIENCE = 5  # looks
+INTERVAL = 0.025  # seconds from an abort to the first look, and between two; Gloo itself wakes its waiters within 0.015 s
+PATIENCE = 2  # looks
 _CLASS = "N4gloo9transport3tcp13UnboundBuffer"
 _REACH = 256  # bytes: an object is smaller than this
 # futex and restart_syscall, which a futex call becomes after a signal
@@ -106,13 +106,12 @@ class Waker:
     """Looks for doomed waits on a thread of its own, from `start` until `stop`. `woken`: how many were ended so far.
 
     `closed` says whether Gloo has closed every connection. From then on it wakes nobody any more, so whoever still sleeps is forgotten.
-    `cut` takes away those that it has not closed after `PATIENCE` looks, and never will.
+    After `PATIENCE` looks it is taken to be so: some connections Gloo never closes.
     """
 
-    def __init__(self, closed: Callable[[], bool], cut: Callable[[], None]) -> None:
+    def __init__(self, closed: Callable[[], bool]) -> None:
         self.woken = 0
         self._closed = closed
-        self._cut = cut
         self._lock = threading.Lock()  # held while waits are ended: after `stop`, none of a new generation can be meant
         self._over = threading.Event()
         self._over.set()
@@ -135,7 +134,5 @@ class Waker:
             with self._lock:
                 if over.is_set():
                     return
-                if looks == PATIENCE:
-                    self._cut()
-                if self._closed():
+                if looks >= PATIENCE or self._closed():
                     self.woken += end_waits()

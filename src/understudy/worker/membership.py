@@ -39,7 +39,7 @@ class Membership:
         self.peers: Peers | None = None
         self.channel: Channel | None = None  # over `peers`; a leaver has none
         self.meeting: Rendezvous | None = None
-        self.waker = Waker(self.groups.closed, self.groups.cut)
+        self.waker = Waker(self.groups.closed)
         self.generation = -1  # the one that this worker is attached to
         self.pending: Recover | None = None  # decided, not yet attached
         self.pause_agreed = -1  # the generation for which all ranks have agreed, in a vote, to pause

@@ -254,8 +254,9 @@ class Runtime(Membership):
     def _commit(self, kind: str, function: Callable[..., Any], place: list[int], result: Any) -> None:
         issued = self.groups.collectives()
         if issued > self._collectives_at_vote:
+            count = issued - self._collectives_at_vote
             raise Misuse(
-                f"rank {self.rank}: {function.__qualname__} issues {issued - self._collectives_at_vote} collectives after its vote (which "
+                f"rank {self.rank}: {function.__qualname__} issues {count} collective{'s' * (count != 1)} after its vote (which "
                 f"precedes the first optimizer.step). If one failed there, state would already have changed. Put them before "
                 "optimizer.step, or into a @job.section of their own"
             )

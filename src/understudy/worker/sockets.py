@@ -8,12 +8,18 @@ the constructor is noted too, unless it is a store's client, which is known by i
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+
+_EPOLL_CTL_MOD = 3
+_EVERYTHING = ctypes.c_size_t(1 << 30)  # bytes; a connection holds less
+_libc = ctypes.CDLL(None)
 
 STORES: set[tuple[str, int]] = set()  # addresses of the stores that this process has connected to
 
@@ -43,7 +49,6 @@ class Connections:
         self._only = only
         self._watched: dict[int, int] = {}
         self._poll = select.poll()
-        self._silent: list[socket.socket] = []  # the other ends of what replaces connections
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -97,26 +102,22 @@ class Connections:
         """Whether none of the watched connections is open in this process any more."""
         return all(_is_closed(fd, inode) for fd, inode in self._watched.items())
 
-    def cut(self) -> int:
-        """After `shut`: takes away the connections that their owner has not closed; gives their number.
+    def discard(self) -> None:
+        """After `shut`: nothing that has arrived on the connections is read any more, by whatever thread, and they take no time.
 
-        Gloo never looks at a connection again whose half-read message has lost its receiver, but its thread is woken for it without
-        end. In place of its socket it gets one on which nothing ever arrives. Gloo's thread watches that one too: when Gloo is destroyed,
-        it aborts the process if a connection is not among those that are watched.
+        What waits in a connection is thrown away in one piece, so that Gloo's thread finds its end next, and closes it. It never closes
+        a connection whose half-read message has lost its receiver, and would be woken for it without end: it is
+        therefore told of each one once more and not again.
         """
-        count = 0
         for fd, inode in self._watched.items():
-            if not _is_closed(fd, inode):
-                watchers = _epolls_with(fd)
-                end, other = socket.socketpair()
-                self._silent.append(other)
-                with end:
-                    os.dup2(end.fileno(), fd, inheritable=False)
-                for watcher in watchers:
-                    with select.epoll.fromfd(os.dup(watcher)) as watching:
-                        watching.register(fd, 0)
-                count += 1
-        return count
+            try:
+                connection = socket.socket(fileno=os.dup(fd))
+            except OSError:
+                continue
+            with connection:
+                if os.fstat(connection.fileno()).st_ino == inode:
+                    _libc.recv(connection.fileno(), None, _EVERYTHING, socket.MSG_TRUNC | socket.MSG_DONTWAIT)
+                    _wake_once(fd)
 
     def shut(self) -> None:
         """Breaks every connection: whoever waits on one wakes with an error, on both sides."""
@@ -134,14 +135,22 @@ def _is_closed(fd: int, inode: int) -> bool:
         return True
 
 
-def _epolls_with(fd: int) -> list[int]:
-    """The epoll descriptors of this process that watch `fd`."""
-    found = []
+def _wake_once(fd: int) -> None:
+    """Tells whoever watches `fd` with epoll of its present state, and of later changes only."""
     for name in os.listdir("/proc/self/fdinfo"):
         with suppress(OSError), open(f"/proc/self/fdinfo/{name}") as info:
-            if any(line.split()[:2] == ["tfd:", str(fd)] for line in info):
-                found.append(int(name))
-    return found
+            for line in info:  # tfd: FD events: HEX data: HEX ...
+                fields = line.split()
+                if fields[:2] == ["tfd:", str(fd)]:
+                    event = _EpollEvent(int(fields[3], 16) | select.EPOLLET, int(fields[5], 16))
+                    _libc.epoll_ctl(int(name), _EPOLL_CTL_MOD, fd, ctypes.byref(event))  # fails if Gloo has closed it meanwhile
+
+
+class _EpollEvent(ctypes.Structure):
+    """See epoll_event(3type)."""
+
+    _pack_ = 1 if platform.machine() == "x86_64" else 0
+    _fields_ = (("events", ctypes.c_uint32), ("data", ctypes.c_uint64))
 
 
 def _plain(address: tuple[Any, ...]) -> tuple[str, int]:

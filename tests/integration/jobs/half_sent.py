@@ -2,8 +2,8 @@
 
     half_sent.py RANK FILE send|receive|allreduce|abandon
 
-The first one prints how many waits had to be ended because Gloo had forgotten their operation, and how many connections had to be
-taken away because it had forgotten them. `abandon`: it has dropped the operation itself by then.
+The first one prints how many waits had to be ended because Gloo had forgotten their operation, and what of its processor time its
+other threads used in the end. `abandon`: it has dropped the operation itself by then, and Gloo never closes the connection.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch._C._distributed_c10d import FileStore
@@ -23,36 +25,37 @@ from torch.distributed import AllreduceOptions
 from understudy.worker.communicators import GlooCommunicator
 from understudy.worker.gloo_waits import Waker
 
-SIZE = 128 << 20  # bytes; far more than the connection's buffers hold
+SIZE = 32 << 20  # bytes; far more than the connection's buffers hold
+work: Any
 rank, file, what = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 store = FileStore(file, 2)
-gloo = GlooCommunicator(store, rank, 2, timedelta(hours=1))
-data = torch.full((SIZE,), rank, dtype=torch.uint8)
+gloo: Any = GlooCommunicator(store, rank, 2, timedelta(hours=1))
+data: Any = torch.full((SIZE,), rank, dtype=torch.uint8)
 
 if rank == 1:
     store.set("pid", str(os.getpid()))
     if what == "send":
-        work = gloo.recv([data], 0, 1)  # type: ignore[attr-defined]
+        work = gloo.recv([data], 0, 1)
         os.kill(os.getpid(), signal.SIGSTOP)
     elif what in ("receive", "abandon"):
-        work = gloo.send([data], 0, 1)  # type: ignore[attr-defined]
+        work = gloo.send([data], 0, 1)
     else:
-        work = gloo.allreduce([data], AllreduceOptions())  # type: ignore[attr-defined]
+        work = gloo.allreduce([data], AllreduceOptions())
         os.kill(os.getpid(), signal.SIGSTOP)
     work.wait()
     sys.exit("the peer did not stop this process in time")
 
 other = int(store.get("pid"))
 if what == "send":
-    work = gloo.send([data], 1, 1)  # type: ignore[attr-defined]
+    work = gloo.send([data], 1, 1)
 elif what in ("receive", "abandon"):
-    work = gloo.recv([data], 1, 1)  # type: ignore[attr-defined]
+    work = gloo.recv([data], 1, 1)
     while not data[0]:
         pass
     os.kill(other, signal.SIGSTOP)
     assert not data[-1], "all of it has arrived"
 else:
-    work = gloo.allreduce([data], AllreduceOptions())  # type: ignore[attr-defined]
+    work = gloo.allreduce([data], AllreduceOptions())
 outcome: list[str] = []
 
 
@@ -66,22 +69,33 @@ def wait() -> None:
 
 waiting = threading.Thread(target=wait)
 if what == "abandon":
-    del work, data
+    work = data = None
     outcome.append("dropped")
 else:
     waiting.start()
     sleeps_on = Path(f"/proc/self/task/{waiting.native_id}/syscall")
     while not sleeps_on.read_text().startswith(("202 ", "98 ")):  # futex
         pass
-waker = Waker(gloo.closed, gloo.cut)
+waker = Waker(gloo.closed)
 waker.start()
 gloo.abort()
 if waiting.ident is not None:
     waiting.join()
 gloo.drain()
 waker.stop()
-woken, replaced = waker.woken, gloo.replaced
+woken = waker.woken
+if what == "abandon":
+    assert not gloo.closed(), "Gloo closes all its connections now: Connections.discard needs no _wake_once"
+else:
+    before = data.clone()
+start, mine = time.process_time(), time.thread_time()
+while time.thread_time() - mine < 0.5:
+    pass  # Gloo's thread has had its time
+others = 1 - (time.thread_time() - mine) / (time.process_time() - start)
+if what != "abandon":
+    assert torch.equal(before, data), "something has written after the drain"
+work = None
 del waker, gloo  # as a script does that destroys its groups at its end
 gc.collect()
-print(outcome[0], woken, replaced, flush=True)
+print(outcome[0], woken, others, flush=True)
 os._exit(0)
