@@ -154,10 +154,10 @@ def test_before_the_first_transaction(mode: str, start: Start, reference: Refere
 def test_end_of_the_training(mode: str, start: Start, reference: References) -> None:
     """In the very last vote, and behind the loop, where other ranks may have finished."""
     faults = (
-        Fault("vote of a section: passed here", rank=1, step=18),
-        Fault("after the loop", rank=2, step=18),
+        Fault("vote of a section: passed here", rank=1, step=24),
+        Fault("after the loop", rank=2, step=24),
     )
     undisturbed = reference(mode)
     job = start(mode, *faults)
-    assert_identical(job, undisturbed, unlogged={(1, "evaluation 18")})
+    assert_identical(job, undisturbed, unlogged={(1, "evaluation 24")})
     assert sum(len(incident["ranks"]) for incident in job.incidents()) == 2

@@ -126,6 +126,8 @@ class Groups:
         self._own_port = own_port
         self._made: list[Any] = []  # keeps the Python half of each backend alive: torch only holds the C++ half
         self._last_type = FIRST_TYPE
+        self._options: dict[tuple[ProcessGroup, str], Any] = {}  # the script's, of groups that have been put `alone`
+        self._lent: set[str] = set()  # devices with which a constructor is under way, or was when its generation ended
         self._building = threading.local()  # a thread that connects keeps its backends to itself until they are adopted
         self._installed: dict[str, Any] = {}
 
@@ -215,11 +217,16 @@ class Groups:
             devices = _devices_of(group)
             for kind in sorted(set(devices.values())):
                 mine = [device for device, other in devices.items() if other == kind]
-                options = group._get_backend(torch.device(mine[0])).options
+                options = self._options.get((group, kind)) or group._get_backend(torch.device(mine[0])).options
                 arguments = (meeting.group_prefix(f"{name}/{kind}"), ranks.index(rank), len(ranks))
                 last = options if kind == "nccl" else options._timeout
-                self._building.devices = getattr(options, "_devices", None)  # with its thread, which every dead backend would keep
+                # The devices of the dead backend, with their thread. Not those of a constructor that was left behind: Gloo's devices
+                # remember whom they were connecting, and a freed one is not forgotten.
+                lent = f"{name}/{kind}"
+                self._building.devices = None if lent in self._lent else getattr(options, "_devices", None)
+                self._lent.add(lent)
                 backend = self._installed[kind](*arguments, last)
+                self._lent.discard(lent)
                 backend.options.global_ranks_in_group = options.global_ranks_in_group
                 backend.options.group_name = options.group_name
                 backend._set_sequence_number_for_group()
@@ -229,8 +236,9 @@ class Groups:
     def alone(self, group: ProcessGroup) -> None:
         """Gives `group` a backend of one member, for a collective that this rank has to go through without its peers."""
         number = self._fresh_type()
-        devices = getattr(group._get_backend(group._device_types[0]).options, "_devices", None)
-        backend = GlooCommunicator(HashStore(), 0, 1, timedelta(minutes=1), devices=devices)
+        for name, kind in _devices_of(group).items():
+            self._options.setdefault((group, kind), group._get_backend(torch.device(name)).options)
+        backend = GlooCommunicator(HashStore(), 0, 1, timedelta(minutes=1), own_port=self._own_port)
         self._made.append(backend)
         for device in group._device_types:
             group._register_backend(device, number, backend)
@@ -248,6 +256,7 @@ class Groups:
         """Puts connected backends into their groups; what is left of the old ones is dead."""
         world = distributed_c10d._world
         numbers = {kind: self._fresh_type() for kind in sorted({item.kind for item in replacements})}
+        self._options.clear()
         for item in replacements:
             self._made.append(item.backend)
             number = numbers[item.kind]

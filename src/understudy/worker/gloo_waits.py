@@ -58,15 +58,13 @@ def _gloo() -> _Gloo | None:
     return None
 
 
-def _words_slept_on() -> list[int]:
-    """The address that each sleeping thread of this process waits on."""
-    found = []
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(OSError):
-            call = (task / "syscall").read_text().split()
-            if call[0] in _WAITS[platform.machine()]:
-                found.append(int(call[1], 16))
-    return found
+def _word_slept_on(task: Path) -> int | None:
+    """The address that a thread waits on, if it sleeps."""
+    with suppress(OSError):
+        call = (task / "syscall").read_text().split()
+        if call[0] in _WAITS[platform.machine()]:
+            return int(call[1], 16)
+    return None
 
 
 def _object_around(address: int, first_word: int, memory: int) -> int | None:
@@ -91,12 +89,14 @@ def end_waits() -> int:
     except OSError:
         return 0
     try:
-        for address in _words_slept_on():
-            found = _object_around(address, gloo.first_word, memory)
+        for task in Path("/proc/self/task").iterdir():
+            address = _word_slept_on(task)
+            found = None if address is None else _object_around(address, gloo.first_word, memory)
             if found is not None:
                 count += 1
                 for end in gloo.end_waits:
-                    end(found)
+                    if _word_slept_on(task) == address:  # else it was woken by the first one, and the object may be gone
+                        end(found)
     finally:
         os.close(memory)
     return count

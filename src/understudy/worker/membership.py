@@ -7,7 +7,9 @@ the decision, which becomes `pending` until it is attached (`recovery`).
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 
 import torch.distributed as dist
 
@@ -47,9 +49,40 @@ class Membership:
         self.step = 0  # committed steps
 
     def meet(self, store: str, generation: int) -> Rendezvous:
+        """Connects with the store of `generation`. Raises `GenerationAborted` or `PeerLost`."""
         self.waker.stop()  # of the old communicators, nothing is left here
-        self.meeting = Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port)
+        made: list[Rendezvous] = []
+        self.interruptible(
+            generation, lambda: made.append(Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port))
+        )
+        self.meeting = made[0]
         return self.meeting
+
+    def interruptible(self, generation: int, work: Callable[[], None]) -> None:
+        """Runs `work` on a thread that is left behind when the generation ends: torch waits for a lost peer until a timeout.
+
+        Raises `GenerationAborted`, what Understudy's own code raises in `work`, and `PeerLost` for anything else.
+        """
+        done = threading.Event()
+        failure: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # handed to the main thread
+                failure.append(error)
+            finally:
+                done.set()
+                self.control.wake()
+
+        threading.Thread(target=run, name="understudy-connect", daemon=True).start()
+        self.control.wait_for(lambda: done.is_set() or self.superseded(generation))
+        if self.superseded(generation):
+            raise GenerationAborted(f"generation {generation} ended while this worker connected")
+        if failure:
+            if isinstance(failure[0], UnderstudyError | GenerationAborted | PeerLost):
+                raise failure[0]
+            raise PeerLost(f"generation {generation} could not be connected: {failure[0]}") from failure[0]
 
     def superseded(self, generation: int) -> bool:
         """Whether an abort has ended `generation`."""
@@ -76,7 +109,7 @@ class Membership:
         if isinstance(error, GenerationAborted) or self.aborted():
             return True
         if isinstance(error, PeerLost) or self.groups.is_broken() or "NCCL" in str(error):
-            self.report_broken(self.generation, str(error))
+            self.report_broken(max(self.generation, self.pending.generation if self.pending else -1), str(error))
             return True
         return False
 

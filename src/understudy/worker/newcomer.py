@@ -20,7 +20,7 @@ from understudy.core.events import NewcomerReady, Verified, VerifyFailed
 from understudy.links.page import Activity
 from understudy.worker.codec import decode
 from understudy.worker.copies import LocalCopy, Place
-from understudy.worker.errors import GenerationAborted, NotTheSame, UnderstudyError
+from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.loaders import Source
 from understudy.worker.loops import END, restore_streams
 from understudy.worker.record import Replayer
@@ -62,8 +62,15 @@ class Newcomer:
             newest = max(options, key=lambda command: command.generation)
             try:
                 return self._runtime.meet(newest.store, newest.generation).get(f"setup/{self._runtime.rank}")
-            except GenerationAborted:
-                control.wait_for(lambda g=newest.generation: self._runtime.superseded(g))  # type: ignore[misc]
+            except (GenerationAborted, PeerLost) as error:
+                self._await_next(newest.generation, error)
+
+    def _await_next(self, generation: int, error: RuntimeError) -> None:
+        """After a failure in `generation`: waits until it is over, and says why it must be if nobody knows yet."""
+        runtime = self._runtime
+        if not isinstance(error, GenerationAborted) and not runtime.superseded(generation):
+            runtime.report_broken(generation, str(error))
+        runtime.control.wait_for(lambda: runtime.superseded(generation))
 
     def _recovery(self) -> Recover:
         """Waits for the decision of the newest generation."""
@@ -91,8 +98,8 @@ class Newcomer:
                 meeting = runtime.meet(recovery.store, recovery.generation)
                 self._job = decode(meeting.get("job"))
                 self._copy = read_copy(runtime, runtime.rank, recovery, meeting)
-            except GenerationAborted:
-                runtime.control.wait_for(lambda g=recovery.generation: runtime.superseded(g))  # type: ignore[misc]
+            except (GenerationAborted, PeerLost) as error:
+                self._await_next(recovery.generation, error)
             except NotTheSame as error:
                 self._reject(recovery.generation, str(error))
         runtime.late.adopt(self._job["late_points"], self._job["late_agreed"])
@@ -202,9 +209,7 @@ class Newcomer:
             except UnderstudyError:
                 raise
             except RuntimeError as error:
-                if not isinstance(error, GenerationAborted) and not runtime.superseded(recovery.generation):
-                    runtime.report_broken(recovery.generation, str(error))
-                runtime.control.wait_for(lambda g=recovery.generation: runtime.superseded(g))  # type: ignore[misc]
+                self._await_next(recovery.generation, error)
                 runtime.let_go()
 
     def _attach(self, recovery: Recover) -> None:

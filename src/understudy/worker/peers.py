@@ -67,7 +67,7 @@ class _Flow:
         while more:
             assert self.connection is not None
             try:
-                count = self.connection.send(self._rest)
+                count = self.connection.send(self._rest, socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 return False
             more = self._advance(count)
@@ -102,6 +102,7 @@ class Peers:
         self._woken, self._wake = socket.socketpair()
         self._out: dict[int, socket.socket] = {}
         self._in: dict[int, socket.socket] = {}
+        self._broken = False
         self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
         meeting.put(f"peer/{member}", encode([host, self._listener.getsockname()[1], self._token]))
 
@@ -113,10 +114,21 @@ class Peers:
     def exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
         """Sends and receives, by member; returns when all of it has left this process and all of it has arrived.
 
-        Raises `PeerLost` when a connection breaks, and `GenerationAborted` when the generation ends.
+        Raises `PeerLost` when a connection breaks, and `GenerationAborted` when the generation ends. After that every exchange raises,
+        because connections may stand in the middle of a message.
         """
         if self._meeting.over():
             raise self._aborted()
+        if self._broken:
+            raise PeerLost("a connection of this generation broke before")
+        self._broken = True
+        try:
+            self._exchange(sending, receiving)
+        except OSError as error:
+            raise PeerLost(f"connections of generation {self._meeting.generation} broke: {error}") from error
+        self._broken = False
+
+    def _exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
         outgoing = {peer: self._outgoing(peer, buffers) for peer, buffers in sending.items()}
         incoming = {peer: _Flow(self._in.get(peer), rooms) for peer, rooms in receiving.items()}
         while True:
@@ -143,7 +155,11 @@ class Peers:
                 self._wake.send(b"x")
 
     def close(self) -> None:
-        for one in (self._listener, self._woken, self._wake, *self._out.values(), *self._in.values(), *self._strangers):
+        """For the main thread. `_wake` stays: another thread may be at it."""
+        for connection in (*self._out.values(), *self._in.values()):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)  # forked data loaders have it too
+        for one in (self._listener, self._woken, *self._out.values(), *self._in.values(), *self._strangers):
             one.close()
 
     def _wait(self, outgoing: Iterable[_Flow], incoming: Iterable[_Flow]) -> None:

@@ -14,9 +14,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -157,37 +156,12 @@ def connect(runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: in
         runtime.open_channel(peers)
         if decode(meeting.get("job"))["place"] != END:
             made: list[Replacement] = []
-            interruptible(runtime, recovery.generation, lambda: made.extend(runtime.groups.connect(runtime.rank, meeting)))
+            runtime.interruptible(recovery.generation, lambda: made.extend(runtime.groups.connect(runtime.rank, meeting)))
             runtime.groups.adopt(made, meeting)
     if runtime.superseded(recovery.generation):  # an abort from now on finds what it has to break
         raise GenerationAborted(f"generation {recovery.generation} ended as its groups were connected")
     runtime.phase_of(recovery.generation, "attach", started)
     return peers
-
-
-def interruptible(runtime: Runtime, generation: int, work: Callable[[], None]) -> None:
-    """Runs `work` on a thread that is left behind when the generation ends: Gloo waits for a lost peer until its timeout."""
-    done = threading.Event()
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # handed to the main thread
-            failure.append(error)
-        finally:
-            done.set()
-            runtime.control.wake()
-
-    threading.Thread(target=run, name="understudy-connect", daemon=True).start()
-    runtime.control.wait_for(lambda: done.is_set() or runtime.superseded(generation))
-    if runtime.superseded(generation):
-        raise GenerationAborted(f"generation {generation} ended while its groups were connected")
-    if failure:
-        if isinstance(failure[0], UnderstudyError):
-            raise failure[0]
-        runtime.report_broken(generation, f"the groups of generation {generation} could not be connected: {failure[0]}")
-        raise GenerationAborted(str(failure[0])) from failure[0]
 
 
 def read_donors(recovery: Recover, world_size: int, meeting: Rendezvous) -> dict[int, Donor]:

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
-from understudy.worker.errors import GenerationAborted
+from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.sockets import STORES, Connections
 
 FOREVER = timedelta(days=30)  # an abort ends a wait, not a timeout
@@ -55,26 +55,30 @@ class Rendezvous:
             with _connecting[address], self.connections.noting():
                 self._client = TCPStore(host, int(port), None, False, timeout=CONNECT)
         except RuntimeError as error:
-            raise GenerationAborted(f"the store of generation {generation} at {address} is gone: {error}") from error
+            raise self._lost(f"its store at {address} cannot be reached: {error}") from error
+        self._client.set_timeout(FOREVER)  # script groups wait for each other in it
         self.store = PrefixStore(f"g{generation}", self._client)
 
     def put(self, key: str, value: bytes) -> None:
+        """Raises as `get`."""
         try:
             self.store.set(key, value)  # type: ignore[arg-type]
         except RuntimeError as error:
-            raise GenerationAborted(f"generation {self.generation}: store lost: {error}") from error
+            raise self._lost(f"its store is lost: {error}") from error
 
     def get(self, key: str) -> bytes:
-        """Waits for `key`. Raises `GenerationAborted` as soon as the generation is over."""
+        """Waits for `key`. Raises `GenerationAborted` as soon as the generation is over, and `PeerLost` if the store is lost."""
+        if self.over():
+            raise GenerationAborted(f"generation {self.generation} ended while waiting for {key}")
         try:
-            if self.over():
-                raise GenerationAborted(f"generation {self.generation} ended while waiting for {key}")
             self.store.wait([key], FOREVER)
             return bytes(self.store.get(key))
-        except GenerationAborted:
-            raise
         except RuntimeError as error:
-            raise GenerationAborted(f"generation {self.generation}: store lost: {error}") from error
+            raise self._lost(f"its store is lost: {error}") from error
+
+    def _lost(self, what: str) -> RuntimeError:
+        text = f"generation {self.generation}: {what}"
+        return GenerationAborted(text) if self.over() else PeerLost(text)
 
     def group_prefix(self, name: str) -> PrefixStore:
         return PrefixStore(f"groups/{name}", self.store)

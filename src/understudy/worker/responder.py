@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from understudy.core.commands import Abort
 from understudy.core.events import Event, Quiesced
 from understudy.core.nouns import Position, Stand
-from understudy.worker.errors import GenerationAborted
+from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.rendezvous import Rendezvous
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ class Answers:
         """Wakes the main thread from whatever collective, hand-over or meeting it is blocked in."""
         runtime = self._runtime
         runtime.waker.start()
-        runtime.groups.abort()
         peers, meeting = runtime.peers, runtime.meeting
         if peers is not None:
             peers.abort()
         if meeting is not None and meeting.generation < abort.generation:
             meeting.close()
+        runtime.groups.abort()
 
     def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None:
         """Puts the set-up records of `ranks` that this worker holds where the newcomers look for them.
@@ -41,11 +41,13 @@ class Answers:
 
     def _put(self, generation: int, store: str, records: dict[int, bytes]) -> None:
         try:
-            meeting = Rendezvous(store, generation, lambda: False)
+            meeting = Rendezvous(store, generation, lambda: self._runtime.superseded(generation))
             for rank, record in records.items():
                 meeting.put(f"setup/{rank}", record)
         except GenerationAborted:
-            return  # the store is gone, so there is a newer generation, with another one
+            return  # the newer generation has another store
+        except PeerLost as error:
+            self._runtime.report_broken(generation, str(error))
 
     def collectives(self) -> int:
         return max(0, self._runtime.groups.collectives() - self._runtime.collectives_at_recovery)

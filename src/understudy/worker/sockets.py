@@ -62,12 +62,9 @@ class Connections:
                     self._sockets[fd] = inode
 
     def _connected(self) -> Iterator[socket.socket]:
-        for fd, inode in list(self._sockets.items()):
-            try:
-                if os.readlink(f"/proc/self/fd/{fd}") != inode:
-                    continue
-                duplicate = socket.socket(fileno=os.dup(fd))
-            except OSError:
+        for fd, name in list(self._sockets.items()):
+            duplicate = _duplicate(fd, _inode(name))
+            if duplicate is None:
                 continue  # closed meanwhile
             with duplicate:
                 try:
@@ -109,23 +106,25 @@ class Connections:
         a connection whose half-read message has lost its receiver, and would be woken for it without end: it is
         therefore told of each one once more and not again.
         """
-        for fd, inode in self._watched.items():
-            try:
-                connection = socket.socket(fileno=os.dup(fd))
-            except OSError:
-                continue
-            with connection:
-                if os.fstat(connection.fileno()).st_ino == inode:
+        left = {fd: inode for fd, inode in self._watched.items() if not _is_closed(fd, inode)}
+        epolls = _epolls() if left else []
+        for fd, inode in left.items():
+            connection = _duplicate(fd, inode)
+            if connection is not None:
+                with connection:
+                    _shut(connection)  # a byte that came later would be read from the middle of a message
                     _libc.recv(connection.fileno(), None, _EVERYTHING, socket.MSG_TRUNC | socket.MSG_DONTWAIT)
-                    _wake_once(fd)
+                    _wake_once(fd, inode, epolls)
 
     def shut(self) -> None:
         """Breaks every connection: whoever waits on one wakes with an error, on both sides."""
         for connection in self._connected():
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # the peer was faster
+            _shut(connection)
+
+
+def _inode(name: str) -> int:
+    """Of `socket:[INODE]`."""
+    return int(name[len("socket:[") : -1])
 
 
 def _is_closed(fd: int, inode: int) -> bool:
@@ -135,15 +134,42 @@ def _is_closed(fd: int, inode: int) -> bool:
         return True
 
 
-def _wake_once(fd: int) -> None:
-    """Tells whoever watches `fd` with epoll of its present state, and of later changes only."""
-    for name in os.listdir("/proc/self/fdinfo"):
-        with suppress(OSError), open(f"/proc/self/fdinfo/{name}") as info:
-            for line in info:  # tfd: FD events: HEX data: HEX ...
+def _duplicate(fd: int, inode: int) -> socket.socket | None:
+    """A descriptor of our own for the socket behind `fd`; None if that is another one by now."""
+    try:
+        own = os.dup(fd)
+    except OSError:
+        return None
+    if os.fstat(own).st_ino != inode:
+        os.close(own)
+        return None
+    return socket.socket(fileno=own)
+
+
+def _shut(connection: socket.socket) -> None:
+    with suppress(OSError):  # the peer was faster
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _epolls() -> list[int]:
+    """The epoll descriptors of this process."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}") == "anon_inode:[eventpoll]":
+                found.append(int(name))
+    return found
+
+
+def _wake_once(fd: int, inode: int, epolls: list[int]) -> None:
+    """Tells whoever watches `fd` with epoll that there is something to read now, and then only of later changes."""
+    for epoll in epolls:
+        with suppress(OSError), open(f"/proc/self/fdinfo/{epoll}") as info:
+            for line in info:  # tfd: FD events: HEX data: HEX pos:N ino:HEX sdev:HEX
                 fields = line.split()
-                if fields[:2] == ["tfd:", str(fd)]:
-                    event = _EpollEvent(int(fields[3], 16) | select.EPOLLET, int(fields[5], 16))
-                    _libc.epoll_ctl(int(name), _EPOLL_CTL_MOD, fd, ctypes.byref(event))  # fails if Gloo has closed it meanwhile
+                if fields[:2] == ["tfd:", str(fd)] and f"ino:{inode:x}" in fields:
+                    event = _EpollEvent(select.EPOLLIN | select.EPOLLET, int(fields[5], 16))
+                    _libc.epoll_ctl(epoll, _EPOLL_CTL_MOD, fd, ctypes.byref(event))  # fails if Gloo has closed it meanwhile
 
 
 class _EpollEvent(ctypes.Structure):

@@ -1,7 +1,7 @@
 """What can go wrong with state on its way to a newcomer, done on purpose, once it is at its destination or before it leaves.
 
-Each kind changes one thing in one place and nothing else, by wrapping the function of the runtime that moves it. `KIND@once`
-does it to the first newcomer only.
+Each kind changes one thing in one place and nothing else, by wrapping the function of the runtime that moves it. `KIND;KIND;...`
+does the first one in generation 1, the next one in generation 2, and so on, and nothing in one whose KIND is empty.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tests.faults.jobs.fault_points import Function, wrap
 
 from understudy.worker import newcomer as newcomer_module
 from understudy.worker import recovery as recovery_module
+from understudy.worker import session
 from understudy.worker.buddies import Handed, Shelf
 from understudy.worker.copies import seal, unseal
 from understudy.worker.loaders import LoaderSource
@@ -25,17 +26,19 @@ from understudy.worker.transfer import Plan
 
 
 class Corruption:
-    def __init__(self, folder: Path, kind: str, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, folder: Path, kind: str, generation: int, optimizer: torch.optim.Optimizer) -> None:
         self._folder = folder
-        self._kind, _, once = kind.partition("@")
-        self._once = bool(once)
+        self._kind = kind
+        self._generation = generation
         self._optimizer = optimizer
 
     def _now(self) -> bool:
-        """Whether to do it (again). Each one that is done leaves a file behind."""
-        name = "corrupted" if self._once else f"corrupted-{os.getpid()}"
+        """Whether to do it. Each process does it once, and leaves a file behind."""
+        assert session.current is not None
+        if session.current.control.generation != self._generation:
+            return False
         try:
-            os.close(os.open(self._folder / name, os.O_CREAT | os.O_EXCL))
+            os.close(os.open(self._folder / f"corrupted-{self._kind}-{os.getpid()}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return False
         return True
@@ -178,8 +181,8 @@ class Corruption:
         wrap(LoaderSource, "go_to", around)
 
 
-def install(kind: str, folder: Path, optimizer: torch.optim.Optimizer, newcomer: bool) -> None:
-    """`kind` is the name of a method above, or nothing. Call it on every worker, before the first transaction."""
-    method = kind.partition("@")[0]
-    if method and method.endswith("newcomer") == newcomer:
-        getattr(Corruption(folder, kind, optimizer), method)()
+def install(kinds: str, folder: Path, optimizer: torch.optim.Optimizer, newcomer: bool) -> None:
+    """`kinds` are names of methods above. Call it on every worker, before the first transaction."""
+    for number, kind in enumerate(kinds.split(";")):
+        if kind and kind.endswith("newcomer") == newcomer:
+            getattr(Corruption(folder, kind, number + 1, optimizer), kind)()

@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker
 import understudy
 from understudy.worker import session
 
-STEPS = 18
+STEPS = 24
 EVALUATE_EVERY = 3
 SAMPLES, BATCH = 192, 8
 

@@ -90,6 +90,8 @@ def final(job: understudy.Job, **objects: Any) -> None:
             found[name] = thing.bit_generator.state
         else:
             found[name] = thing.state_dict() if hasattr(thing, "state_dict") else thing
+    if dist.is_initialized():
+        found["timeout"] = str(dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu")).options._timeout)
     lines = [f"{name}: {text}" for name, text in sorted(_walk("", found))]
     (folder / f"final-{job.rank}.txt").write_text("\n".join(lines))
     if dist.is_initialized():  # without it torch's threads may still run when the process ends, which then may end in an abort
