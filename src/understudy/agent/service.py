@@ -39,7 +39,7 @@ from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageReader
 
-PAGES_EVERY = 0.5  # seconds
+PAGES_EVERY = 1.0  # seconds
 DYING_EVERY = 0.001  # seconds between two looks at a worker that has begun to end, until the kernel says how
 DYING_LIMIT = 5.0  # after that its pidfd will tell
 REAP_EVERY = 2  # of those
