@@ -140,8 +140,10 @@ def test_ask_a_running_job(tmp_path: Path) -> None:
         refused = run.ask("migrate", "--rank", "1")
         assert refused.returncode == 1
         assert "has not committed its first step" in refused.stderr
-        latest = ask(tmp_path, "status")
-        assert latest.returncode == 2, "there is no understudy-runs here"
+        latest = json.loads(ask(tmp_path, "status", "--json").stdout)
+        assert latest["job"] == status["job"], "found without --run-dir"
+        (tmp_path / "empty").mkdir()
+        assert ask(tmp_path / "empty", "status").returncode == 2, "there is no run here"
         assert run.ask("stop", "--exit-code", "9").returncode == 0
         assert run.ends() == 9
         run.mark.wait_until_none()

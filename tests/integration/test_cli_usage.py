@@ -58,15 +58,18 @@ def test_a_run_directory_is_used_once(tmp_path: Path) -> None:
 
 
 def test_the_latest_run_is_found(tmp_path: Path) -> None:
-    for name in ("20260101-000000-2", "20260101-000001-1"):
-        folder = tmp_path / "understudy-runs" / name
+    for started, name in enumerate(("understudy-runs/20260101-000000-2", "understudy-runs/20260101-000001-1", "elsewhere", "data"), 1):
+        folder = tmp_path / name
         folder.mkdir(parents=True)
-        (folder / "job.json").write_text(json.dumps({"job": name}))
-    answer = ask(tmp_path, "status")
-    assert answer.returncode == 1
-    assert "20260101-000001-1 has no journal" in " ".join(answer.stderr.split())
+        ours = {"job": name, "spec": {}, "program": [], "started": started}
+        (folder / "job.json").write_text(json.dumps(ours if name != "data" else {"job": 7, "started": 99}))
+        answer = ask(tmp_path, "status")
+        assert answer.returncode == 1
+        latest = name if name != "data" else "elsewhere"
+        assert f"{latest} has no journal" in " ".join(answer.stderr.split())
 
 
 def test_command_line_and_agent_do_not_import_torch() -> None:
-    code = "import sys, understudy.cli, understudy.agent.__main__; sys.exit('torch' in sys.modules)"
+    modules = "understudy.cli, understudy.agent.__main__, understudy.orchestrator.__main__"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

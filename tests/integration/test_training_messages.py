@@ -12,6 +12,10 @@ __all__ = ["training"]
     ("case", "message"),
     [
         ("unregistered model", "DistributedDataParallel over Linear is not registered"),
+        (
+            "unregistered plain model",
+            "optimizer optimizer steps parameters of a model that is not registered: add the model to job.register",
+        ),
         ("unregistered optimizer", "AdamW is stepped but not registered: add it to job.register(...)"),
         ("unmovable", "job.register(file=...): a TextIOWrapper has no state_dict and load_state_dict"),
         ("optimizer in a section", "optimizer.step inside the section evaluate: a section changes nothing; use @job.step"),
@@ -41,6 +45,7 @@ def test_rank_local_state_that_is_too_large(training: Training) -> None:
     started = training.begin("misuse.py", "too large", spares=0, UNDERSTUDY_LOCAL_LIMIT=str(1 << 20))
     outcome = started.ends()
     assert outcome.code == 1
+    assert "coverage: rank" in outcome.output
     assert "4.2 MB of rank-local state would have to be copied to another rank with every vote, more than 1.0 MB" in outcome.output
 
 
@@ -51,6 +56,7 @@ def test_notices_without_any_failure(training: Training) -> None:
     for text in (
         "1 collective(s) between transaction 0 and 1 are in no transaction: if a rank is lost during one of them, the job ends",
         "counter/value change(s) after train, behind the vote",
+        "1 collective(s) behind the last transaction are in no transaction",
         "coverage: every rank has a replica",
     ):
         assert any(text in notice for notice in notices), notices

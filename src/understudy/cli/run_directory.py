@@ -20,6 +20,15 @@ from typing import Any
 RUNS = Path("understudy-runs")
 
 
+def _started(job: Path) -> float:
+    """When a run was started, in seconds since the epoch; 0 if the file is not one of ours."""
+    try:
+        found = json.loads(job.read_text())
+        return float(found["started"]) if {"spec", "program"} <= found.keys() else 0.0
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return 0.0
+
+
 class NoRun(ValueError):
     """There is no such run; the text says what to do."""
 
@@ -39,15 +48,15 @@ class RunDirectory:
 
     @staticmethod
     def find(path: Path | None) -> RunDirectory:
-        """An existing one: `path`, or the latest below the current folder. Raises `NoRun`."""
+        """An existing one: `path`, or the latest at most two folders below the current one. Raises `NoRun`."""
         if path is not None:
             if not (path / "job.json").exists():
                 raise NoRun(f"{path} is not the folder of a run (it has no job.json)")
             return RunDirectory(path.absolute())
-        runs = [job.parent for job in RUNS.glob("*/job.json")]
+        runs = [(started, job.parent) for depth in ("*", "*/*") for job in Path().glob(f"{depth}/job.json") if (started := _started(job))]
         if not runs:
-            raise NoRun(f"no run below {RUNS.absolute()}: go to the folder where it was started, or give --run-dir")
-        return RunDirectory(max(runs, key=lambda run: run.name).absolute())
+            raise NoRun(f"no run below {Path.cwd()}: go to the folder where it was started, or give --run-dir")
+        return RunDirectory(max(runs)[1].absolute())
 
     @property
     def job_file(self) -> Path:

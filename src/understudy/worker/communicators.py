@@ -237,8 +237,8 @@ class Groups:
         """Gives `group` a backend of one member, for a collective that this rank has to go through without its peers."""
         number = self._fresh_type()
         for name, kind in _devices_of(group).items():
-            self._options.setdefault((group, kind), group._get_backend(torch.device(name)).options)
-        backend = GlooCommunicator(HashStore(), 0, 1, timedelta(minutes=1), own_port=self._own_port)
+            options = self._options.setdefault((group, kind), group._get_backend(torch.device(name)).options)
+        backend = GlooCommunicator(HashStore(), 0, 1, options._timeout, own_port=self._own_port)
         self._made.append(backend)
         for device in group._device_types:
             group._register_backend(device, number, backend)

@@ -118,8 +118,12 @@ class LocalState:
         boundary: Boundary | None,
         results: dict[str, bytes],
         carried: bool = False,
+        streams: Streams | None = None,
     ) -> LocalCopy:
-        """The copy for a vote. `carried`: the transaction leaves gradients for a later one. Raises `Misuse` if it is too large."""
+        """The copy for a vote. `carried`: the transaction leaves gradients for a later one. `streams`: other ones than the present.
+
+        Raises `Misuse` if it is too large.
+        """
         values = self._state.encoded_values()
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
@@ -130,15 +134,15 @@ class LocalState:
         if size > LIMIT:
             what = "gradients that are carried from one transaction to the next" if carried else "rank-local state"
             raise Misuse(
-                f"rank {self._rank}: {size / 1e6:.1f} MB of {what} would have to be copied to another rank with every vote, more than "
-                f"{LIMIT / 1e6:.1f} MB. Accumulate gradients inside one @job.step, keep buffers equal on all ranks, or raise "
+                f"coverage: rank {self._rank}: {size / 1e6:.1f} MB of {what} would have to be copied to another rank with every vote, "
+                f"more than {LIMIT / 1e6:.1f} MB. Accumulate gradients inside one @job.step, keep buffers equal on all ranks, or raise "
                 "UNDERSTUDY_LOCAL_LIMIT (bytes)"
             )
         copy = LocalCopy(
             transaction,
             place,
             step,
-            self._state.randomness.capture(),
+            self._state.randomness.capture() if streams is None else streams,
             boundary,
             {e: v for e, v in values.items() if self._mine(e)},
             {name: t.detach().clone() for name, t in tensors.items()},
@@ -158,19 +162,21 @@ class LocalState:
         classes = self.replicas.classes if self.replicas is not None else {}
         return {name: t for name, t in gradients.items() if name in classes and self._mine(name)}
 
-    def changed(self, copy: LocalCopy) -> list[str]:
-        """What has changed since `copy` was made, by name: streams, and values and buffers that differ from rank to rank."""
-        now = self._state.randomness.capture()
+    def changed(self, copy: LocalCopy, drawn: bool) -> list[str]:
+        """What has changed since `copy` was made, by name: streams if `drawn`, values and buffers that differ from rank to rank."""
+        now = self._state.randomness.capture() if drawn else {}
         names = [f"the random stream {name!r}" for name, data in now.items() if copy.streams.get(name) != data]
         if self.comparisons < CLASSIFIED:
             return names
-        if copy.values:
-            values = self._state.encoded_values(copy.values)
-            names += [e for e in copy.values if values.get(e) != copy.values[e]]
-        if not copy.tensors:
+        mine = [e for e in copy.values if self._mine(e)]  # the copy may be older than what is known of its entries
+        if mine:
+            values = self._state.encoded_values(mine)
+            names += [e for e in mine if values.get(e) != copy.values[e]]
+        tensors = [n for n in copy.tensors if self._mine(n)]
+        if not tensors:
             return names
         current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
-        names += [n for n in copy.tensors if n in current and digest(local_tensor(current[n])) != copy.tensor_digests[n]]
+        names += [n for n in tensors if n in current and digest(local_tensor(current[n])) != copy.tensor_digests[n]]
         return names
 
     def apply(self, copy: LocalCopy, entries: set[str]) -> None:

@@ -3,7 +3,8 @@
 A copy goes to the buddies with the vote. What changes between the vote and the next begin (a random number drawn by the optimizer,
 or between two steps) would be lost with its rank. So at fixed points behind the vote each rank looks whether its rank-local
 state has changed. The first time it tells the user; its next vote tells the other ranks, and from then on every rank hands its
-copy over again at that point. A loss in between loses that one change.
+copy over again at that point. A loss in between loses that one change. One such point is right before each transaction, for what the
+body of a loop changes there: a newcomer runs that code too, but what it computes is overwritten by the copy.
 """
 
 from __future__ import annotations

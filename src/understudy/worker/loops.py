@@ -121,7 +121,7 @@ def restore_streams(randomness: Randomness, copy: LocalCopy, rank: int) -> None:
 
 
 def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: Any) -> Iterator[Any]:
-    """The iterations of a loop from `first` on. `top` is called at the top of each."""
+    """The iterations of a loop from `first` on. `top` is called at the top of each, and where there is none left."""
     iteration = first
     while steps is None or iteration < steps:
         with loops.still():
@@ -133,6 +133,8 @@ def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: An
             return
         yield batch
         iteration += 1
+    with loops.still():
+        top(iteration)  # of what follows
 
 
 class Results:

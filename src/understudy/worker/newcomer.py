@@ -138,6 +138,8 @@ class Newcomer:
         boundary = self._copy.boundary
         if boundary is not None and boundary.loop == loop:
             source.pass_by(boundary.position)
+        if self._copy.place[0] == loop and not self._streams_set:
+            self._set_streams()  # the script may draw behind the loop
 
     def redraw(self, source: Source) -> Any:
         """The batch of the last iteration that the lost rank handed over, drawn again and proven."""

@@ -141,7 +141,9 @@ class Runtime(Membership):
         """Runs one transaction until it is committed; gives the function's result."""
         if self.kind:
             raise Misuse(f"{function.__qualname__} is a transaction inside a transaction ({self.kind}); call one after the other")
+        before = f"between the last transaction and {function.__qualname__}"
         self.begin()
+        self.hand_over_late(before, drawn=False)
         place = self.loops.next_place()
         snapshot = self.state.snapshot()
         versions = _versions(args, kwargs)
@@ -171,6 +173,7 @@ class Runtime(Membership):
             self.frameworks.after_abort(True, self.groups.alone)
             self.state.restore(snapshot)
             self.begin(redo=True)
+            self.hand_over_late(before, drawn=False)  # a newcomer comes along here, too
             self._redo_started = time.time()
         if _versions(args, kwargs) != versions:
             raise Misuse(f"{function.__qualname__} changes its arguments in place, so it could not be redone; work on a copy of them")
@@ -289,6 +292,8 @@ class Runtime(Membership):
         self.stand = Stand.IDLE
         if self.recorder is not None:
             self.recorder.remove()  # no transaction was ever run: a loss starts the job anew
+        else:
+            self._notice_outside_collectives("behind the last transaction")
         if self.new_buddies:
             self._join_newest()  # a newcomer that came at the end: the others wait for it in a hand-over
         while True:
@@ -301,8 +306,11 @@ class Runtime(Membership):
 
     # -- hand-overs after the vote -----------------------------------------------------------------------------------------
 
-    def hand_over_late(self, point: str) -> None:
-        """Hands over again what has changed since the vote, at points where that is known to happen; finds new such points."""
+    def hand_over_late(self, point: str, drawn: bool = True) -> None:
+        """Hands over again what has changed since the vote, at points where that is known to happen; finds new such points.
+
+        Without `drawn` that does not mean random streams: a newcomer draws again what its rank has drawn on the way to this point.
+        """
         copy = self.local.sealed.get(self.transaction - 1)
         if copy is None or self.channel is None or self.world_size == 1:
             return
@@ -310,7 +318,7 @@ class Runtime(Membership):
         if number >= POINTS:
             return
         if number not in self.late.agreed:
-            changed = self.local.changed(copy) if self._late_seen != self.transaction else []
+            changed = self.local.changed(copy, drawn) if self._late_seen != self.transaction else []
             if changed:
                 self._late_seen = self.transaction  # later points see this same change
                 self.late.found(number)
@@ -319,7 +327,8 @@ class Runtime(Membership):
                     "again there; a loss of this rank before that loses this one change."
                 )
             return
-        fresh = self.local.make(copy.transaction, copy.place, self.step, copy.boundary, copy.results)
+        streams = None if drawn else copy.streams
+        fresh = self.local.make(copy.transaction, copy.place, self.step, copy.boundary, copy.results, streams=streams)
         try:
             for rank, data in self.channel.hand_over(seal(fresh)).items():
                 self.shelf.put(rank, Handed(copy.transaction, data, True))
@@ -358,12 +367,12 @@ class Runtime(Membership):
         elif self.transaction >= 0:
             raise Misuse("optimizer.step outside a transaction: wrap the training step in @job.step")
 
-    def _notice_outside_collectives(self) -> None:
+    def _notice_outside_collectives(self, where: str = "") -> None:
         issued = self.groups.collectives()
         if issued > self._collectives_at_end >= 0 and self.pending is None:
             count = issued - self._collectives_at_end
             self.notice(
-                f"{count} collective(s) between transaction {self.transaction - 1} and {self.transaction} are in "
+                f"{count} collective(s) {where or f'between transaction {self.transaction - 1} and {self.transaction}'} are in "
                 "no transaction: if a rank is lost during one of them, the job ends. Wrap them in @job.section"
             )
         self._collectives_at_end = issued

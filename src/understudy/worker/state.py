@@ -363,6 +363,10 @@ class State:
         """What is wrong with the registration as a whole, or ""."""
         if any(isinstance(part, FullyShardedDataParallel) for module in self.modules.values() for part in module.modules()):
             return "FullyShardedDataParallel (FSDP1) is not covered: use torch.distributed.fsdp.fully_shard (FSDP2)"
+        known = {id(parameter) for _, parameter in self.parameters()} | {id(tensor) for tensor in self.tensors.values()}
+        for name, optimizer in self.optimizers.items():
+            if not all(id(parameter) in known for parameter in _optimizer_parameters(optimizer)):
+                return f"optimizer {name} steps parameters of a model that is not registered: add the model to job.register(...)"
         scheduled: set[int] = set()
         others = 0
         for thing in self.values.values():

@@ -31,11 +31,12 @@ class Counter:
 
 job = understudy.join()
 seed(1)
-model = DistributedDataParallel(nn.Linear(8, 8))
+net = nn.Linear(8, 8)
+model = net if case == "unregistered plain model" else DistributedDataParallel(net)
 optimizer = torch.optim.AdamW(model.parameters())
 counter = Counter()
 job.register(counter=counter)
-if case != "unregistered model":
+if case not in ("unregistered model", "unregistered plain model"):
     job.register(model=model)
 if case != "unregistered optimizer":
     job.register(optimizer=optimizer)

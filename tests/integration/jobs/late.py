@@ -1,0 +1,60 @@
+"""Rank-local state that changes where no vote sees it: in the body of the loop before a step, and random numbers behind the loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from support import fault, final, log, seed  # type: ignore[import-not-found]
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count = state["count"]
+
+
+job = understudy.join()
+seed(40 + job.rank)
+model = DistributedDataParallel(nn.Linear(8, 8))
+optimizer = torch.optim.Adam(model.parameters())
+seen, done = Counter(), Counter()
+job.register(model=model, optimizer=optimizer, seen=seen, done=done)
+
+
+@job.step
+def train(batch: torch.Tensor) -> torch.Tensor:
+    optimizer.zero_grad()
+    loss: torch.Tensor = model(batch + seen.count / 100).square().mean()
+    loss.backward()  # type: ignore[no-untyped-call]
+    dist.all_reduce(loss.detach())
+    fault(job, "before the vote")
+    optimizer.step()
+    return loss.detach()
+
+
+@job.section
+def evaluate(chosen: torch.Tensor) -> float:
+    result: torch.Tensor = model(chosen).sum().detach()
+    dist.all_reduce(result)
+    fault(job, "in the evaluation")
+    return float(result.item()) + done.count
+
+
+for number in job.steps(9):
+    seen.count += job.rank + 1  # before the first transaction of the iteration
+    log(job, "loss", train(torch.randn(4, 8)))
+    done.count += job.rank + number  # behind the last one
+chosen = torch.randn(1, 8)  # behind the loop
+log(job, "evaluation", evaluate(chosen))
+final(job, model=model, optimizer=optimizer, seen=seen, done=done)
