@@ -24,6 +24,7 @@ from understudy.worker.state import State, local_tensor
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
 CLASSIFIED = 2  # comparisons after which it is known which values differ from rank to rank
 
+Digests = tuple[dict[str, int], dict[str, int]]  # of values and of tensors, by entry
 Place = list[int]  # [loop, iteration, index of the transaction in it]; iteration -1: outside, before that loop
 
 
@@ -101,6 +102,7 @@ class LocalState:
         self.comparisons = 0
         self._large = False  # too much to hand over what is not known to differ
         self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
+        self.versions: dict[int, list[Digests]] = {}  # digests of all copies of each of them: of the vote, and of later points
 
     def _mine(self, entry: str) -> bool:
         """Whether this entry has to go with the copy."""
@@ -118,9 +120,11 @@ class LocalState:
         boundary: Boundary | None,
         results: dict[str, bytes],
         carried: bool = False,
+        late: bool = False,
         streams: Streams | None = None,
     ) -> LocalCopy:
-        """The copy for a vote. `carried`: the transaction leaves gradients for a later one. `streams`: other ones than the present.
+        """The copy for a vote, or of a `late` point behind it. `carried`: the transaction leaves gradients for a later one. `streams`:
+        other ones than the present.
 
         Raises `Misuse` if it is too large.
         """
@@ -152,6 +156,9 @@ class LocalState:
         )
         self.sealed[transaction] = copy
         self.sealed.pop(transaction - 2, None)
+        earlier = self.versions.get(transaction, []) if late else []
+        self.versions[transaction] = [*earlier, (copy.value_digests, copy.tensor_digests)]
+        self.versions.pop(transaction - 2, None)
         return copy
 
     def _gradients_to_copy(self, gradients: dict[str, torch.Tensor], carried: bool) -> dict[str, torch.Tensor]:
@@ -212,12 +219,12 @@ class LocalState:
         return wrong
 
 
-def kept_locally(copy: LocalCopy, rank: int, replicas: Replicas, voted: list[tuple[dict[str, int], dict[str, int]]]) -> set[str]:
+def kept_locally(copy: LocalCopy, rank: int, replicas: Replicas, versions: list[Digests]) -> set[str]:
     """Entries of a lost rank's copy that no other rank has: known to differ from rank to rank, or different at this very vote.
 
-    `voted`: the digests of values and of tensors that each survivor handed over with its vote in the same transaction. Where one
-    of them agrees, the survivor's present state is the better source, because it includes what followed the vote.
+    `versions`: the digests of values and of tensors of each survivor, at its vote in the same transaction, at later points, and now.
+    Where one of them agrees, the survivor's present state is the better source, because it includes what followed.
     """
-    local = {e for e in copy.values if not any(values.get(e) == copy.value_digests[e] for values, _ in voted)}
-    local |= {e for e in copy.tensors if not any(tensors.get(e) == copy.tensor_digests[e] for _, tensors in voted)}
+    local = {e for e in copy.values if not any(values.get(e) == copy.value_digests[e] for values, _ in versions)}
+    local |= {e for e in copy.tensors if not any(tensors.get(e) == copy.tensor_digests[e] for _, tensors in versions)}
     return local | {e for e in (*copy.values, *copy.tensors) if e in replicas.classes and not replicas.of(e, rank)}

@@ -262,6 +262,7 @@ class Newcomer:
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         runtime.control.send(Verified(runtime.control.worker, recovery.generation, count, notes))
         runtime.local.sealed[copy.transaction] = copy
+        runtime.local.versions[copy.transaction] = [(copy.value_digests, copy.tensor_digests)]
         self.arrived = True
         runtime.arrived(recovery)
         meeting.put(f"verified/{runtime.rank}", b"1")

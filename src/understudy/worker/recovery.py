@@ -24,7 +24,7 @@ from understudy.core.coverage import Replicas
 from understudy.core.events import Uncovered
 from understudy.worker.codec import decode, encode
 from understudy.worker.communicators import Replacement
-from understudy.worker.copies import LocalCopy, kept_locally, seal, unseal
+from understudy.worker.copies import Digests, LocalCopy, kept_locally, seal, unseal
 from understudy.worker.errors import GenerationAborted, NotTheSame, UnderstudyError
 from understudy.worker.loops import END
 from understudy.worker.peers import Peers
@@ -43,7 +43,7 @@ class Donor:
     descriptions: dict[str, Description]
     digests: dict[str, int]
     values: dict[str, bytes]
-    voted: tuple[dict[str, int], dict[str, int]]  # digests of its values and small tensors at the vote before `start`
+    versions: list[Digests]  # of its values and small tensors, at the vote before `start`, at later points, and now
 
 
 def lead_of(recovery: Recover, world_size: int) -> int:
@@ -78,8 +78,8 @@ def donate(runtime: Runtime) -> None:
     copy = runtime.own_copy(recovery.start - 1)
     if leaving and copy is not None:
         meeting.put(f"copy/{runtime.rank}/leaver", seal(copy))
-    voted = [copy.value_digests, copy.tensor_digests] if copy is not None else [{}, {}]
-    published = [runtime.state.descriptions(tensors), digests, runtime.state.encoded_values(), voted]
+    versions = [list(version) for version in runtime.local.versions.get(recovery.start - 1, [])]
+    published = [runtime.state.descriptions(tensors), digests, runtime.state.encoded_values(), versions]
     meeting.put(f"state/{member}", encode(published))
 
     job = decode(meeting.get("job"))
@@ -167,8 +167,8 @@ def connect(runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: in
 def read_donors(recovery: Recover, world_size: int, meeting: Rendezvous) -> dict[int, Donor]:
     found = {}
     for member in donors_of(recovery, world_size):
-        descriptions, digests, values, voted = decode(meeting.get(f"state/{member}"))
-        found[member] = Donor(descriptions, digests, values, (voted[0], voted[1]))
+        descriptions, digests, values, versions = decode(meeting.get(f"state/{member}"))
+        found[member] = Donor(descriptions, digests, values, [*((v[0], v[1]) for v in versions), (digests, digests)])
     return found
 
 
@@ -186,6 +186,6 @@ def plan_for(runtime: Runtime, rank: int, recovery: Recover, donors: Mapping[int
     """What `rank` gets from whom. Raises `UnderstudyError` if something of its state is nowhere, or its donors disagree."""
     copy = read_copy(runtime, rank, recovery, meeting)
     assert runtime.local.replicas is not None
-    local = kept_locally(copy, rank, runtime.local.replicas, [donor.voted for donor in donors.values()])
+    local = kept_locally(copy, rank, runtime.local.replicas, [version for donor in donors.values() for version in donor.versions])
     leaver = runtime.world_size + recovery.leavers.index(rank) if rank in recovery.leavers else None
     return make_plan(rank, runtime.local.replicas, donors, copy, local, leaver)

@@ -328,7 +328,7 @@ class Runtime(Membership):
                 )
             return
         streams = None if drawn else copy.streams
-        fresh = self.local.make(copy.transaction, copy.place, self.step, copy.boundary, copy.results, streams=streams)
+        fresh = self.local.make(copy.transaction, copy.place, self.step, copy.boundary, copy.results, late=True, streams=streams)
         try:
             for rank, data in self.channel.hand_over(seal(fresh)).items():
                 self.shelf.put(rank, Handed(copy.transaction, data, True))

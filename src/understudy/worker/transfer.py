@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 
 from understudy.core.coverage import Message, Replicas, stripe
-from understudy.worker.copies import LocalCopy
+from understudy.worker.copies import Digests, LocalCopy
 from understudy.worker.digests import flat_bytes
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.peers import Buffers, Peers
@@ -28,7 +28,7 @@ class _Donor(Protocol):
     descriptions: dict[str, Description]
     digests: dict[str, int]
     values: dict[str, bytes]
-    voted: tuple[dict[str, int], dict[str, int]]
+    versions: list[Digests]
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ def make_plan(
             who = [m for m in donors if entry in donors[m].digests]  # too new to be known: all must agree
         if leaver is not None and entry in donors[leaver].digests:
             who.append(leaver)
-        if description is None and entry in copy.value_digests:  # those that had another value at the last vote are no replicas
-            who = [m for m in who if donors[m].voted[0].get(entry) == copy.value_digests[entry]]
+        if description is None and entry in copy.value_digests:  # those that never had this value since the last vote are no replicas
+            who = [m for m in who if any(v.get(entry) == copy.value_digests[entry] for v, _ in donors[m].versions)]
         elif entry in copy.tensor_digests:  # nor those with another buffer, or, with equal parameters, another gradient
-            who = [m for m in who if donors[m].voted[1].get(entry) == copy.tensor_digests[entry]]
+            who = [m for m in who if any(t.get(entry) == copy.tensor_digests[entry] for _, t in donors[m].versions)]
         if not who:
             missing.append(entry)
             continue

@@ -29,7 +29,8 @@ seed(40 + job.rank)
 model = DistributedDataParallel(nn.Linear(8, 8))
 optimizer = torch.optim.Adam(model.parameters())
 seen, done = Counter(), Counter()
-job.register(model=model, optimizer=optimizer, seen=seen, done=done)
+schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+job.register(model=model, optimizer=optimizer, schedule=schedule, seen=seen, done=done)
 
 
 @job.step
@@ -40,6 +41,8 @@ def train(batch: torch.Tensor) -> torch.Tensor:
     dist.all_reduce(loss.detach())
     fault(job, "before the vote")
     optimizer.step()
+    schedule.step()
+    fault(job, "behind the vote")
     return loss.detach()
 
 
@@ -52,9 +55,11 @@ def evaluate(chosen: torch.Tensor) -> float:
 
 
 for number in job.steps(9):
-    seen.count += job.rank + 1  # before the first transaction of the iteration
+    if number != 7:  # which follows on a loss behind the vote: see the limits in the README
+        seen.count += job.rank + 1  # before the first transaction of the iteration
     log(job, "loss", train(torch.randn(4, 8)))
-    done.count += job.rank + number  # behind the last one
+    if number % 2:
+        done.count += job.rank + number  # behind the last one; a rank that is lost behind its vote never gets here
 chosen = torch.randn(1, 8)  # behind the loop
 log(job, "evaluation", evaluate(chosen))
-final(job, model=model, optimizer=optimizer, seen=seen, done=done)
+final(job, model=model, optimizer=optimizer, schedule=schedule, seen=seen, done=done)
