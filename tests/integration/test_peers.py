@@ -145,7 +145,7 @@ def test_a_peer_that_ends_is_named(members: Callable[[int], Members]) -> None:
     with pytest.raises(PeerLost, match="member 1"):
         waiting.result(LIMIT)
     assert found == {1: b"first"}
-    with pytest.raises(PeerLost, match="member 1"):
+    with pytest.raises(PeerLost, match="broke before"):  # what comes next may be the middle of a message
         group.peers[0].exchange({1: frame(bytes(1000))}, {1: read_frame(found, 1)})
 
 
