@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
-from support import fault, final, log, seed  # type: ignore[import-not-found]
+from support import Counter, fault, final, log, seed  # type: ignore[import-not-found]
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import understudy
-
-
-class Counter:
-    def __init__(self) -> None:
-        self.count = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"count": self.count}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.count = state["count"]
-
 
 job = understudy.join()
 seed(40 + job.rank)
@@ -51,7 +37,7 @@ def evaluate(chosen: torch.Tensor) -> float:
     result: torch.Tensor = model(chosen).sum().detach()
     dist.all_reduce(result)
     fault(job, "in the evaluation")
-    return float(result.item()) + done.count
+    return float(result.item()) + int(done.count)
 
 
 for number in job.steps(9):

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from support import fault, seed  # type: ignore[import-not-found]
+from support import Counter, fault, seed  # type: ignore[import-not-found]
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import understudy
 
 case = sys.argv[2]
-
-
-class Counter:
-    """Changes behind the vote, differently on every rank."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"count": self.count}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.count = state["count"]
 
 
 job = understudy.join()

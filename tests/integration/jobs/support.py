@@ -51,6 +51,19 @@ def log(job: understudy.Job, what: str, value: Any) -> None:
         file.write(f"{what} {job.committed}: {text}\n")
 
 
+class Counter:
+    """A value of the user's own."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count = state["count"]
+
+
 def seed(number: int) -> None:
     torch.manual_seed(number)
     numpy.random.seed(number)
