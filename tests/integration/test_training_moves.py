@@ -37,6 +37,7 @@ def test_a_rank_is_moved_at_a_step_boundary(training: Training) -> None:
         return (job.folder / name).exists()
 
     wait_until(lambda: all(there(f"marker waiting on {rank}") for rank in range(3)), "all ranks at step 10", LONG)
+    wait_until(lambda: [rank["step"] for rank in status()["ranks"]] == [10, 10, 10], "status at step 10", LONG)  # type: ignore[attr-defined]
     before = status()
     assert before.keys() >= {"job", "generation", "step", "ranks", "spares"}
     assert (before["generation"], before["step"]) == (0, 10)

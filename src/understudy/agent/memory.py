@@ -51,12 +51,11 @@ def refusal(footprint: int | None, now: Room) -> str | None:
 
 
 def footprint(pid: int) -> int | None:
-    """What a process keeps for itself, in bytes; None if it is gone."""
+    """What a process shares with no other, in bytes; None if it is gone."""
     try:
-        info = psutil.Process(pid).memory_info()
+        return int(psutil.Process(pid).memory_full_info().uss)
     except psutil.Error:
         return None
-    return int(info.rss - info.shared)
 
 
 def _groups(root: Path, own: Path) -> list[Path]:

@@ -74,24 +74,46 @@ def page_path(config: AgentConfig, worker: str) -> Path:
     return config.run_dir / "workers" / f"{worker}.page"
 
 
+@dataclass(frozen=True)
+class Ends:
+    """Both ends of a new worker's link (a socketpair), stdout and stderr (pipes), in this order."""
+
+    ours: tuple[socket.socket, int, int]
+    theirs: tuple[int, int, int]
+
+    @staticmethod
+    def make() -> Ends:
+        link, link_end = socket.socketpair()
+        stdout, stdout_end = os.pipe2(os.O_CLOEXEC)
+        stderr, stderr_end = os.pipe2(os.O_CLOEXEC)
+        return Ends((link, stdout, stderr), (link_end.detach(), stdout_end, stderr_end))
+
+    def close_ours(self) -> None:
+        link, *pipes = self.ours
+        link.close()
+        for fd in pipes:
+            os.close(fd)
+
+    def close_theirs(self) -> None:
+        for fd in self.theirs:
+            os.close(fd)
+
+
+def command_line(config: AgentConfig, worker: str, fd: int, page: Path, *more: str) -> list[str]:
+    return [*config.worker_command, *more, "--worker", worker, "--fd", str(fd), "--page", str(page), "--", *config.program]
+
+
 def start(config: AgentConfig, worker: str) -> Started:
     """Raises `OSError` or `subprocess.SubprocessError` when the process cannot be started."""
-    ours, theirs = socket.socketpair()
-    stdout, stdout_end = os.pipe2(os.O_CLOEXEC)
-    stderr, stderr_end = os.pipe2(os.O_CLOEXEC)
-    command = [
-        *config.worker_command,
-        *("--worker", worker, "--fd", str(theirs.fileno()), "--page", str(page_path(config, worker))),
-        "--",
-        *config.program,
-    ]
+    ends = Ends.make()
+    link, stdout, stderr = ends.theirs
     try:
         process = subprocess.Popen(
-            command,
+            command_line(config, worker, link, page_path(config, worker)),
             stdin=subprocess.DEVNULL,
-            stdout=stdout_end,
-            stderr=stderr_end,
-            pass_fds=(theirs.fileno(),),
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=(link,),
             start_new_session=True,
             preexec_fn=dying_with(os.getpid(), signal.SIGKILL),
             env=worker_environment(config, os.environ, worker),
@@ -103,16 +125,12 @@ def start(config: AgentConfig, worker: str) -> Started:
             process.wait()
             raise
     except BaseException:
-        ours.close()
-        for fd in (stdout, stderr):
-            os.close(fd)
+        ends.close_ours()
         raise
     finally:
-        theirs.close()
-        os.close(stdout_end)
-        os.close(stderr_end)
+        ends.close_theirs()
     process.returncode = 0  # we collect the exit status ourselves, through the pidfd
-    return Started(process.pid, pidfd, ours, stdout, stderr)
+    return Started(process.pid, pidfd, *ends.ours)
 
 
 def collect(pidfd: int) -> Ending | None:

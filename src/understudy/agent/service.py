@@ -32,6 +32,7 @@ from understudy.agent.orchestrator_link import OrchestratorLink, Refused
 from understudy.agent.output import Output
 from understudy.agent.processes import Ending
 from understudy.agent.routes import Routes
+from understudy.agent.template import Template
 from understudy.agent.tls import trusting
 from understudy.agent.worker import Worker
 from understudy.core import commands, events
@@ -68,6 +69,8 @@ class Agent:
         self._routes = Routes(config)
         self._workers: dict[str, Worker] = {}
         self._own: set[int] = set()  # processes whose exit status is collected through their pidfd, and nowhere else
+        self._template = Template(config, self._own)
+        self._starting: dict[str, bool] = {}  # workers that are no processes yet; False: killed meanwhile
         self._end: asyncio.Future[End] = self._loop.create_future()
         self._hurry = asyncio.Event()
         self._exits = asyncio.Event()  # set at every worker's end, for whoever waits for them
@@ -173,35 +176,44 @@ class Agent:
             for event in known.story():
                 self._orchestrator.send(event)
             return
-        if self._end.done():
+        if self._end.done() or command.worker in self._starting:
             return
         if command.spare and (why := memory.refusal(self._footprint, memory.room())) is not None:
             self._orchestrator.send(events.StartRefused(command.worker, self._config.node, why))
             return
         processes.page_path(self._config, command.worker).unlink(missing_ok=True)
+        self._starting[command.worker] = True
+        self._spawn(self._start_process(command.worker))
+
+    async def _start_process(self, name: str) -> None:
         try:
-            started = processes.start(self._config, command.worker)
+            started = await self._template.start(name)
         except (OSError, subprocess.SubprocessError) as error:
-            self._orchestrator.send(events.StartRefused(command.worker, self._config.node, f"cannot start it: {error}"))
+            if self._starting.pop(name):
+                self._orchestrator.send(events.StartRefused(name, self._config.node, f"cannot start it: {error}"))
             return
-        self._own.add(started.pid)
-        worker = Worker(command.worker, started.pid, started.pidfd, self._routes.fresh(command.worker))
-        self._workers[command.worker] = worker
+        wanted = self._starting.pop(name) and not self._end.done()
+        worker = Worker(name, started.pid, started.pidfd, self._routes.fresh(name))
+        self._workers[name] = worker
         worker.link = WorkerLink(
             started.link,
-            command.worker,
+            name,
             lambda event: self._heard(worker, event),
             lambda why: self._refused(worker, why),
             lambda: self._silent(worker),
         )
-        self._output.attach(command.worker, worker.route, started.stdout, started.stderr)
-        worker.started = events.WorkerStarted(worker.name, self._config.node, worker.pid)
+        self._output.attach(name, worker.route, started.stdout, started.stderr)
+        worker.started = events.WorkerStarted(name, self._config.node, worker.pid)
         self._orchestrator.send(worker.started)
         self._loop.add_reader(started.pidfd, self._ended, worker)
+        if not wanted:  # killed, or the job's end, while it was being started
+            processes.signal_group(worker.pid, signal.SIGKILL)
 
     def _kill(self, command: commands.KillWorker) -> None:
         worker = self._workers.get(command.worker)
         if worker is None:
+            if command.worker in self._starting:
+                self._starting[command.worker] = False
             return
         if not worker.alive:
             for event in worker.story():

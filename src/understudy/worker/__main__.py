@@ -2,7 +2,8 @@
 
     python -m understudy.worker --worker w3 --fd 5 --page FILE -- script.py ARGUMENTS...
 
-Started by the agent only. First ranks and spares start the same way; who takes which rank is the orchestrator's decision.
+Started by the agent only, or forked from its template (`--template`, see `worker.template`). First ranks and spares
+start the same way; who takes which rank is the orchestrator's decision.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from understudy.core.events import ScriptFailed, WorkerWarm
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import Activity, PageWriter
-from understudy.worker import session
+from understudy.worker import session, template
 from understudy.worker.control import Control
-from understudy.worker.warm import script_source, warm_imports, warm_torch
+from understudy.worker.template import Forked
+from understudy.worker.warm import import_torch, script_source, warm_imports, warm_torch
 
 _PR_SET_PDEATHSIG = 1
 
@@ -35,28 +37,32 @@ def main() -> None:
     parser.add_argument("--worker", required=True)
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--page", type=Path, required=True)
+    parser.add_argument("--template", action="store_true", help="import torch, then fork a worker for each request on --fd")
     parser.add_argument("script", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     arguments = options.script[1:] if options.script[:1] == ["--"] else options.script
     if not arguments:
         parser.error("no script")
 
-    parent = os.getppid()
+    agent, worker, link, page_path = os.getppid(), options.worker, options.fd, options.page
+    if options.template:
+        forked = _template(link)
+        agent, worker, link, page_path = forked.agent, forked.request.worker, forked.link, Path(forked.request.page)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if os.getppid() != agent:
         os.kill(os.getpid(), signal.SIGKILL)  # the agent died before the line above
     faulthandler.enable()
-    connection = socket.socket(fileno=options.fd)
+    connection = socket.socket(fileno=link)
     connection.set_inheritable(False)
-    page = PageWriter(options.page)
-    control = Control(connection, options.worker, page, Lifeline(options.page))
+    page = PageWriter(page_path)
+    control = Control(connection, worker, page, Lifeline(page_path))
     control.start()
 
     module = arguments[0] == "-m"
     sys.path[0] = os.getcwd() if module else str(Path(arguments[0]).resolve().parent)
     server = _warm(arguments)
     page.enter(Activity.WARM, -1)
-    control.send(WorkerWarm(options.worker, server.address))
+    control.send(WorkerWarm(worker, server.address))
     control.wait_for(lambda: control.assignment is not None or control.released is not None)
     if control.assignment is None:
         assert control.released is not None
@@ -67,11 +73,26 @@ def main() -> None:
     _run(control, arguments, module)
 
 
-def _warm(arguments: list[str]) -> Any:
+def _template(fd: int) -> Forked:
+    """Becomes the template; returns in the workers that are forked from it."""
+    connection = socket.socket(fileno=fd)
+    connection.set_inheritable(False)
+    _import()
+    return template.serve(connection)
+
+
+def _import() -> None:
+    """What every worker needs."""
     messages.prepare()
+    import_torch()
+    import understudy.worker.job
+    import understudy.worker.rendezvous  # noqa: F401
+
+
+def _warm(arguments: list[str]) -> Any:
+    _import()
     warm_torch()
     warm_imports(script_source(arguments))
-    import understudy.worker.job  # noqa: F401
     from understudy.worker.rendezvous import StoreServer, node_address
 
     return StoreServer(node_address())

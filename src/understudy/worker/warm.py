@@ -67,15 +67,18 @@ def warm_imports(source: Path | None) -> None:
                 print(f"understudy: warming: import {name}: {error!r}", file=sys.stderr)
 
 
-def warm_torch() -> None:
-    """Imports and starts what the first steps of a training run would."""
-    import torch
+def import_torch() -> None:
+    """Starts no thread and touches no device, so that a process may be forked afterwards."""
     import torch._dynamo
     import torch.distributed.fsdp
     import torch.distributed.tensor.parallel
-    from torch.nn.parallel import DistributedDataParallel
+    import torch.nn.parallel  # noqa: F401
 
-    del DistributedDataParallel
+
+def warm_torch() -> None:
+    """Starts what the first steps of a training run would."""
+    import torch
+
     with torch.random.fork_rng(devices=[]):
         layer = torch.nn.Linear(8, 8)
         optimizer = torch.optim.AdamW(layer.parameters())
