@@ -105,8 +105,8 @@ def test_a_newcomer_that_sets_up_otherwise_names_the_first_difference(training: 
     assert "does not set up the same way twice" in line
 
 
-def test_without_a_replica_the_coverage_says_so_before_and_a_loss_ends_the_job(training: Training) -> None:
-    outcome = training.run("sharded.py", faults="before the vote:4:1")
+def test_without_a_replica_the_coverage_says_so_before_the_first_step_and_a_loss_ends_the_job(training: Training) -> None:
+    outcome = training.run("sharded.py", faults="before the vote:0:1")
     assert outcome.code == 1
     told, _, after = outcome.output.partition("was killed")
     assert "coverage: ranks 0, 1 hold state that no other rank has" in told

@@ -77,10 +77,14 @@ class Training:
         self._started = 0
 
     def start(self, command: list[str], script: str, *arguments: str, **environment: str) -> Started:
+        """`script`: a file of `jobs`, or behind "-m" a module there."""
         self._started += 1
         folder = self._folder / f"{self._started}"
         folder.mkdir()
-        words = [*command, str(JOBS / script), str(folder), *arguments]
+        module = command[-1:] == ["-m"]
+        if module:
+            environment["PYTHONPATH"] = f"{JOBS}:{os.environ.get('PYTHONPATH', '')}"
+        words = [*command, script if module else str(JOBS / script), str(folder), *arguments]
         words = [word.replace("FOLDER", str(folder)) for word in words]
         with (folder / "output.txt").open("wb") as output:
             process = subprocess.Popen(

@@ -28,6 +28,7 @@ class AgentConfig:
     redirects: tuple[tuple[int, int], ...] = ()  # (local rank or -1 for all, 1 stdout | 2 stderr): not on the terminal
     tees: tuple[tuple[int, int], ...] = ()  # same form: also into torchrun's files below `log_dir`
     log_dir: str = ""  # torchrun's files go here; empty: none
+    signals: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"  # those that end the job in order, for torchrun's environment
     worker_command: tuple[str, ...] = WORKER_COMMAND  # tests put a stand-in here
 
     def write(self, path: Path) -> None:

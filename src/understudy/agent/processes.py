@@ -61,6 +61,7 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     environment[MARK] = worker
     environment["UNDERSTUDY_RUN_DIR"] = str(config.run_dir)
     environment["TORCHELASTIC_ERROR_FILE"] = str(config.run_dir / "workers" / f"{worker}-error.json")  # for torch's @record
+    environment["TORCHELASTIC_SIGNALS_TO_HANDLE"] = config.signals
     environment["UNDERSTUDY_ADDRESS"] = config.address  # stores and Gloo listen there, and nowhere else
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun
     # An abort breaks connections on purpose, and torch warns of each with a C++ stack trace.

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from understudy.agent.config import WORKER_COMMAND, AgentConfig
 from understudy.agent.descendants import dying_with
-from understudy.agent.processes import Ends, Started, command_line, page_path, start, worker_environment
+from understudy.agent.processes import MARK, Ends, Started, command_line, page_path, start, worker_environment
 from understudy.links.fork import PLACEHOLDER, ForkRequest
 
 SWITCH = "UNDERSTUDY_FORK"  # "0": every worker is started by itself
 ATTEMPTS = 3  # templates that may be killed, one after the other, before a worker is given up
+ENDING = 10.0  # seconds that a template which has closed its socket may take to end
 TOLD = 2000  # characters of a failed template's output that are told
 
 
@@ -29,6 +30,8 @@ class Template:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._turn = asyncio.Lock()
+        whole = worker_environment(config, os.environ, PLACEHOLDER)
+        self._environment = {name: value for name, value in whole.items() if name == MARK or PLACEHOLDER not in value}
         self._apart = config.worker_command != WORKER_COMMAND or os.environ.get(SWITCH) == "0"
 
     async def start(self, worker: str) -> Started:
@@ -58,7 +61,7 @@ class Template:
                 os.close(go)
                 ends.close_theirs()
             if answer is None:
-                self._buried()
+                await self._bury()
             elif "failed" in answer:
                 raise OSError(str(answer["failed"]))
             elif "refused" in answer:
@@ -91,7 +94,7 @@ class Template:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
                 preexec_fn=dying_with(os.getpid(), signal.SIGKILL),
-                env=worker_environment(self._config, os.environ, PLACEHOLDER),
+                env=self._environment,
             )
         self._own.add(self._process.pid)
         self._connection = ours
@@ -100,8 +103,7 @@ class Template:
         """None: the template is gone."""
         assert self._connection is not None
         new = worker_environment(self._config, os.environ, worker)
-        old = worker_environment(self._config, os.environ, PLACEHOLDER)
-        different = {name: value for name, value in new.items() if old.get(name) != value}
+        different = {name: value for name, value in new.items() if self._environment.get(name) != value}
         request = ForkRequest(worker, str(page_path(self._config, worker)), different)
         try:
             socket.send_fds(self._connection, [request.encode()], fds)
@@ -110,12 +112,15 @@ class Template:
             return None
         return json.loads(answer) if answer else None
 
-    def _buried(self) -> None:
+    async def _bury(self) -> None:
         """Forgets a template that is gone. Raises `OSError` if it ended by itself: another one would, too."""
         assert self._process is not None and self._connection is not None
         self._connection.close()
-        self._process.kill()
-        status = self._process.wait()
+        try:
+            status = await asyncio.to_thread(self._process.wait, ENDING)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
         self._own.discard(self._process.pid)
         self._process = self._connection = None
         if status >= 0:

@@ -65,6 +65,7 @@ def execute(
         redirects=plan.redirects,
         tees=plan.tees,
         log_dir=plan.log_dir,
+        signals=",".join(number.name for number in plan.signals),
         worker_command=worker_command,
     )
     orchestrator = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from understudy.core.coverage import refine
 from understudy.worker.codec import decode, encode
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.reports import coverage_text
+from understudy.worker.reports import coverage
 
 if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime
@@ -54,8 +54,10 @@ class Comparison:
                 f"coverage: {parted[0]} (one of {len(parted)}) has become different on ranks that shared it: they no longer replace each "
                 "other in it"
             )
-        if local.comparisons == 2:
-            runtime.notice(coverage_text(local.replicas, runtime.state, runtime.world_size), everyone=False)
+        if local.comparisons <= 2:
+            text, covered = coverage(local.replicas, runtime.state, runtime.world_size)
+            if local.comparisons == 2 or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
+                runtime.notice(text, everyone=False)
 
 
 def _is_training_state(entry: str) -> bool:

@@ -6,8 +6,8 @@ from understudy.core.coverage import Replicas
 from understudy.worker.state import State, local_tensor
 
 
-def coverage_text(replicas: Replicas, state: State, world_size: int) -> str:
-    """One paragraph about whose state has a replica. Small rank-local values go to buddies and do not count."""
+def coverage(replicas: Replicas, state: State, world_size: int) -> tuple[str, bool]:
+    """One paragraph about whose state has a replica, and whether all has one. Small rank-local values go to buddies and do not count."""
     large = {
         name: local_tensor(tensor)
         for name, tensor in state.all_tensors().items()
@@ -25,13 +25,15 @@ def coverage_text(replicas: Replicas, state: State, world_size: int) -> str:
     if not alone:
         groups = sorted({tuple(sorted(partners[rank] | {rank})) for rank in range(world_size)})
         shown = "; ".join("ranks " + ", ".join(map(str, group)) for group in groups[:8]) + ("; ..." if len(groups) > 8 else "")
-        return (
+        text = (
             f"coverage: every rank has a replica, so the loss of any one rank is survived while spares last ({shown} hold the same state)"
         )
+        return text, True
     ranks = ", ".join(str(rank) for rank in alone)
     example = next(iter(alone.values()))
     size = sum(large[e].numel() * large[e].element_size() for e in example) / 1e6
-    return (
+    text = (
         f"coverage: ranks {ranks} hold state that no other rank has ({len(example)} tensors, {size:.1f} MB, {example[0]} for one): a "
         "loss of one of them CANNOT be survived. Add a replica dimension (for FSDP: a 2-D mesh, HSDP)"
     )
+    return text, False

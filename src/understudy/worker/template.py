@@ -116,10 +116,18 @@ def _become(request: ForkRequest, fds: list[int]) -> tuple[int, int]:
     os.close(stderr)
     _relabel(request.worker)
     os.environ.update(request.environment)
-    random.seed()
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed()  # otherwise all ranks would draw the same numbers in a script that seeds nothing
+    _seed()
     return link, go
+
+
+def _seed() -> None:
+    """As in a process of its own: otherwise all ranks would draw the same numbers in a script that seeds nothing."""
+    import torch
+
+    random.seed()
+    torch.default_generator.seed()  # those of devices are made when a device is first used
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed()
 
 
 def _relabel(worker: str) -> None:

@@ -1,0 +1,123 @@
+"""Workers forked from a template: a script cannot tell, and what happens to the template harms nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.integration.processes import wait_until
+from tests.integration.training import JOBS, LONG, Outcome, Training, training, understudy
+
+from understudy.worker.template import devices_open
+
+__all__ = ["training"]
+
+OF_A_RUN = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_USE_AGENT_STORE"}
+OF_A_RUN |= {"MASTER_ADDR", "TORCHELASTIC_MAX_RESTARTS"}  # an address instead of a name; our default is 3 (docs/api.md)
+OURS = {"UNDERSTUDY_ADDRESS", "UNDERSTUDY_RUN_DIR", "UNDERSTUDY_WORKER", "TORCH_CPP_LOG_LEVEL", "FAULTS"}
+OURS |= {"TORCHINDUCTOR_CACHE_DIR"}  # importing torch's compiler sets it, which a script's first optimizer does
+
+
+def _seen(outcome: Outcome) -> list[dict[str, Any]]:
+    assert outcome.code == 0, outcome.output
+    text = [path.read_text().replace(str(outcome.folder), "FOLDER") for path in sorted(outcome.folder.glob("seen-*.json"))]
+    return [json.loads(part) for part in text]
+
+
+def test_a_script_finds_what_it_would_find_in_a_process_of_its_own_and_under_torchrun(training: Training) -> None:
+    forked = _seen(training.begin("surroundings.py", "x", spares=0).ends())
+    alone = _seen(training.begin("surroundings.py", "x", spares=0, UNDERSTUDY_FORK="0").ends())
+    torchrun = _seen(training.torchrun("surroundings.py", "x"))
+    chances = {value for rank in forked for value in rank["once"]["chance"]}
+    assert len(chances) == 8, "what is not seeded differs from rank to rank"
+    for rank, (one, other, third) in enumerate(zip(forked, alone, torchrun, strict=True)):
+        assert one["once"]["command"][-4:] == other["once"]["command"][-4:], "the script and its arguments"
+        assert f"w{rank}" in one["once"]["command"], "ps shows which worker it is"
+        assert f"UNDERSTUDY_WORKER=w{rank}" in one["kernel's environment"], "so what it starts is found and ended with it"
+        assert other["environment"].pop("UNDERSTUDY_FORK") == "0"
+        other["kernel's environment"].remove("UNDERSTUDY_FORK=0")
+        assert all(part["environment"].pop("MASTER_PORT") for part in (one, other, third))
+        for key, value in other.items():
+            assert key == "once" or one[key] == value, key
+        under, here = third["environment"], one["environment"]
+        assert under.keys() - here.keys() == set()
+        assert here.keys() - under.keys() <= OURS
+        assert {name: here[name] for name in under if name not in OF_A_RUN} == {n: v for n, v in under.items() if n not in OF_A_RUN}
+        for key in ("arguments", "flags", "umask and priority", "collection", "torch", "sum", "limits"):
+            assert one[key] == third[key], key
+
+
+def test_a_module_is_run_as_torchrun_runs_it(training: Training) -> None:
+    understudy = ["-m", "understudy.cli", "run", "--spares", "0", "--run-dir", "FOLDER/run", "-m"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "-m"]
+    (one,), (other,) = (_seen(training.start(command, "surroundings", "x").ends()) for command in (understudy, torchrun))
+    assert one["main"] == other["main"] == ["__main__", str(JOBS / "surroundings.py"), str(JOBS / "surroundings.py"), True]
+    for key in ("arguments", "path"):
+        assert one[key] == other[key], key
+
+
+def test_a_killed_template_is_replaced(training: Training) -> None:
+    job = training.start(
+        ["-m", "understudy.cli", "run", "--nproc-per-node", "1", "--spares", "1", "--run-dir", "FOLDER/run"], "surroundings.py", "wait"
+    )
+    run = str(job.folder / "run")
+    template = _template(job.folder)
+    os.kill(template, signal.SIGKILL)  # while it imports, with two workers asked for
+
+    def spare() -> dict[str, Any] | None:
+        found = json.loads(understudy("status", "--json", "--run-dir", run).stdout)["spares"]
+        return found[0] if found and found[0]["state"] == "warm" else None
+
+    wait_until(spare, "a warm spare", LONG)
+    first = spare()
+    assert first is not None
+    second = _template(job.folder, template)
+    os.kill(second, signal.SIGKILL)
+    os.kill(first["pid"], signal.SIGKILL)
+    wait_until(lambda: (found := spare()) is not None and found["pid"] != first["pid"], "another spare", LONG)
+    third = _template(job.folder, second)
+    (job.folder / "end").touch()
+    outcome = job.ends()
+    assert outcome.code == 0, outcome.output
+    assert outcome.incidents == []
+    assert not Path(f"/proc/{third}").exists(), "it has ended with the job"
+
+
+def _template(folder: Path, but: int = 0) -> int:
+    """The pid of the template of the job in `folder`, once there is one other than `but`."""
+
+    def found() -> int | None:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = path.read_text()
+                pid = int(path.parent.name)
+                if "--template" in words and "template---" in words and f"\0{folder}\0" in words and pid != but:
+                    return pid
+        return None
+
+    wait_until(found, "a template", LONG)
+    pid = found()
+    assert pid is not None
+    return pid
+
+
+def test_a_template_that_cannot_import_torch_says_so(training: Training, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "torch.py").write_text("raise ImportError('libsomething.so.1: cannot open shared object file')\n")
+    path = f"{broken}:{os.environ.get('PYTHONPATH', '')}"
+    outcome = training.begin("surroundings.py", PYTHONPATH=path).ends()
+    assert outcome.code == 1
+    assert "node node0 could not start worker w0" in outcome.output
+    assert "ImportError: libsomething.so.1: cannot open shared object file" in outcome.output
+
+
+def test_an_open_device_is_noticed(tmp_path: Path) -> None:
+    device = tmp_path / "device0"
+    assert devices_open((str(device),)) == ""
+    with device.open("w"):
+        assert devices_open((str(device),)) == str(device)
