@@ -29,11 +29,11 @@ def coverage(replicas: Replicas, state: State, world_size: int) -> tuple[str, bo
             f"coverage: every rank has a replica, so the loss of any one rank is survived while spares last ({shown} hold the same state)"
         )
         return text, True
-    ranks = ", ".join(str(rank) for rank in alone)
+    who = f"rank {next(iter(alone))} holds" if len(alone) == 1 else f"ranks {', '.join(map(str, alone))} hold"
     example = next(iter(alone.values()))
     size = sum(large[e].numel() * large[e].element_size() for e in example) / 1e6
     text = (
-        f"coverage: ranks {ranks} hold state that no other rank has ({len(example)} tensors, {size:.1f} MB, {example[0]} for one): a "
+        f"coverage: {who} state that no other rank has ({len(example)} tensors, {size:.1f} MB, {example[0]} for one): a "
         "loss of one of them CANNOT be survived. Add a replica dimension (for FSDP: a 2-D mesh, HSDP)"
     )
     return text, False

@@ -8,12 +8,14 @@ import torch
 import torch.distributed as dist
 from support import Counter, fault, seed  # type: ignore[import-not-found]
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 import understudy
 
 case = sys.argv[2]
-
+if case == "unknown backend":
+    import torch.testing._internal.distributed.fake_pg  # registers the backend "fake"
 
 job = understudy.join()
 seed(1)
@@ -21,13 +23,23 @@ net = nn.Linear(8, 8)
 model = net if case == "unregistered plain model" else DistributedDataParallel(net)
 optimizer = torch.optim.AdamW(model.parameters())
 counter = Counter()
-job.register(counter=counter)
+if case != "unregistered schedule":  # an object of one's own may be what holds the schedule
+    job.register(counter=counter)
 if case not in ("unregistered model", "unregistered plain model"):
     job.register(model=model)
 if case != "unregistered optimizer":
     job.register(optimizer=optimizer)
 if case == "unmovable":
     job.register(file=sys.stdout)
+if case == "registered twice":
+    job.register(counter=Counter())
+if case == "unregistered schedule":
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+if case == "FSDP1":
+    whole = FullyShardedDataParallel(nn.Linear(8, 8), device_id=torch.device("cpu"))
+    job.register(whole=whole)
+if case == "unknown backend":
+    dist.new_group(backend="fake")
 if case == "too large":
     job.register(cache=torch.full((1 << 20,), float(job.rank)))
 
@@ -63,6 +75,10 @@ def train(batch: torch.Tensor) -> torch.Tensor:
 
 for number in job.steps(8):
     train(torch.full((4, 8), float(number)))
+    if case == "registered late":
+        job.register(late=Counter())
+    if case == "nested loops":
+        next(iter(job.steps(3)))
     if case == "optimizer in a section":
         evaluate()
     if case == "optimizer outside":
