@@ -18,6 +18,7 @@ from websockets.http11 import Request, Response
 
 from understudy.agent.config import AgentConfig
 from understudy.core import commands, events
+from understudy.core.nouns import Timeouts
 from understudy.links import messages
 
 STANDIN = (sys.executable, "-u", str(Path(__file__).with_name("standin_worker.py")))
@@ -165,7 +166,7 @@ async def agent(
         program=(str(path), *arguments),
         workers_per_node=2,
         orchestrator=f"http://127.0.0.1:{orchestrator.port}",
-        stop=stop,
+        timeouts=Timeouts(stop=stop),
         worker_command=STANDIN,
     ).with_(**config)
     with marked() as mark:

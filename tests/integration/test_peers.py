@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from understudy.core.buddies import Place
 from understudy.worker.buddies import Channel
 from understudy.worker.codec import decode
 from understudy.worker.errors import GenerationAborted, PeerLost
@@ -83,7 +84,7 @@ def test_votes_copies_and_comparisons(members: Callable[[int], Members], size: i
     group = members(size)
 
     def work(rank: int) -> tuple[dict[int, bytes], list[int], list[bytes]]:
-        channel = Channel(group.peers[rank], rank, size, size)
+        channel = Channel(group.peers[rank], rank, [Place("rack", "node")] * size)
         return channel.hand_over(data_of(rank, 9000)), channel.agree([rank, -rank, 7]), channel.gather(data_of(rank, 2000))
 
     for rank, (copies, agreed, gathered) in enumerate(group.all(work)):
@@ -97,7 +98,7 @@ def test_nobody_passes_an_agreement_that_one_has_not_joined(members: Callable[[i
     joined = threading.Event()
 
     def work(rank: int) -> bool:
-        channel = Channel(group.peers[rank], rank, 5, 5)
+        channel = Channel(group.peers[rank], rank, [Place("rack", "node")] * 5)
         if rank == 3:
             assert not any(other.done() for other in others)
             joined.set()
@@ -151,7 +152,7 @@ def test_a_peer_that_ends_is_named(members: Callable[[int], Members]) -> None:
 
 def test_who_does_not_know_the_token_is_not_let_in(members: Callable[[int], Members]) -> None:
     group = members(2)
-    host, port, token = decode(group.meetings[0].get("peer/0"))
+    host, port, token, *_ = decode(group.meetings[0].get("peer/0"))
     strangers = [socket.create_connection((host, port)) for _ in range(3)]
     strangers[0].sendall(bytes(16) + (1).to_bytes(4, "little") + b"forged")
     strangers[1].sendall(token[:5])  # and nothing more

@@ -18,7 +18,15 @@ __all__ = ["training"]
 
 OF_A_RUN = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_USE_AGENT_STORE"}
 OF_A_RUN |= {"MASTER_ADDR", "TORCHELASTIC_MAX_RESTARTS"}  # an address instead of a name; our default is 3 (docs/api.md)
-OURS = {"UNDERSTUDY_ADDRESS", "UNDERSTUDY_RUN_DIR", "UNDERSTUDY_WORKER", "TORCH_CPP_LOG_LEVEL", "FAULTS"}
+OURS = {
+    "UNDERSTUDY_ADDRESS",
+    "UNDERSTUDY_NODE",
+    "UNDERSTUDY_DOMAIN",
+    "UNDERSTUDY_RUN_DIR",
+    "UNDERSTUDY_WORKER",
+    "TORCH_CPP_LOG_LEVEL",
+    "FAULTS",
+}
 OURS |= {"TORCHINDUCTOR_CACHE_DIR"}  # importing torch's compiler sets it, which a script's first optimizer does
 
 

@@ -1,7 +1,7 @@
 """The language of the scenario files: events go into the machine, commands come out, and both are readable.
 
     # a comment
-    job world=4 spares=1          a new machine
+    job world=4 spares=1          a new machine; nodes=2 domains=a,b: on two nodes in different failure domains
     training transaction=17       shorthand: nodes join, workers warm, take their ranks and commit; prints nothing
     @ +0.5                        time passes (seconds)
     > WorkerLost w2 cause=killed detail="signal 9" ago=0.01
@@ -38,6 +38,7 @@ class Scenario:
     def __init__(self) -> None:
         self.now = START
         self.machine = Machine(JobSpec("job", 1, 1, spares=0), Timeouts())
+        self.domains: list[str] = []
 
     def run(self, text: str) -> str:
         """The file as it should be: its own inputs, and after each what the machine answers."""
@@ -74,6 +75,7 @@ class Scenario:
     def _job(self, options: dict[str, str]) -> None:
         nodes = int(options.pop("nodes", "1"))
         world = int(options.pop("world"))
+        self.domains = options.pop("domains", "," * (nodes - 1)).split(",")
         replenish = options.pop("replenish", "yes") == "yes"
         limits = {name: float(options.pop(name)) for name in ("quiesce",) if name in options}
         rest = {name: int(value) for name, value in options.items()}
@@ -85,7 +87,7 @@ class Scenario:
         spec = self.machine.state.spec
         self.now = START - 100
         for node in range(spec.nodes):
-            self._handle(events.NodeJoined(f"n{node}", f"10.0.0.{node}", node))
+            self._handle(events.NodeJoined(f"n{node}", f"10.0.0.{node}", node, self.domains[node]))
         for number, worker in enumerate(list(self.machine.state.workers.values())):
             self._handle(events.WorkerStarted(worker.name, worker.node, 100 + number))
             self._handle(events.WorkerWarm(worker.name, f"{worker.node}:{7000 + number}"))

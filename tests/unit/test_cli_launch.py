@@ -65,6 +65,11 @@ def test_hang_limit_and_grace() -> None:
     assert plan(hang_limit=5000.0).timeouts.hang_first == 5000.0
 
 
+def test_heartbeats() -> None:
+    job = plan(heartbeat=1.0, node_timeout=5.0, failure_domain="rack 3")
+    assert (job.timeouts.heartbeat, job.timeouts.node_lost, job.domain) == (1.0, 5.0, "rack 3")
+
+
 def test_signals() -> None:
     assert plan(signals_to_handle="SIGUSR1, SIGTERM").signals == (signal.SIGUSR1, signal.SIGTERM)
 
@@ -83,6 +88,8 @@ def test_signals() -> None:
         ({"rdzv_endpoint": "host:http"}, "HOST:PORT"),
         ({"nproc_per_node": "0"}, "at least one"),
         ({"spares": -1}, "--spares"),
+        ({"heartbeat": 1.5}, "2 heartbeats .1.5. <= node_lost .2.0."),
+        ({"node_timeout": 400.0}, "< quiesce .300.0."),
         ({"max_restarts": -1}, "--max-restarts"),
         ({"no_python": True}, "--no-python"),
         ({"virtual_local_rank": True}, "--virtual-local-rank"),

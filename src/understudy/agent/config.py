@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter
+
+from understudy.core.nouns import Timeouts
 
 WORKER_COMMAND = (sys.executable, "-u", "-m", "understudy.worker")
 
@@ -19,10 +21,11 @@ class AgentConfig:
     address: str  # where other nodes reach this node's workers
     program: tuple[str, ...]  # the script or "-m", "module", and its arguments
     workers_per_node: int
+    domain: str = ""  # what fails together with this node: a rack, a switch; empty: nothing else
+    timeouts: Timeouts = field(default_factory=Timeouts)
     orchestrator: str = ""  # its URL; empty: it runs on this node and says so in the run directory
     certificate: str = ""  # the certificate to trust, for https
     role: str = "default"
-    stop: float = 10.0  # seconds from SIGTERM to SIGKILL
     leave: float = 300.0  # seconds for the exit handlers of a script that has finished (uploads, flushes)
     shown_local_ranks: tuple[int, ...] | None = None  # None: all
     redirects: tuple[tuple[int, int], ...] = ()  # (local rank or -1 for all, 1 stdout | 2 stderr): not on the terminal

@@ -2,7 +2,7 @@
 
 Training never waits for it. While the orchestrator is away, events are kept; after each connect the agent introduces
 itself, repeats what it knows of its workers (`repeat`), and then sends what was kept. The orchestrator takes repeats
-for what they are. There is no limit to the waiting: the agent is told to end, or the process above it ends.
+for what they are. There is no limit to the waiting here; `away` tells the agent how long it has been.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from understudy.core import events
 from understudy.links import messages
 
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0  # seconds
+OPEN = 5.0  # seconds for a connection to be made
+PING, PONG = 1.0, 5.0  # seconds between two pings, and without an answer after which the connection counts as closed
 TELL_AFTER = 5.0  # seconds without a connection before the user hears of it
 _REFUSALS = {401, 403, 409}
 _REFUSED_CLOSE = {1008, 4401, 4403, 4409}
@@ -50,6 +52,11 @@ class OrchestratorLink:
         self._kept: deque[events.Event] = deque()
         self._pages: messages.Pages | None = None
         self._something = asyncio.Event()
+        self._away_since: float | None = time.monotonic()  # None: connected
+
+    def away(self) -> float:
+        """Seconds without a connection; 0 while there is one."""
+        return 0.0 if self._away_since is None else time.monotonic() - self._away_since
 
     def send(self, event: events.Event) -> None:
         self._kept.append(event)
@@ -63,7 +70,6 @@ class OrchestratorLink:
     async def run(self) -> None:
         """Until cancelled. Raises `Refused`."""
         delay = FIRST_RETRY
-        away_since = time.monotonic()
         told = False
         while True:
             address = self._address()
@@ -76,17 +82,19 @@ class OrchestratorLink:
                         ssl=self._tls if address.startswith("https") else None,
                         proxy=None,  # a proxy in the environment is for the world outside the cluster
                         compression=None,
-                        open_timeout=10,
+                        open_timeout=OPEN,
                         close_timeout=1,
+                        ping_interval=PING,
+                        ping_timeout=PONG,
                         max_size=4 * messages.LIMIT,
                     ) as socket:
                         if told:
                             self._say("connected to the orchestrator")
-                        told, delay = False, FIRST_RETRY
+                        told, delay, self._away_since = False, FIRST_RETRY, None
                         try:
                             await self._talk(socket)
                         finally:
-                            away_since = time.monotonic()
+                            self._away_since = time.monotonic()
                         trouble = "it closed the connection"
                 except InvalidStatus as error:
                     trouble = f"HTTP status {error.response.status_code}"
@@ -102,7 +110,7 @@ class OrchestratorLink:
                     trouble = "it closed the connection"
                 except (OSError, InvalidHandshake, TimeoutError) as error:
                     trouble = str(error) or type(error).__name__
-            if not told and time.monotonic() - away_since > TELL_AFTER:
+            if not told and self.away() > TELL_AFTER:
                 told = True
                 self._say(f"no connection to the orchestrator ({trouble}); training goes on, trying again")
             await asyncio.sleep(delay)

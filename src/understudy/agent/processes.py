@@ -62,6 +62,8 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     environment["UNDERSTUDY_RUN_DIR"] = str(config.run_dir)
     environment["TORCHELASTIC_ERROR_FILE"] = str(config.run_dir / "workers" / f"{worker}-error.json")  # for torch's @record
     environment["TORCHELASTIC_SIGNALS_TO_HANDLE"] = config.signals
+    environment["UNDERSTUDY_NODE"] = config.node
+    environment["UNDERSTUDY_DOMAIN"] = config.domain or config.node
     environment["UNDERSTUDY_ADDRESS"] = config.address  # stores and Gloo listen there, and nowhere else
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun
     # An abort breaks connections on purpose, and torch warns of each with a C++ stack trace.

@@ -36,14 +36,14 @@ from understudy.agent.template import Template
 from understudy.agent.tls import trusting
 from understudy.agent.worker import Worker
 from understudy.core import commands, events
+from understudy.detectors.hang import HangWatch
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageReader
 
-PAGES_EVERY = 1.0  # seconds
 DYING_EVERY = 0.001  # seconds between two looks at a worker that has begun to end, until the kernel says how
 DYING_LIMIT = 5.0  # after that its pidfd will tell
-REAP_EVERY = 2  # of those
+REAP_EVERY = 4  # heartbeats
 SILENT_GRACE = 5.0  # seconds that a worker may live on after it has closed its link
 REFUSALS_TOLD = 3  # malformed lines of one worker that are told; a worker that writes junk may write much of it
 FAST_CLEANING = 3.0
@@ -75,6 +75,7 @@ class Agent:
         self._hurry = asyncio.Event()
         self._exits = asyncio.Event()  # set at every worker's end, for whoever waits for them
         self._footprint: int | None = None
+        self._watch = HangWatch(config.timeouts)
         self._tasks: set[asyncio.Task[None]] = set()
         self._control = Control(control, self._stop, self._parent_gone) if control is not None else None
         self._orchestrator = OrchestratorLink(
@@ -336,10 +337,11 @@ class Agent:
         turn = 0
         while True:
             self._report_pages()
+            self._look_whether_forgotten()
             turn += 1
             if turn % REAP_EVERY == 0:
                 reap(self._own)
-            await asyncio.sleep(PAGES_EVERY)
+            await asyncio.sleep(self._config.timeouts.heartbeat)
 
     def _report_pages(self) -> None:
         pages = {}
@@ -353,11 +355,21 @@ class Agent:
                     continue  # not made yet
             if (view := worker.look()) is not None:
                 pages[worker.name] = view
-        if pages:
-            self._orchestrator.send_pages(messages.Pages(self._config.node, time.monotonic(), pages))
+        self._watch.observe(pages, time.monotonic(), time.time())
+        self._orchestrator.send_pages(messages.Pages(self._config.node, time.monotonic(), pages))  # also the node's heartbeat
+
+    def _look_whether_forgotten(self) -> None:
+        """Nobody leads this node any more, and its workers do not get on by themselves: the job has gone on without them, or is over."""
+        away, limits = self._orchestrator.away(), self._config.timeouts
+        holders = [worker.name for worker in self._workers.values() if worker.alive and worker.rank >= 0 and worker.page is not None]
+        limit = max(map(self._watch.limit, holders), default=limits.hang_first)
+        still = self._watch.still(holders, time.time()) if holders else away
+        if min(away, still) > limit and not self._end.done():
+            why = f"no orchestrator for {away:.0f} s, and no worker of {self._config.node} has made progress for {still:.0f} s"
+            self._stop(signal.SIGTERM, 1, f"{why}: they are ended, because the job has gone on without them, or is over")
 
     def _story(self) -> list[events.Event]:
-        joined = events.NodeJoined(self._config.node, self._config.address, self._config.node_rank)
+        joined = events.NodeJoined(self._config.node, self._config.address, self._config.node_rank, self._config.domain)
         return [joined, *(event for worker in self._workers.values() for event in worker.story())]
 
     # The end.
@@ -369,14 +381,14 @@ class Agent:
         for worker in self._workers.values():
             if worker.alive and worker not in leaving:
                 self._ask_to_end(worker, end.number)
-        await self._all_ended(self._config.stop)
+        await self._all_ended(self._config.timeouts.stop)
         if end.exit_code == 0 and (slow := [w.label for w in leaving if w.alive]):
             self._output.say(f"waiting for the exit handlers of {', '.join(slow)} (at most {self._config.leave:g} s)")
             await self._all_ended(self._config.leave)
         for worker in leaving:
             if worker.alive:
                 self._ask_to_end(worker, end.number)
-        await self._all_ended(self._config.stop)
+        await self._all_ended(self._config.timeouts.stop)
         for worker in self._workers.values():
             if worker.alive:
                 processes.signal_group(worker.pid, signal.SIGKILL)

@@ -61,6 +61,9 @@ class Flags:
     spares: int = 1
     replenish: bool = True
     hang_limit: float | None = None
+    failure_domain: str = ""
+    heartbeat: float = Timeouts.heartbeat
+    node_timeout: float = Timeouts.node_lost
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Launch:
     port: int  # 0: the system chooses
     master: str  # where the other nodes find it
     local_addr: str | None
+    domain: str
     role: str
     log_dir: str
     redirects: tuple[tuple[int, int], ...]
@@ -124,6 +128,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch) -> L
         port=port,
         master=master,
         local_addr=flags.local_addr,
+        domain=flags.failure_domain,
         role=flags.role,
         log_dir=str(Path(flags.log_dir).absolute()) if flags.log_dir else "",
         redirects=_streams("--redirects", flags.redirects),
@@ -225,17 +230,18 @@ def _timeouts(flags: Flags) -> Timeouts:
     if stop is None and (given := os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT")):
         stop = int(given)
     default = Timeouts()
+    limit = flags.hang_limit
     try:
-        if flags.hang_limit is None:
-            return Timeouts(stop=default.stop if stop is None else stop)
         return Timeouts(
-            hang_floor=flags.hang_limit,
-            hang_factor=1.0,
-            hang_first=max(default.hang_first, flags.hang_limit),
+            hang_floor=default.hang_floor if limit is None else limit,
+            hang_factor=default.hang_factor if limit is None else 1.0,
+            hang_first=default.hang_first if limit is None else max(default.hang_first, limit),
             stop=default.stop if stop is None else stop,
+            heartbeat=flags.heartbeat,
+            node_lost=flags.node_timeout,
         )
     except ValueError as error:
-        raise Usage(f"--hang-limit, --shutdown-timeout: {error}") from error
+        raise Usage(f"--hang-limit, --shutdown-timeout, --heartbeat, --node-timeout: {error}") from error
 
 
 def _program(flags: Flags) -> tuple[str, ...]:

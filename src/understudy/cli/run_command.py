@@ -98,6 +98,11 @@ def run(
         str | None,
         _option(NODES, "--local-addr", help="Where the other nodes reach this one. Default: found out.", env="LOCAL_ADDR"),
     ] = None,
+    failure_domain: Annotated[
+        str, _option(NODES, "--failure-domain", help="What fails together with this node, such as its rack or switch. Default: nothing.")
+    ] = "",
+    heartbeat: Annotated[float, _option(NODES, "--heartbeat", help="Seconds between two signs of life of a node.")] = 0.5,
+    node_timeout: Annotated[float, _option(NODES, "--node-timeout", help="Seconds without one after which a node is lost.")] = 2.0,
     token_file: Annotated[
         Path | None,
         _option(NODES, "--token-file", help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN)."),

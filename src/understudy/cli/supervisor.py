@@ -173,7 +173,7 @@ class Supervisor:
             name = signal.Signals(number).name
             if self._asked == 1:
                 self._say(f"{name}: stopping (once more: at once)")
-                self._deadline = time.monotonic() + self._config.stop + MARGIN
+                self._deadline = time.monotonic() + self._config.timeouts.stop + MARGIN
                 self._stop(number, 128 + number, f"{name} received")
             elif self._asked == 2:
                 self._stop(number, 128 + number, f"{name} received")
@@ -210,7 +210,7 @@ class Supervisor:
             self._awaiting_words = None
             # What the agent needs at most: for those that end when asked, then for the exit handlers of the others.
             finishing = self._config.leave if self._code(1) == 0 else 0.0
-            self._deadline = time.monotonic() + 2 * self._config.stop + finishing + MARGIN
+            self._deadline = time.monotonic() + 2 * self._config.timeouts.stop + finishing + MARGIN
 
     # Ends.
 
@@ -248,7 +248,7 @@ class Supervisor:
         self._start_orchestrator()
 
     def _end_agent(self, exit_code: int, reason: str) -> None:
-        self._deadline = time.monotonic() + self._config.stop + MARGIN
+        self._deadline = time.monotonic() + self._config.timeouts.stop + MARGIN
         self._stop(signal.SIGTERM, exit_code, reason)
 
     def _agent_ended(self) -> None:

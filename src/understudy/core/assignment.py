@@ -1,7 +1,7 @@
 """Who takes which rank, and the environment that comes with it.
 
-Known limits: a spare is chosen by where it is and how loaded its node is; the history of nodes and failure domains
-above the node (rack, switch) are not known here yet. A newcomer on another node gets a local rank that is free there.
+Known limits: a spare is chosen by where it is and how loaded its node is; the history of nodes is not looked at. A
+newcomer on another node gets a local rank that is free there.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ def spare_share(spec: JobSpec, node_rank: int) -> int:
 
 def choose_spare(state: JobState, rank: int) -> Worker | None:
     """The warm spare that takes `rank`: first one on the rank's own node, which keeps the rank's place among its local
-    peers; then one on the node that carries the fewest ranks; then the oldest.
+    peers; if that node is lost, one outside its failure domain, where more may be about to fail; then one on the node that
+    carries the fewest ranks; then the oldest.
     """
     spares = [worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].lost]
-    home = state.holder(rank).node if rank in state.ranks else ""
-    return min(
-        spares,
-        key=lambda spare: (spare.node != home, sum(1 for _ in _on(state, spare.node)), _number(spare.name)),
-        default=None,
-    )
+    home = state.nodes[state.holder(rank).node] if rank in state.ranks else None
+
+    def order(spare: Worker) -> tuple[bool, bool, int, int]:
+        node = state.nodes[spare.node]
+        away = home is None or node is not home
+        doubtful = home is not None and home.lost and node.domain == home.domain
+        return away, doubtful, len(_on(state, node.name)), _number(spare.name)
+
+    return min(spares, key=order, default=None)
 
 
 def local_rank(state: JobState, worker: Worker, rank: int) -> int:

@@ -13,19 +13,21 @@ from understudy.core.nouns import Copy, LossCause, Position
 
 @dataclass(frozen=True)
 class NodeJoined:
-    """From the agent: it is connected. `address` is where the other nodes reach its workers."""
+    """From the agent: it is connected. `address` is where the other nodes reach its workers; nodes of one `domain` fail together."""
 
     node: str
     address: str
     node_rank: int
+    domain: str = ""  # empty: of its own
 
 
 @dataclass(frozen=True)
 class NodeLost:
-    """From the orchestrator's service: the agent's connection is gone for good."""
+    """From the orchestrator's service: the node is gone for good. `happened` is the unix time of its last sign of life; 0: now."""
 
     node: str
     detail: str
+    happened: float = 0.0
 
 
 @dataclass(frozen=True)

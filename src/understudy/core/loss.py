@@ -51,7 +51,7 @@ def node_lost(state: JobState, event: NodeLost) -> None:
     node.lost, node.spares = True, 0
     state.tell(f"node {node.name} was lost: {event.detail}")
     workers = [worker for worker in state.workers.values() if worker.node == node.name]
-    _lose(state, [_Loss(worker, LossCause.NODE, event.detail, state.now) for worker in workers])
+    _lose(state, [_Loss(worker, LossCause.NODE, event.detail, event.happened or state.now) for worker in workers])
     if state.phase is Phase.FORMING:
         state.end(1, f"node {node.name} was lost before training began: {event.detail}")
 

@@ -58,6 +58,8 @@ class Timeouts:
     hang_first: float = 900.0  # the limit before the first commit of a worker: compilation, downloads
     quiesce: float = 300.0  # a survivor that does not reach its position within this is itself lost
     stop: float = 10.0  # from SIGTERM to SIGKILL
+    heartbeat: float = 0.5  # an agent proves this often that its node is there
+    node_lost: float = 2.0  # a node that is silent for longer, or whose agent does not come back, is lost
 
     def __post_init__(self) -> None:
         if not 0 < self.beat < self.hang_floor <= self.hang_first:
@@ -68,6 +70,10 @@ class Timeouts:
             raise ValueError(f"hang_factor must be at least 1, not {self.hang_factor}")
         if self.quiesce <= 0 or self.stop <= 0:
             raise ValueError("quiesce and stop must be positive")
+        if not 0 < 2 * self.heartbeat <= self.node_lost < self.quiesce:
+            raise ValueError(
+                f"timeouts must keep 0 < 2 heartbeats ({self.heartbeat}) <= node_lost ({self.node_lost}) < quiesce ({self.quiesce})"
+            )
 
 
 class LossCause(StrEnum):

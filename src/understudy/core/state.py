@@ -45,6 +45,7 @@ class Node:
     address: str
     rank: int
     spares: int  # idle workers wanted here
+    domain: str  # nodes of one failure domain are likely to fail together
     refused: int = 0  # spares not wanted for now, because the agent had no room
     failed_starts: int = 0  # workers in a row that were lost before they were warm
     lost: bool = False

@@ -32,7 +32,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         state.tell(f"node {event.node} was refused: its node rank {event.node_rank} is taken or out of range")
         return
     spares = spare_share(state.spec, event.node_rank)
-    state.nodes[event.node] = Node(event.node, event.address, event.node_rank, spares)
+    state.nodes[event.node] = Node(event.node, event.address, event.node_rank, spares, event.domain or event.node)
     if len(state.nodes) == state.spec.nodes:
         start_ranks(state)
         top_up(state)

@@ -22,7 +22,7 @@ the readings know only later.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from understudy.core.nouns import Timeouts
@@ -81,7 +81,12 @@ class HangWatch:
         known = [watched for watched in held if watched is not None]
         if len(known) < len(held) or not known or any(w.page.activity is Activity.FINISHED for w in known):
             return 0.0
-        return now - max(self._changed_at, *(watched.moved_at for watched in known))
+        return self.still(ranks.values(), now)
+
+    def still(self, workers: Iterable[str], now: float) -> float:
+        """Seconds since any of these workers made progress, or any rank got a new holder; 0 if none has been read."""
+        moved = [self._workers[worker].moved_at for worker in workers if worker in self._workers]
+        return now - max(self._changed_at, *moved) if moved else 0.0
 
     def judge(self, ranks: Mapping[int, str], idle: Collection[str], now: float) -> Verdict | None:
         """The worker that hangs, if there is one. `ranks`: who holds which rank. `idle`: all others."""

@@ -4,8 +4,9 @@ Everything happens on one asyncio loop. `submit` hands an event to the machine, 
 passes the event to the journal (`journal.py` says why). Progress (`Pages`) does not go through the machine: it feeds
 the status and the hang watch, whose verdict is an event like any other.
 
-A node whose agent has disconnected is given `grace` seconds to come back before it is lost. Its commands in the
-meantime are not kept: the machine repeats what is still under way when the agent joins again.
+A node is lost when nothing has been heard of it for `Timeouts.node_lost` seconds, whether its connection has ended or is only silent;
+after a restart of the orchestrator agents get `GRACE` seconds to find it. Commands for a node that is away are not kept: the
+machine repeats what is still under way when its agent joins again. A job of one node is not watched: it cannot go on without it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from understudy.core.machine import Machine
 from understudy.core.nouns import LossCause
 from understudy.core.state import WorkerState
 from understudy.detectors.hang import HangWatch
+from understudy.detectors.heartbeats import Heartbeats
 from understudy.links.messages import BadMessage, Pages, decode, encode
 from understudy.links.page import PageView
 from understudy.orchestrator.journal import Journal
 
-GRACE = 15.0  # seconds for an agent to come back
+GRACE = 15.0  # seconds for the agents to come back to an orchestrator that was started again, and for the only agent of a job at any time
 WATCH = 0.2  # seconds between two looks at the pages
 KEEP = 2.0  # seconds between two notes of the progress in the journal
 
@@ -45,6 +47,7 @@ class Close:
 
 POLICY_VIOLATION = 1008
 REPLACED = 4000
+SILENT = 4001
 
 
 class AgentLink:
@@ -65,18 +68,17 @@ class Service:
         *,
         clock: Callable[[], float] = time.time,
         tell: Callable[[str], None] = to_stderr,
-        grace: float = GRACE,
     ) -> None:
         self.machine = machine
         self.pages: dict[str, PageView] = {}
         self._journal = journal
         self._clock = clock
         self._tell = tell
-        self._grace = grace
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._graces: dict[str, asyncio.TimerHandle] = {}
         self._watch = HangWatch(machine.state.timeouts)
+        self._heartbeats = Heartbeats(machine.state.timeouts.node_lost, WATCH)
         self._warned_stall = False
         self._complaints: set[str] = set()
         self._ended = asyncio.Event()
@@ -96,7 +98,7 @@ class Service:
             self._set_timer(timer, max(0.001, due.get(timer, now) - now))
         for node in self.machine.state.nodes.values():
             if not node.lost:
-                self._start_grace(node.name, "its agent did not come back after the orchestrator was started again")
+                self._start_grace(node.name, GRACE, "its agent did not come back after the orchestrator was started again")
         if self.machine.state.ended is not None:
             self._ended.set()
 
@@ -177,6 +179,7 @@ class Service:
             grace.cancel()
         link = AgentLink(joined.node)
         self._links[joined.node] = link
+        self._hear(link)
         if self.machine.state.ended is not None:
             link.outbox.put_nowait(encode(self.machine.state.ended))
         else:
@@ -190,18 +193,39 @@ class Service:
         if self._links.get(link.node) is not link:
             return
         del self._links[link.node]
+        self._heartbeats.forget(link.node)
         if self._ended.is_set():
             if not self._links:
                 self._all_gone.set()
         elif link.node in self.machine.state.nodes:
-            self._start_grace(link.node, f"its agent was disconnected for more than {self._grace:g} s")
+            limit = self.machine.state.timeouts.node_lost if self._several() else GRACE
+            self._start_grace(link.node, limit, f"its agent was disconnected for more than {limit:g} s")
 
-    def _start_grace(self, node: str, detail: str) -> None:
+    def _start_grace(self, node: str, limit: float, detail: str) -> None:
+        since = self._clock()
+
         def gone() -> None:
             del self._graces[node]
-            self.submit(NodeLost(node, detail))
+            self.submit(NodeLost(node, detail, since))
 
-        self._graces[node] = asyncio.get_running_loop().call_later(self._grace, gone)
+        self._graces[node] = asyncio.get_running_loop().call_later(limit, gone)
+
+    def _several(self) -> bool:
+        return self.machine.state.spec.nodes > 1
+
+    def _hear(self, link: AgentLink) -> None:
+        if self._several():
+            self._heartbeats.heard(link.node, asyncio.get_running_loop().time())
+
+    def _look_for_silence(self) -> None:
+        """Nodes of which nothing is heard although they are connected. A connection may wake up much later: it is closed, so that
+        the agent comes again and hears what has become of its workers.
+        """
+        for node, seconds in self._heartbeats.silent(asyncio.get_running_loop().time()).items():
+            self._heartbeats.forget(node)
+            self._links.pop(node).outbox.put_nowait(Close(SILENT, "nothing was heard of this node for too long"))
+            detail = f"nothing was heard of it for {seconds:.1f} s (the host is down, or the network to it)"
+            self.submit(NodeLost(node, detail, self._clock() - seconds))
 
     def receive(self, link: AgentLink, text: str) -> None:
         """A frame from an agent. One that is not understood, or speaks of another node's worker, is dropped and told
@@ -214,6 +238,7 @@ class Service:
             return
         if self._links.get(link.node) is not link:
             return  # a connection that has been replaced
+        self._hear(link)
         if isinstance(message, Pages):
             self._see_pages(link, message)
             return
@@ -245,6 +270,7 @@ class Service:
         kept = 0.0
         while True:
             await asyncio.sleep(WATCH)
+            self._look_for_silence()
             self.look()
             now = asyncio.get_running_loop().time()
             if now - kept >= KEEP and self.pages:

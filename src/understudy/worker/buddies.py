@@ -3,22 +3,22 @@
 A hand-over sends a rank's copy to its buddies and receives those of the ranks whose buddy it is. In a vote, the agreement
 follows only after that: whoever has passed a vote knows that every rank's copy of that transaction is in place.
 
-The buddies of a rank are on the next node where there is one. A holder keeps the copies of the last two transactions, because
+Who is whose buddy follows from where the ranks are (`core.buddies`). A holder keeps the copies of the last two transactions, because
 a recovery may go back by one.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from understudy.core.buddies import Place, buddies
 from understudy.core.nouns import Copy
 from understudy.worker.codec import decode, encode
 from understudy.worker.peers import Peers, frame, read_frame
 
-BUDDIES = 2
 RADIX = 8  # of an agreement
 
 Value = TypeVar("Value")
@@ -72,29 +72,20 @@ class Shelf:
             return tuple(Copy(rank, t) for rank, copies in sorted(self._copies.items()) for t in sorted(copies))
 
 
-def offsets(world_size: int, workers_per_node: int) -> list[int]:
-    """How far the buddies of every rank are from it, the first ones on the next node where there is one."""
-    wanted = [workers_per_node, workers_per_node + 1, 1, 2]
-    found: list[int] = []
-    for offset in (o % world_size for o in wanted):
-        if offset and offset not in found:
-            found.append(offset)
-    return found[:BUDDIES]
-
-
 class Channel:
     """What the ranks of one generation tell each other over `peers`: hand-overs, votes, comparisons.
 
     Every method raises `PeerLost` or `GenerationAborted` on a failure.
     """
 
-    def __init__(self, peers: Peers, rank: int, world_size: int, workers_per_node: int) -> None:
+    def __init__(self, peers: Peers, rank: int, places: Sequence[Place]) -> None:
+        """`places`: of the workers of all ranks."""
         self.peers = peers
         self.rank = rank
-        self.world_size = world_size
-        steps = offsets(world_size, workers_per_node)
-        self.buddies = [(rank + step) % world_size for step in steps]
-        self._from = [(rank - step) % world_size for step in steps]
+        self.world_size = len(places)
+        table = buddies(places)
+        self.buddies = table[rank]
+        self._from = [other for other, keepers in enumerate(table) if rank in keepers]
 
     def hand_over(self, data: bytes) -> dict[int, bytes]:
         """Sends `data` to the buddies; gives what the ranks sent whose buddy this one is."""

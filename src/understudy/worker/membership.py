@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch.distributed as dist
 
+from understudy.core.buddies import Place
 from understudy.core.commands import Abort, Assign, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
 from understudy.core.nouns import Position, Stand
@@ -34,12 +35,12 @@ class Membership:
         self.control = control
         self.rank = assignment.rank
         self.world_size = int(assignment.environment["WORLD_SIZE"])
-        self.workers_per_node = int(assignment.environment["LOCAL_WORLD_SIZE"])
         self.server = server
         self.groups = Groups(own_port=server.port)
         self.shelf = Shelf()
         self.peers: Peers | None = None
         self.channel: Channel | None = None  # over `peers`; a leaver has none
+        self.new_buddies: set[int] = set()  # ranks that do not have yet what a buddy of this rank should keep
         self.meeting: Rendezvous | None = None
         self.waker = Waker(self.groups.closed)
         self.generation = -1  # the one that this worker is attached to
@@ -89,8 +90,11 @@ class Membership:
         announcement = self.control.announcement
         return isinstance(announcement, Abort) and announcement.generation > generation
 
-    def open_channel(self, peers: Peers) -> None:
-        self.channel = Channel(peers, self.rank, self.world_size, self.workers_per_node)
+    def open_channel(self, peers: Peers, places: list[Place]) -> None:
+        """`places`: of the workers of all ranks."""
+        known = self.channel.buddies if self.channel is not None else ()
+        self.channel = Channel(peers, self.rank, places)
+        self.new_buddies |= set(self.channel.buddies) - set(known)
 
     def aborted(self) -> bool:
         return self.superseded(max(self.generation, self.pending.generation if self.pending else -1))

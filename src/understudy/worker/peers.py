@@ -18,6 +18,7 @@ from contextlib import suppress
 
 import psutil
 
+from understudy.core.buddies import Place
 from understudy.worker.codec import decode, encode
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.rendezvous import Rendezvous, node_address
@@ -104,12 +105,12 @@ class Peers:
         self._in: dict[int, socket.socket] = {}
         self._broken = False
         self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
-        meeting.put(f"peer/{member}", encode([host, self._listener.getsockname()[1], self._token]))
+        here = own_place()
+        meeting.put(f"peer/{member}", encode([host, self._listener.getsockname()[1], self._token, here.domain, here.node]))
 
-    def meet(self, members: Iterable[int]) -> None:
-        """Waits until all of `members` are listening. Raises `GenerationAborted`."""
-        for member in members:
-            self._meeting.get(f"peer/{member}")
+    def meet(self, members: Iterable[int]) -> list[Place]:
+        """Waits until all of `members` are listening; gives where they are. Raises `GenerationAborted`."""
+        return [Place(*decode(self._meeting.get(f"peer/{member}"))[3:]) for member in members]
 
     def exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
         """Sends and receives, by member; returns when all of it has left this process and all of it has arrived.
@@ -182,7 +183,7 @@ class Peers:
     def _outgoing(self, peer: int, buffers: Buffers) -> _Flow:
         if peer in self._out:
             return _Flow(self._out[peer], buffers)
-        host, port, token = decode(self._meeting.get(f"peer/{peer}"))
+        host, port, token, *_ = decode(self._meeting.get(f"peer/{peer}"))
         with _telling(peer):
             connection = self._out[peer] = socket.socket(_family(host), socket.SOCK_STREAM)
             connection.setblocking(False)
@@ -240,6 +241,12 @@ class _telling:
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def own_place() -> Place:
+    """Where this worker is; the agent sets it."""
+    node = os.environ.get("UNDERSTUDY_NODE", "")
+    return Place(os.environ.get("UNDERSTUDY_DOMAIN", node), node)
 
 
 def data_address() -> str:

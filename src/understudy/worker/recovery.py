@@ -120,7 +120,8 @@ def attached(runtime: Runtime, recovery: Recover) -> None:
     """The end of an attachment, on every rank."""
     runtime.generation = recovery.generation
     runtime.pending = None
-    runtime.new_buddies = frozenset(recovery.newcomers)
+    runtime.new_buddies |= set(recovery.newcomers)
+    runtime.unshared = runtime.unshared or bool(recovery.newcomers)
     runtime.comparison.recovered()
     runtime._collectives_at_end = runtime.collectives_at_recovery = runtime.groups.collectives()
     runtime._redo_started = time.time()
@@ -150,10 +151,10 @@ def _describe_job(runtime: Runtime) -> bytes:
 def connect(runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: int) -> Peers:
     """Waits until every member is ready, then connects the script's groups. Gives the connections for the transfer."""
     peers = runtime.peers = Peers(meeting, member)
-    peers.meet(range(runtime.world_size + len(recovery.leavers)))
+    places = peers.meet(range(runtime.world_size + len(recovery.leavers)))
     started = time.time()
     if member < runtime.world_size:
-        runtime.open_channel(peers)
+        runtime.open_channel(peers, places[: runtime.world_size])
         if decode(meeting.get("job"))["place"] != END:
             made: list[Replacement] = []
             runtime.interruptible(recovery.generation, lambda: made.extend(runtime.groups.connect(runtime.rank, meeting)))

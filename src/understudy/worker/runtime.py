@@ -62,7 +62,7 @@ class Runtime(Membership):
         self.late = LatePoints()
         self.recorder: Recorder | None = None
         self.setup_record = b""  # what its set-up heard from others
-        self.new_buddies: frozenset[int] = frozenset()  # ranks with a newcomer in the recovery that was just completed
+        self.unshared = False  # a recovery with newcomers was completed, and copies are not handed over again yet
         self.newcomer: Newcomer | None = None  # on a worker that came as one
         self.stand = Stand.RUNNING
         self.past_vote = False
@@ -95,7 +95,8 @@ class Runtime(Membership):
         self.recorder.install()
         dist.init_process_group(backend, store=self.meeting.store, rank=self.rank, world_size=self.world_size)
         self.peers = Peers(self.meeting, self.rank)
-        self.open_channel(self.peers)
+        self.open_channel(self.peers, self.peers.meet(range(self.world_size)))
+        self.new_buddies.clear()
         self.generation = 0
         register_optimizer_step_pre_hook(self._before_optimizer_step)
 
@@ -202,7 +203,7 @@ class Runtime(Membership):
                         self.newcomer.arrive()  # a loss overtook the news that its state was proven
                     else:
                         donate(self)
-                elif self.new_buddies:
+                elif self.unshared:
                     self._hand_over_again()
                 elif self.comparison.due():
                     self.comparison.run()
@@ -214,7 +215,7 @@ class Runtime(Membership):
                 self.quiesce(Stand.IDLE)
 
     def _hand_over_again(self) -> None:
-        """After a recovery: gives to newcomers among this rank's buddies what their lost workers had held of it."""
+        """After a recovery: gives to new workers among this rank's buddies what they should hold of it."""
         assert self.channel is not None
         own: list[bytes] = [b"", b""]
         if not self.new_buddies.isdisjoint(self.channel.buddies):
@@ -226,7 +227,8 @@ class Runtime(Membership):
                 self.shelf.put_setup(rank, record)
             if sealed:
                 self.shelf.put(rank, Handed(self.transaction - 1, sealed, False))
-        self.new_buddies = frozenset()
+        self.new_buddies.clear()
+        self.unshared = False
 
     def vote(self, carried: bool = False) -> None:
         """Agreement of all ranks that this transaction can commit. Raises `GenerationAborted` if it has to be redone."""
@@ -294,7 +296,7 @@ class Runtime(Membership):
             self.recorder.remove()  # no transaction was ever run: a loss starts the job anew
         else:
             self._notice_outside_collectives("behind the last transaction")
-        if self.new_buddies:
+        if self.unshared:
             self._join_newest()  # a newcomer that came at the end: the others wait for it in a hand-over
         while True:
             self.control.page.enter(Activity.FINISHED, self.transaction)

@@ -1,0 +1,144 @@
+"""One job on several hosts: what happens to a host is one incident, and the result is bit by bit what it would have been."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.hosts import Host, needs_hosts, network
+from tests.integration.processes import Mark, marked, wait_for_end, wait_until
+from tests.integration.training import JOBS, LONG, Outcome, Training, survived, training
+
+__all__ = ["training"]
+
+pytestmark = needs_hosts
+HELD = 6  # the step in which a rank waits for what the test does to its host
+
+
+class Spread:
+    """A job with one rank and one spare on each host. `understudy run` is started on every one, as with torchrun."""
+
+    def __init__(self, hosts: list[Host], folder: Path, mark: Mark, *flags: str, **environment: str) -> None:
+        self.hosts = hosts
+        self.folder = folder
+        folder.mkdir()
+        token = folder / "secret"
+        token.write_text("a secret of this test")
+        size = str(len(hosts))
+        self.processes: list[subprocess.Popen[bytes]] = []
+        for number, host in enumerate(hosts):
+            command = [sys.executable, "-m", "understudy.cli", "run", "--nnodes", size, "--node-rank", str(number), "--spares", size]
+            command += ["--rdzv-endpoint", f"{hosts[0].address}:29400", "--token-file", str(token), *flags]
+            command += ["--run-dir", str(folder / f"run{number}"), str(JOBS / "spread.py"), str(folder)]
+            variables = mark.environment(COLUMNS="200", OMP_NUM_THREADS="1", **environment)  # as torchrun with several ranks on a host
+            self.processes.append(host.start(command, folder, variables, folder / f"output{number}.txt"))
+
+    @property
+    def output(self) -> str:
+        return "".join(f"--- {path.name}\n{path.read_text()}" for path in sorted(self.folder.glob("output*.txt")))
+
+    def wait_for(self, name: str) -> None:
+        def there() -> bool:
+            assert self.processes[0].poll() is None, self.output
+            return (self.folder / f"marker {name}").exists()
+
+        wait_until(there, name, LONG)
+
+    def wait_for_step(self, step: int, generation: int) -> None:
+        for rank in range(len(self.hosts)):
+            self.wait_for(f"step {step} on {rank} in generation {generation}")
+
+    def ask(self, what: str) -> dict[str, Any]:
+        """On host 0."""
+        command = [sys.executable, "-m", "understudy.cli", what, "--json", "--run-dir", str(self.folder / "run0")]
+        done = subprocess.run(["ip", "netns", "exec", self.hosts[0].namespace, *command], capture_output=True, text=True, timeout=LONG)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def ends(self) -> Outcome:
+        code = self.processes[0].wait(LONG)
+        (self.folder / "run").symlink_to(self.folder / "run0")
+        return Outcome(code, self.output, self.folder)
+
+
+Start = Callable[..., Spread]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with marked() as mark, network(3) as hosts:
+        yield lambda *flags, **environment: Spread(hosts, tmp_path / "spread", mark, *flags, **environment)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    with marked() as mark:
+        yield Training(tmp_path_factory.mktemp("undisturbed"), mark).torchrun("spread.py", ranks=3)
+
+
+def test_a_host_that_vanishes(start: Start, undisturbed: Outcome) -> None:
+    """Its rank goes to a spare on another host, within seconds; nobody told the others."""
+    job = start(HELD=f"1:{HELD}")
+    job.wait_for("held")
+    job.hosts[1].vanish()
+    (incident,) = survived(job.ends(), undisturbed)
+    assert (incident["cause"], incident["rank"]) == ("node", 1)
+    assert len(incident["ranks"]) == 1
+    assert incident["phases"]["detect"] >= 2.0
+    assert "the host is down, or the network to it" in incident["ranks"][0]["detail"]
+
+
+@pytest.mark.parametrize("way", ["cut", "silence", "deafen"])
+def test_a_host_that_is_cut_off_and_comes_back(start: Start, undisturbed: Outcome, way: str) -> None:
+    """Its worker goes on in the old generation, as far as it comes, and ends when it hears what happened; the host serves again."""
+    job = start(HELD=f"1:{HELD}", WAIT="1")
+    job.wait_for("held")
+    old = job.ask("status")["ranks"][1]["pid"]
+    getattr(job.hosts[1], way)()
+    job.wait_for_step(HELD + 1, generation=1)
+    (job.folder / "let go").touch()
+    job.hosts[1].heal()
+    wait_for_end(old)
+    wait_until(lambda: {"node": "node1", "state": "warm"}.items() <= _spare_on(job, "node1").items(), "a new spare there", LONG)
+    (job.folder / "end").touch()
+    (incident,) = survived(job.ends(), undisturbed)
+    assert (incident["cause"], incident["rank"]) == ("node", 1)
+    assert job.processes[1].wait(LONG) == 0
+
+
+def _spare_on(job: Spread, node: str) -> dict[str, Any]:
+    return next((spare for spare in job.ask("status")["spares"] if spare["node"] == node), {})
+
+
+def test_a_host_that_is_cut_off_for_less_than_the_limit(start: Start, undisturbed: Outcome) -> None:
+    job = start("--node-timeout", "30", HELD=f"1:{HELD}")
+    job.wait_for("held")
+    job.hosts[1].cut()
+    (job.folder / "let go").touch()
+    job.hosts[1].heal()
+    assert survived(job.ends(), undisturbed, losses=0) == []
+
+
+def test_a_host_that_hears_nothing_any_more_ends_its_workers(start: Start, undisturbed: Outcome) -> None:
+    """The job ends without it, so nobody is left who could tell it."""
+    job = start("--hang-limit", "8", HELD=f"1:{HELD}")
+    job.wait_for("held")
+    job.hosts[1].cut()
+    survived(job.ends(), undisturbed)
+    assert job.processes[1].wait(LONG) == 1
+    assert "the job has gone on without them, or is over" in (job.folder / "output1.txt").read_text()
+    assert job.hosts[1].pids() == []
+
+
+def test_slow_links(start: Start, undisturbed: Outcome) -> None:
+    job = start(HELD=f"1:{HELD}")
+    job.hosts[2].slow("8mbit")
+    job.wait_for("held")
+    job.hosts[1].vanish()
+    survived(job.ends(), undisturbed)
