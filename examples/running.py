@@ -129,11 +129,11 @@ class RunningJob:
 
     def status(self) -> dict[str, Any]:
         """What the orchestrator says now; empty while there is none to ask."""
-        return self._get("/status")
+        return self._get("status")
 
     def report(self) -> dict[str, Any]:
         """Every incident so far; empty while there is no orchestrator to ask."""
-        return self._get("/report")
+        return self._get("report")
 
     def last_report(self) -> dict[str, Any]:
         """`understudy report --json`: works after the job, too."""
@@ -152,13 +152,13 @@ class RunningJob:
     def output(self, lines: int = 20) -> str:
         return "\n".join((self.folder / "output.log").read_text(errors="replace").splitlines()[-lines:])
 
-    def _get(self, path: str) -> dict[str, Any]:
+    def _get(self, what: str) -> dict[str, Any]:
         with contextlib.suppress(httpx.HTTPError, OSError, ValueError, KeyError):
             if self._client is None:
                 url = json.loads((self.run_dir / "orchestrator.json").read_text())["url"]
                 token = (self.run_dir / "token").read_text().strip()
                 self._client = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=5, trust_env=False)
-            answer = self._client.get(path)
+            answer = self._client.get(f"/v1/jobs/{self.run_dir.name}/{what}")
             answer.raise_for_status()
             result: dict[str, Any] = answer.json()
             return result

@@ -159,6 +159,7 @@ async def agent(
     orchestrator = Orchestrator()
     await orchestrator.start()
     settings = AgentConfig(
+        job="job",
         run_dir=folder,
         node="node0",
         node_rank=0,

@@ -18,8 +18,9 @@ from fastapi.routing import APIRoute
 import understudy
 from understudy.cli import app
 from understudy.orchestrator import views
-from understudy.orchestrator.api import create_app
-from understudy.orchestrator.service import Service
+from understudy.orchestrator.api import _add_cluster, create_app
+from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.jobs import Jobs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -128,9 +129,18 @@ def test_public_names_are_described() -> None:
 
 def test_http_interface() -> None:
     text = (ROOT / "docs" / "api.md").read_text()
-    described = set(re.findall(r"`(GET|POST) (/\w+)", text))
-    served = {(m, r.path) for r in create_app(cast(Service, None), "").routes if isinstance(r, APIRoute) for m in r.methods or ()}
-    assert served <= described
+    described = set(re.findall(r"`(GET|POST) (/[^\s`]+)", text))
+    app = create_app(cast(Jobs, None), "", cast(Cluster, None))
+    _add_cluster(app, cast(Cluster, None), "", [])
+    served = {(m, r.path) for r in app.routes if isinstance(r, APIRoute) for m in r.methods or ()}
+    assert served | {("GET", "/openapi.json")} == described
+
+
+def test_metrics_are_described() -> None:
+    source = (ROOT / "src" / "understudy" / "orchestrator" / "metrics.py").read_text()
+    made = {name + "_total" * (kind == "Counter") for kind, name in re.findall(r"(Gauge|Counter)MetricFamily\(\s*\"(\w+)\"", source)}
+    described = set(re.findall(r"`(understudy_\w+)", (ROOT / "docs" / "operations.md").read_text()))
+    assert made == described
 
 
 def test_keys_of_status_and_report() -> None:

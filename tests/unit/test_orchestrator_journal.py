@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from pathlib import Path
 
@@ -32,14 +33,15 @@ STORY: list[events.Event] = [
 
 def write(run_dir: Path, story: list[events.Event]) -> Machine:
     machine = Machine(SETTINGS.spec, SETTINGS.timeouts)
-    writer = journal.Journal(run_dir, SETTINGS, pytest.fail)
-    writer.start()
+    file = journal.Journal(run_dir / journal.FILE, pytest.fail)
+    file.start()
+    writer = file.begin(SETTINGS)
     for number, event in enumerate(story):
         machine.handle(event, float(number))
         writer.append(float(number), event)
     writer.progress({"w2": PageView(9, 1.0, Activity.RUNNING, 5, 5, 2.0, 40, 0.5)})
     writer.progress({"w2": PageView(10, 1.2, Activity.VOTED, 6, 6, 2.0, 41, 0.5)})
-    writer.close()
+    file.close()
     return machine
 
 
@@ -48,9 +50,9 @@ def test_replay_gives_the_same_state(tmp_path: Path) -> None:
         run_dir = tmp_path / str(length)
         run_dir.mkdir()
         machine = write(run_dir, STORY[:length])
-        found = journal.read(run_dir)
+        found = journal.read(run_dir / journal.FILE)
         assert found is not None
-        settings, told, pages = found
+        settings, told, pages = found.settings, found.events, found.pages
         assert settings == SETTINGS
         assert [event for _, event in told] == STORY[:length]
         assert journal.replay(settings, told).state == machine.state
@@ -84,7 +86,7 @@ def test_status_and_report_from_the_journal_alone(tmp_path: Path) -> None:
 
 
 def test_no_journal(tmp_path: Path) -> None:
-    assert journal.read(tmp_path) is None
+    assert journal.read(tmp_path / journal.FILE) is None
     with pytest.raises(views.NoJournal):
         views.offline_status(tmp_path)
 
@@ -99,18 +101,59 @@ def test_a_disk_that_refuses_is_told_once_and_caught_up_later(tmp_path: Path) ->
         told.append(text)
         failed.set()
 
-    writer = journal.Journal(tmp_path, SETTINGS, hear)
-    writer.start()
+    file = journal.Journal(obstacle, hear)
+    file.start()
+    writer = file.begin(SETTINGS)
     writer.append(0.0, STORY[0])
     assert failed.wait(10.0)
     writer.append(1.0, STORY[1])
     writer.append(2.0, STORY[2])
     obstacle.rmdir()
     writer.append(3.0, STORY[3])
-    writer.close()
+    file.close()
     assert len(told) == 1 and "training goes on without it" in told[0]
-    found = journal.read(tmp_path)
-    assert found is not None and [event for _, event in found[1]] == STORY[:4]
+    found = journal.read(obstacle)
+    assert found is not None and [event for _, event in found.events] == STORY[:4]
+
+
+def test_several_jobs_in_one_journal(tmp_path: Path) -> None:
+    path = tmp_path / journal.FILE
+    others = {name: Settings(JobSpec(name, 1, 1), Timeouts()) for name in ("b", "a")}
+    file = journal.Journal(path, pytest.fail)
+    file.start()
+    writers = {name: file.begin(settings, f"request of {name}") for name, settings in others.items()}
+    for number, event in enumerate(STORY):
+        writers["ab"[number % 2]].append(float(number), event)
+    page = PageView(9, 1.0, Activity.RUNNING, 5, 5, 2.0, 40, 0.5)
+    writers["a"].progress({"w0": page})
+    file.begin(others["a"], "said again, by an orchestrator that was started again")
+    file.close()
+    found = journal.read_all(path)
+    assert list(found) == ["b", "a"], "as they were begun"
+    for name, recorded in found.items():
+        assert (recorded.settings, recorded.request) == (others[name], f"request of {name}")
+        assert [event for _, event in recorded.events] == STORY["ab".index(name) :: 2]
+    assert (found["a"].pages, found["b"].pages) == ({"w0": page}, {})
+    assert journal.read(path, "a") == found["a"]
+    assert journal.read(path, "c") is None
+
+
+def test_tables_of_another_version_are_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / journal.FILE
+    first = journal.Journal(path, pytest.fail)
+    first.start()
+    first.begin(SETTINGS)
+    first.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("update version set version = 99")
+    told: list[str] = []
+    second = journal.Journal(path, told.append)
+    second.start()
+    second.begin(SETTINGS).append(0.0, STORY[0])
+    second.close()
+    assert len(told) == 1 and "its tables are of version 99" in told[0]
+    found = journal.read(path)
+    assert found is not None and found.events == []
 
 
 def test_settings_that_are_not() -> None:

@@ -15,12 +15,15 @@ WORKER_COMMAND = (sys.executable, "-u", "-m", "understudy.worker")
 
 @dataclass(frozen=True)
 class AgentConfig:
+    job: str
     run_dir: Path
     node: str
     node_rank: int
     address: str  # where other nodes reach this node's workers
     program: tuple[str, ...]  # the script or "-m", "module", and its arguments
     workers_per_node: int
+    spares: int = -1  # wanted on this node; -1: its share of the job's
+    streams: bool = False  # what workers print goes to the orchestrator instead of this process's stdout and stderr
     domain: str = ""  # what fails together with this node: a rack, a switch; empty: nothing else
     timeouts: Timeouts = field(default_factory=Timeouts)
     orchestrator: str = ""  # its URL; empty: it runs on this node and says so in the run directory

@@ -23,8 +23,13 @@ FIRST_RETRY, LAST_RETRY = 0.05, 1.0  # seconds
 OPEN = 5.0  # seconds for a connection to be made
 PING, PONG = 1.0, 5.0  # seconds between two pings, and without an answer after which the connection counts as closed
 TELL_AFTER = 5.0  # seconds without a connection before the user hears of it
-_REFUSALS = {401, 403, 409}
+MOST_LINES = 4 << 20  # characters that wait for the orchestrator
+MOST_AT_ONCE = 1 << 16
+_REFUSALS = {401, 403, 404, 409}
 _REFUSED_CLOSE = {1008, 4401, 4403, 4409}
+
+
+Sent = events.Event | messages.NodeMessage
 
 
 class Refused(Exception):
@@ -32,25 +37,30 @@ class Refused(Exception):
 
 
 class OrchestratorLink:
-    """`address` gives the orchestrator's URL, or None while it is not known yet."""
+    """`address` gives the orchestrator's URL, or None while it is not known yet; `path` is the WebSocket's there."""
 
     def __init__(
         self,
         address: Callable[[], str | None],
+        path: str,
         token: str,
         tls: ssl.SSLContext | None,
-        repeat: Callable[[], list[events.Event]],
+        repeat: Callable[[], list[Sent]],
         on_command: Callable[[messages.Message], None],
         say: Callable[[str], None],
     ) -> None:
         self._address = address
+        self._path = path
         self._token = token
         self._tls = tls
         self._repeat = repeat
         self._on_command = on_command
         self._say = say
-        self._kept: deque[events.Event] = deque()
+        self._kept: deque[Sent] = deque()
         self._pages: messages.Pages | None = None
+        self._lines: deque[str] = deque()
+        self._waiting = 0  # characters in them
+        self._dropped = 0  # characters that are gone
         self._something = asyncio.Event()
         self._away_since: float | None = time.monotonic()  # None: connected
 
@@ -58,13 +68,23 @@ class OrchestratorLink:
         """Seconds without a connection; 0 while there is one."""
         return 0.0 if self._away_since is None else time.monotonic() - self._away_since
 
-    def send(self, event: events.Event) -> None:
+    def send(self, event: Sent) -> None:
         self._kept.append(event)
         self._something.set()
 
     def send_pages(self, pages: messages.Pages) -> None:
         """Only the newest pages matter: what could not be sent is replaced."""
         self._pages = pages
+        self._something.set()
+
+    def send_lines(self, text: str) -> None:
+        """Lines that wait are kept up to a limit; then the oldest are dropped, and how many is said."""
+        self._lines.append(text)
+        self._waiting += len(text)
+        while self._waiting > MOST_LINES:
+            lost = len(self._lines.popleft())
+            self._waiting -= lost
+            self._dropped += lost
         self._something.set()
 
     async def run(self) -> None:
@@ -77,7 +97,7 @@ class OrchestratorLink:
             if address is not None:
                 try:
                     async with connect(
-                        address.replace("http", "ws", 1).rstrip("/") + "/agent",
+                        address.replace("http", "ws", 1).rstrip("/") + self._path,
                         additional_headers={"Authorization": f"Bearer {self._token}"},
                         ssl=self._tls if address.startswith("https") else None,
                         proxy=None,  # a proxy in the environment is for the world outside the cluster
@@ -143,6 +163,16 @@ class OrchestratorLink:
             while self._kept:
                 await socket.send(messages.encode(self._kept[0]))
                 self._kept.popleft()
+            while self._lines:
+                if self._dropped:
+                    lost, self._dropped = self._dropped, 0
+                    text = f"understudy: {lost} characters of output were dropped: the orchestrator did not take them in time\n"
+                    await socket.send(messages.encode(messages.Lines(text)))
+                text = self._lines[0]
+                for start in range(0, len(text), MOST_AT_ONCE):
+                    await socket.send(messages.encode(messages.Lines(text[start : start + MOST_AT_ONCE])))
+                if self._lines and self._lines[0] is text:  # else it was dropped meanwhile
+                    self._waiting -= len(self._lines.popleft())
             if self._pages is not None:
                 pages, self._pages = self._pages, None
                 await socket.send(messages.encode(pages))

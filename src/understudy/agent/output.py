@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,14 +38,16 @@ class Route:
 class Output:
     """Owns the pipes given to `attach`, and both writers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stream: Callable[[str], None] | None = None) -> None:
+        """`stream` takes the prefixed lines instead of the terminal; it is called on a writer's thread."""
         self._folder = folder
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, _Stream] = {}
         self._paused = False
         self._stalled: asyncio.TimerHandle | None = None
         self._closed = False
-        self._terminal = _Way("the terminal", Writer("terminal", Terminal().write, self._wake))
+        show = Terminal().write if stream is None else lambda _, data: stream(data.decode(errors="replace"))
+        self._terminal = _Way("the terminal", Writer("terminal", show, self._wake))
         self._files = _Way("the log files", Writer("logs", LogFiles(self._failed).write, self._wake))
         self._ways = (self._terminal, self._files)
         self._ticking = self._loop.call_later(TICK, self._tick)

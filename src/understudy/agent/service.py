@@ -22,13 +22,14 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from urllib.parse import quote
 
 from understudy.agent import memory, processes
 from understudy.agent.config import AgentConfig
 from understudy.agent.control import Control
 from understudy.agent.descendants import ROUND, Process, kill_round, reap
 from understudy.agent.link import FromWorker, WorkerLink
-from understudy.agent.orchestrator_link import OrchestratorLink, Refused
+from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
 from understudy.agent.output import Output
 from understudy.agent.processes import Ending
 from understudy.agent.routes import Routes
@@ -65,7 +66,7 @@ class Agent:
         self._config = config
         self._token = token
         self._loop = asyncio.get_running_loop()
-        self._output = Output(config.run_dir / "workers")
+        self._output = Output(config.run_dir / "workers", self._stream if config.streams else None)
         self._routes = Routes(config)
         self._workers: dict[str, Worker] = {}
         self._own: set[int] = set()  # processes whose exit status is collected through their pidfd, and nowhere else
@@ -80,6 +81,7 @@ class Agent:
         self._control = Control(control, self._stop, self._parent_gone) if control is not None else None
         self._orchestrator = OrchestratorLink(
             self._address,
+            f"/v1/jobs/{quote(config.job, safe='')}/agent",
             token,
             trusting(config.certificate),
             self._story,
@@ -231,6 +233,8 @@ class Agent:
             self._watch_lifeline(worker)
             size = memory.footprint(worker.pid)
             self._footprint = max(self._footprint or 0, size or 0)
+        elif isinstance(event, events.Finished):
+            self._report_pages()  # how far it came; nothing may be left to read a moment later
         elif isinstance(event, events.ScriptFailed):
             worker.leaving = worker.failed = True
         self._orchestrator.send(event)
@@ -368,8 +372,15 @@ class Agent:
             why = f"no orchestrator for {away:.0f} s, and no worker of {self._config.node} has made progress for {still:.0f} s"
             self._stop(signal.SIGTERM, 1, f"{why}: they are ended, because the job has gone on without them, or is over")
 
-    def _story(self) -> list[events.Event]:
-        joined = events.NodeJoined(self._config.node, self._config.address, self._config.node_rank, self._config.domain)
+    def _stream(self, text: str) -> None:
+        """On a writer's thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._orchestrator.send_lines, text)
+
+    def _story(self) -> list[Sent]:
+        joined = events.NodeJoined(
+            self._config.node, self._config.address, self._config.node_rank, self._config.domain, self._config.spares
+        )
         return [joined, *(event for worker in self._workers.values() for event in worker.story())]
 
     # The end.

@@ -1,11 +1,13 @@
-"""The command line: `understudy run`, `migrate`, `status`, `report`, `stop`. None of it imports torch."""
+"""The command line. None of it imports torch."""
 
 from __future__ import annotations
 
 import typer
 
 from understudy.cli.ask import migrate, report, status, stop
+from understudy.cli.jobs_command import cancel, jobs, logs, nodes
 from understudy.cli.run_command import run
+from understudy.cli.serve_command import agent, orchestrator
 
 EPILOG = (
     "Typical use: [bold]understudy run --nproc-per-node 4 --spares 1 train.py --lr 3e-4[/bold], and in a second "
@@ -30,6 +32,9 @@ app.command("status")(status)
 app.command("report")(report)
 app.command("migrate")(migrate)
 app.command("stop")(stop)
+SERVICE = "A service for many jobs on many nodes"
+for command in (orchestrator, agent, jobs, nodes, logs, cancel):
+    app.command(rich_help_panel=SERVICE)(command)
 
 
 def main() -> None:

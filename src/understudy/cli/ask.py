@@ -1,57 +1,72 @@
 """`understudy status`, `report`, `migrate`, `stop`: questions and requests to a running job, or to its journal.
 
-The orchestrator answers while the job runs. When it does not, status and report come from the journal, through the
-same functions that the orchestrator uses.
+The orchestrator answers while the job runs. When it does not, status and report come from the journal in the run directory, through
+the same functions that the orchestrator uses.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
 
-from understudy.cli import client
-from understudy.cli.run_directory import NoRun, RunDirectory
+from understudy.cli.asking import asking
+from understudy.cli.client import Denied, NoAnswer, of_job
+from understudy.cli.run_directory import RunDirectory
 from understudy.cli.say import say
 from understudy.cli.show import report_view, status_view
+from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
 
-RunDir = Annotated[
-    Path | None,
-    typer.Option("--run-dir", help="The run's folder. Default: the latest one in ./understudy-runs."),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 
-def status(run_dir: RunDir = None, as_json: AsJson = False) -> None:
+def status(
+    run_dir: RunDir = None,
+    as_json: AsJson = False,
+    orchestrator: OrchestratorUrl = "",
+    job: JobName = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
+) -> None:
     """Show who holds which rank, the spares, and the last step that every rank committed.
 
     Works while the job runs and after it (then it shows how the job ended).
     """
-    _print("status", run_dir, as_json, status_view)
+    _print("status", target(run_dir, orchestrator, job, token_file, tls_cert), as_json, status_view)
 
 
-def report(run_dir: RunDir = None, as_json: AsJson = False) -> None:
+def report(
+    run_dir: RunDir = None,
+    as_json: AsJson = False,
+    orchestrator: OrchestratorUrl = "",
+    job: JobName = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
+) -> None:
     """Show every incident: what was lost or moved, how long each phase took, what was transferred and verified.
 
     Works while the job runs and after it.
     """
-    _print("report", run_dir, as_json, report_view)
+    _print("report", target(run_dir, orchestrator, job, token_file, tls_cert), as_json, report_view)
 
 
 def migrate(
     rank: Annotated[int, typer.Option("--rank", help="The rank to move.")],
     run_dir: RunDir = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the report.")] = "",
+    orchestrator: OrchestratorUrl = "",
+    job: JobName = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
 ) -> None:
     """Move a healthy rank to a spare at a step boundary, without losing a step.
 
     [bold]understudy migrate --rank 2 --reason "fan of GPU 2"[/bold]
     """
-    _ask("/migrate", run_dir, {"rank": rank, "reason": reason})
+    _ask("migrate", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
     say(f"rank {rank} moves to a spare at the next step boundary; understudy report shows when it has")
 
 
@@ -59,51 +74,48 @@ def stop(
     run_dir: RunDir = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.")] = "understudy stop",
     exit_code: Annotated[int, typer.Option("--exit-code", help="What `understudy run` exits with.")] = 143,
+    orchestrator: OrchestratorUrl = "",
+    job: JobName = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
 ) -> None:
     """End a running job on all its nodes."""
-    _ask("/stop", run_dir, {"reason": reason, "exit_code": exit_code})
+    _ask("stop", target(run_dir, orchestrator, job, token_file, tls_cert), {"reason": reason, "exit_code": exit_code})
     say("the job is stopping")
 
 
-def _find(run_dir: Path | None) -> RunDirectory:
+def _ask(what: str, about: Target, body: dict[str, Any]) -> None:
     try:
-        return RunDirectory.find(run_dir)
-    except NoRun as error:
-        say(str(error))
-        raise typer.Exit(2) from error
-
-
-def _ask(path: str, run_dir: Path | None, body: dict[str, Any]) -> None:
-    run = _find(run_dir)
-    try:
-        client.call(run, "POST", path, body)
-    except client.NoAnswer as error:
-        say(f"no job is running in {run.path} ({error})")
+        if about.server is None:
+            raise NoAnswer("its orchestrator has not said where it listens")
+        about.server.call("POST", of_job(about.job, what), body)
+    except NoAnswer as error:
+        say(f"no job is running in {about.run.path} ({error})" if about.run is not None else str(error))
         raise typer.Exit(1) from error
-    except client.Denied as error:
+    except Denied as error:
         say(str(error))
         raise typer.Exit(1) from error
 
 
-def _print(what: str, run_dir: Path | None, as_json: bool, view: Callable[[dict[str, Any]], RenderableType]) -> None:
-    run = _find(run_dir)
-    try:
-        answer = client.call(run, "GET", f"/{what}")
-    except client.NoAnswer as error:
-        if not run.journal_file.exists():
-            say(f"{run.path} has no journal: the job did not start, or its orchestrator is on another node ({error})")
-            raise typer.Exit(1) from error
-        answer = _from_journal(run, what)
-    except client.Denied as error:
-        say(str(error))
-        raise typer.Exit(1) from error
+def _print(what: str, about: Target, as_json: bool, view: Callable[[dict[str, Any]], RenderableType]) -> None:
+    with asking():
+        try:
+            if about.server is None:
+                raise NoAnswer("its orchestrator has not said where it listens")
+            answer = about.server.call("GET", of_job(about.job, what))
+        except NoAnswer as error:
+            if about.run is None:
+                raise
+            answer = _from_journal(about.run, what, error)
     if as_json:
         print(json.dumps(answer, indent=1))
     else:
         Console().print(view(answer))
 
 
-def _from_journal(run: RunDirectory, what: str) -> Any:
+def _from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
+    if not run.journal_file.exists():
+        raise NoAnswer(f"{run.path} has no journal: the job did not start, or its orchestrator is on another node ({why})") from why
     from understudy.orchestrator import views  # here, because it brings SQLAlchemy, which the other commands do without
 
     return views.offline_status(run.path) if what == "status" else views.offline_report(run.path)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -19,23 +23,61 @@ class Denied(Exception):
     """The orchestrator said no; the text is its reason."""
 
 
-def call(run: RunDirectory, method: str, path: str, body: dict[str, Any] | None = None, limit: float = 5.0) -> Any:
-    """One request, as JSON. Raises `NoAnswer` or `Denied`."""
-    url = run.orchestrator()
-    if url is None:
-        raise NoAnswer("the orchestrator has not said where it listens")
-    certificate = run.job().get("certificate", "")
-    verify: ssl.SSLContext | bool = trusting(certificate) or True
-    try:
-        # Not through a proxy: that is for the world outside the cluster.
-        with httpx.Client(timeout=limit, trust_env=False, verify=verify) as client:
-            answer = client.request(method, url + path, json=body, headers={"Authorization": f"Bearer {run.token()}"})
-    except (httpx.TransportError, OSError) as error:
-        raise NoAnswer(f"{url} does not answer: {error}") from error
-    if answer.status_code >= 400:
+@dataclass(frozen=True)
+class Server:
+    """An orchestrator, and what it takes to be heard there."""
+
+    url: str
+    token: str = ""
+    certificate: str = ""
+
+    @staticmethod
+    def of(run: RunDirectory) -> Server:
+        """The one that serves this run. Raises `NoAnswer`."""
+        url = run.orchestrator()
+        if url is None:
+            raise NoAnswer("the orchestrator has not said where it listens")
+        return Server(url, run.token(), run.job().get("certificate", ""))
+
+    def call(self, method: str, path: str, body: Any = None, limit: float = 5.0) -> Any:
+        """One request, as JSON. Raises `NoAnswer` or `Denied`."""
+        with self._client(limit) as client:
+            answer = client.request(method, path, json=body)
+            _check(answer)
+            return answer.json()
+
+    def stream(self, path: str) -> Iterator[bytes]:
+        """The body of an answer as it comes. Raises `NoAnswer` or `Denied`, also in the middle."""
+        with self._client(None) as client, client.stream("GET", path) as answer:
+            if answer.status_code >= 400:
+                answer.read()
+            _check(answer)
+            yield from answer.iter_raw()
+
+    @contextmanager
+    def _client(self, limit: float | None) -> Iterator[httpx.Client]:
+        verify: ssl.SSLContext | bool = trusting(self.certificate) or True
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
-            detail = answer.json()["detail"]
-        except (ValueError, KeyError, TypeError):
-            detail = answer.text
-        raise Denied(detail if isinstance(detail, str) else str(detail))
-    return answer.json()
+            # Not through a proxy: that is for the world outside the cluster.
+            with httpx.Client(
+                base_url=self.url, timeout=httpx.Timeout(limit, connect=5.0), trust_env=False, verify=verify, headers=headers
+            ) as client:
+                yield client
+        except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
+            raise NoAnswer(f"{self.url} does not answer: {error}") from error
+
+
+def of_job(job: str, what: str) -> str:
+    """The path of something about a job."""
+    return f"/v1/jobs/{quote(job, safe='')}/{what}"
+
+
+def _check(answer: httpx.Response) -> None:
+    if answer.status_code < 400:
+        return
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        detail = answer.text
+    raise Denied(detail if isinstance(detail, str) else str(detail))

@@ -98,13 +98,15 @@ def ask_torch(kind: str) -> int:
     return int(answer.stdout.split()[-1])
 
 
-def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch) -> Launch:
-    """`job` names the run unless `--rdzv-id` does. Raises `Usage`."""
+def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, submitted: bool = False) -> Launch:
+    """`job` names the run unless `--rdzv-id` does. One that is `submitted` needs no address of node 0. Raises `Usage`."""
     _refuse(flags)
     nodes = _nodes(flags.nnodes)
-    node_rank = _node_rank(flags, nodes)
+    node_rank = 0 if submitted else _node_rank(flags, nodes)
     workers = _workers(flags.nproc_per_node, count)
-    master, port = _master(flags, nodes)
+    master, port = ("", 0) if submitted else _master(flags, nodes)
+    if "/" in flags.rdzv_id:
+        raise Usage(f"--rdzv-id {flags.rdzv_id}: a job's name has no slash here, because it is part of an address")
     if flags.spares < 0:
         raise Usage("--spares must not be negative")
     if flags.max_restarts is not None and flags.max_restarts < 0:

@@ -13,10 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
+from understudy.cli.jobs_command import submit
 from understudy.cli.launch import Flags, Usage, launch
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.cli.say import say
 from understudy.cli.start import check_tls, execute, job_token
+from understudy.cli.target import service
 
 LAUNCH, NODES, OUTPUT, OURS, REST = (
     "What to run",
@@ -98,6 +100,18 @@ def run(
         str | None,
         _option(NODES, "--local-addr", help="Where the other nodes reach this one. Default: found out.", env="LOCAL_ADDR"),
     ] = None,
+    orchestrator: Annotated[
+        str,
+        typer.Option(
+            "--orchestrator",
+            envvar="UNDERSTUDY_ORCHESTRATOR",
+            help="Submit the job to the orchestrator at this URL, which runs it on its nodes.",
+            rich_help_panel=NODES,
+        ),
+    ] = "",
+    detach: Annotated[
+        bool, _option(NODES, "--detach", help="With --orchestrator: do not wait for the job, nor show what it prints.")
+    ] = False,
     failure_domain: Annotated[
         str, _option(NODES, "--failure-domain", help="What fails together with this node, such as its rack or switch. Default: nothing.")
     ] = "",
@@ -160,6 +174,9 @@ def run(
     [bold]understudy run --nnodes 2 --node-rank 0 --master-addr host0 --token-file secret train.py[/bold]
       On host0; on the second host the same with --node-rank 1.
 
+    [bold]understudy run --orchestrator http://host0:29400 --nnodes 2 --nproc-per-node 8 --spares 2 train.py[/bold]
+      On two nodes of an orchestrator, with two spares on others; once, from anywhere. Ctrl-C detaches.
+
     While it runs: understudy status, understudy migrate --rank 2. Afterwards: understudy report. Every worker's
     output is in the run directory, in workers/. The exit code is the job's.
     """
@@ -167,7 +184,9 @@ def run(
     flags = Flags(**{**values, "program": tuple(program), "replenish": not no_replenish})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     try:
-        plan = launch(flags, run_dir.name if run_dir else name)
+        plan = launch(flags, run_dir.name if run_dir else name, submitted=bool(orchestrator))
+        if orchestrator:
+            raise typer.Exit(submit(plan, service(orchestrator, token_file, tls_cert), detach))
         token = job_token(token_file, plan)
         check_tls(tls_cert, tls_key, plan)
         folder = RunDirectory.create(run_dir, name)

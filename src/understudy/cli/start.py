@@ -51,6 +51,7 @@ def execute(
     )
     secret = run.write_token(token)
     config = AgentConfig(
+        job=plan.spec.job,
         run_dir=run.path,
         node=f"node{plan.node_rank}",
         node_rank=plan.node_rank,

@@ -193,7 +193,8 @@ class Supervisor:
 
     def _tell_orchestrator(self, reason: str, exit_code: int) -> None:
         with contextlib.suppress(client.NoAnswer, client.Denied, OSError, ValueError):
-            client.call(self._run, "POST", "/stop", {"reason": reason, "exit_code": exit_code}, limit=2.0)
+            stop = client.of_job(self._config.job, "stop")
+            client.Server.of(self._run).call("POST", stop, {"reason": reason, "exit_code": exit_code}, limit=2.0)
 
     def _read_control(self) -> None:
         assert self._control is not None

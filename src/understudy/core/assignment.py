@@ -7,7 +7,7 @@ newcomer on another node gets a local rank that is free there.
 from __future__ import annotations
 
 from understudy.core.nouns import JobSpec
-from understudy.core.state import JobState, Node, Worker, WorkerState
+from understudy.core.state import JobState, Worker, WorkerState
 
 _HOLDING = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
 
@@ -43,7 +43,7 @@ def local_rank(state: JobState, worker: Worker, rank: int) -> int:
     return next(number for number in range(len(used) + 1) if number not in used)
 
 
-def environment(state: JobState, node: Node, rank: int, local: int, store: str) -> dict[str, str]:
+def environment(state: JobState, rank: int, local: int, store: str) -> dict[str, str]:
     """What torchrun gives its workers."""
     host, _, port = store.rpartition(":")
     spec = state.spec
@@ -52,7 +52,7 @@ def environment(state: JobState, node: Node, rank: int, local: int, store: str) 
         "LOCAL_RANK": str(local),
         "WORLD_SIZE": str(spec.world_size),
         "LOCAL_WORLD_SIZE": str(spec.workers_per_node),
-        "GROUP_RANK": str(node.rank),
+        "GROUP_RANK": str(rank // spec.workers_per_node),
         "GROUP_WORLD_SIZE": str(spec.nodes),
         "ROLE_RANK": str(rank),
         "ROLE_NAME": "default",

@@ -19,6 +19,7 @@ class NodeJoined:
     address: str
     node_rank: int
     domain: str = ""  # empty: of its own
+    spares: int = -1  # spares wanted on this node; -1: its share of the job's. A node with a rank beyond the job's has nothing else
 
 
 @dataclass(frozen=True)

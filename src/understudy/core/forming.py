@@ -15,10 +15,10 @@ from understudy.core.state import JobState, Phase, Worker, WorkerState
 
 def give_out_ranks(state: JobState) -> None:
     """Assign every rank, once enough workers are warm on every node."""
-    if len(state.nodes) < state.spec.nodes:
+    if len(state.hosts()) < state.spec.nodes:
         return
     chosen: list[Worker] = []
-    for node in sorted(state.nodes.values(), key=lambda node: node.rank):
+    for node in state.hosts():
         warm = [w for w in state.idle(WorkerState.WARM) if w.node == node.name and not w.spare]
         if len(warm) < state.spec.workers_per_node:
             return
@@ -52,7 +52,7 @@ def start_anew(state: JobState, reason: str) -> None:
     state.recovery = state.migration = None
     state.cancel("quiesce", "hold", "resume", "communication", "migration")
     state.phase = Phase.FORMING
-    if any(node.lost for node in state.nodes.values()):
+    if any(node.lost for node in state.hosts()):
         state.end(1, f"{reason} before the first transaction, and not all nodes are there to start anew")
         return
     start_ranks(state)
@@ -60,6 +60,6 @@ def start_anew(state: JobState, reason: str) -> None:
 
 
 def start_ranks(state: JobState) -> None:
-    for node in sorted(state.nodes.values(), key=lambda node: node.rank):
+    for node in state.hosts():
         for _ in range(state.spec.workers_per_node):
             start_worker(state, node, spare=False)

@@ -52,7 +52,7 @@ def node_lost(state: JobState, event: NodeLost) -> None:
     state.tell(f"node {node.name} was lost: {event.detail}")
     workers = [worker for worker in state.workers.values() if worker.node == node.name]
     _lose(state, [_Loss(worker, LossCause.NODE, event.detail, event.happened or state.now) for worker in workers])
-    if state.phase is Phase.FORMING:
+    if state.phase is Phase.FORMING and node in state.hosts():
         state.end(1, f"node {node.name} was lost before training began: {event.detail}")
 
 

@@ -33,7 +33,7 @@ def give_rank(state: JobState, worker: Worker, rank: int, generation: int, store
     node = state.nodes[worker.node]
     if newcomer and not state.spec.replenish:
         node.spares = max(0, node.spares - 1)
-    variables = environment(state, node, rank, local, store)
+    variables = environment(state, rank, local, store)
     worker.assign = Assign(worker.name, generation, rank, newcomer, planned, store, variables)
     state.emit(worker.assign)
 

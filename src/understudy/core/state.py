@@ -135,6 +135,10 @@ class JobState:
     now: float = 0.0
     out: list[Command] = field(default_factory=list, compare=False)
 
+    def hosts(self) -> list[Node]:
+        """The nodes on which the ranks are started, in their order; others have spares only."""
+        return sorted((node for node in self.nodes.values() if node.rank < self.spec.nodes), key=lambda node: node.rank)
+
     def emit(self, *commands: Command) -> None:
         self.out.extend(commands)
 

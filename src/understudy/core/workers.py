@@ -21,21 +21,28 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
     if node is not None:
         node.address = event.address
         if node.lost:
-            node.lost, node.spares = False, spare_share(state.spec, node.rank)
+            node.lost, node.spares = False, _spares(state, event)
             state.tell(f"node {node.name} is back")
             if state.incident is None or state.vacant():
                 top_up(state)
         _repeat(state, node)
         return
     taken = any(other.rank == event.node_rank for other in state.nodes.values())
-    if taken or not 0 <= event.node_rank < state.spec.nodes:
+    if taken or event.node_rank < 0 or (event.node_rank >= state.spec.nodes and event.spares < 0):
         state.tell(f"node {event.node} was refused: its node rank {event.node_rank} is taken or out of range")
         return
-    spares = spare_share(state.spec, event.node_rank)
-    state.nodes[event.node] = Node(event.node, event.address, event.node_rank, spares, event.domain or event.node)
-    if len(state.nodes) == state.spec.nodes:
+    node = Node(event.node, event.address, event.node_rank, _spares(state, event), event.domain or event.node)
+    state.nodes[event.node] = node
+    if len(state.hosts()) < state.spec.nodes:
+        return
+    if node.rank < state.spec.nodes:
         start_ranks(state)
+    if state.incident is None or state.vacant():
         top_up(state)
+
+
+def _spares(state: JobState, event: NodeJoined) -> int:
+    return spare_share(state.spec, event.node_rank) if event.spares < 0 else event.spares
 
 
 def worker_started(state: JobState, event: WorkerStarted) -> None:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pydantic import TypeAdapter, ValidationError
 
 from understudy.core import commands, events
+from understudy.core.nouns import Timeouts
 from understudy.links.page import PageView
 
 LIMIT = 1 << 20  # bytes of one message: tracebacks are the longest
@@ -36,10 +37,70 @@ class Pages:
     pages: dict[str, PageView]
 
 
-Message = events.Event | commands.Command | Pages
+@dataclass(frozen=True)
+class Lines:
+    """From a job's agent: what its workers printed, with prefixes, for whoever follows the job's output."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A job's part on a node. A node whose number is beyond the job's nodes has spares only."""
+
+    job: str
+    node_rank: int
+    slots: int
+    spares: int
+
+
+@dataclass(frozen=True)
+class Hello:
+    """From a node's agent, at every heartbeat: it is there, has so many slots, and these jobs are on it."""
+
+    node: str
+    address: str
+    slots: int
+    domain: str
+    labels: dict[str, str]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class StartPart:
+    """To a node's agent: take part in a job. `token` lets the part speak for this job and no other."""
+
+    part: Part
+    program: tuple[str, ...]
+    folder: str
+    environment: dict[str, str]
+    workers_per_node: int
+    role: str
+    timeouts: Timeouts
+    token: str
+
+
+@dataclass(frozen=True)
+class EndPart:
+    """To a node's agent: end what it has of this job."""
+
+    job: str
+
+
+@dataclass(frozen=True)
+class PartEnded:
+    """From a node's agent: its part in a job is over, and the slots are free."""
+
+    job: str
+    exit_code: int
+
+
+NodeMessage = Hello | StartPart | EndPart | PartEnded
+Message = events.Event | commands.Command | Pages | Lines | NodeMessage
 
 _TYPES: dict[str, type[typing.Any]] = {
-    kind.__name__: kind for kind in (*typing.get_args(events.Event), *typing.get_args(commands.Command), Pages)
+    kind.__name__: kind
+    for kind in (*typing.get_args(events.Event), *typing.get_args(commands.Command), *typing.get_args(NodeMessage), Pages, Lines)
 }
 
 

@@ -1,7 +1,10 @@
-"""`python -m understudy.orchestrator`: serve one job until it ends; the exit code is the job's.
+"""`python -m understudy.orchestrator`: serve one job until it ends, or, as `understudy orchestrator`, any number of jobs until stopped.
 
-Writes `RUN_DIR/orchestrator.json` ({"url", "pid"}) once it serves. Started again on the same run directory it replays
-the journal and goes on; give it the same port, so that the agents find it.
+One job (`--run-dir`): the exit code is the job's. Writes `RUN_DIR/orchestrator.json` ({"url", "pid"}) once it serves. Started again on
+the same run directory it replays the journal and goes on; give it the same port, so that the agents find it.
+
+A service (`--state-dir`): jobs are submitted over HTTP and run on the nodes whose agents have connected. Started again with the same
+folder it goes on where it was. Ending it ends no job.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import argparse
 import asyncio
 import contextlib
 import ctypes
+import ipaddress
 import json
 import os
 import signal
@@ -17,16 +21,19 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
 from understudy.core.events import StopAsked
-from understudy.core.machine import Machine
+from understudy.core.nouns import Timeouts
 from understudy.links import messages
 from understudy.orchestrator import journal
 from understudy.orchestrator.api import create_app
-from understudy.orchestrator.security import load_or_create_token
-from understudy.orchestrator.service import Service, to_stderr
+from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.security import VARIABLE, load_or_create, load_or_create_token
+from understudy.orchestrator.service import to_stderr
 from understudy.orchestrator.settings import Settings
 
 PING = 5.0  # seconds between two pings on an agent's connection
@@ -36,34 +43,38 @@ _PR_SET_PDEATHSIG = 1
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _parse(argv)
-    run_dir: Path = arguments.run_dir
-    run_dir.mkdir(parents=True, exist_ok=True)
     if arguments.die_with_parent:
         _die_with_parent()
+    folder: Path = arguments.run_dir or arguments.state_dir
     try:
-        settings = _settings(run_dir, arguments.spec_json)
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = _settings(folder, arguments.spec_json) if arguments.run_dir else None
+        token = _token(arguments)
         listener = _listen(arguments.host, arguments.port)
     except (ValueError, OSError) as error:
         to_stderr(str(error))
         return 2
-    return asyncio.run(_serve(arguments, run_dir, settings, listener))
+    return asyncio.run(_serve(arguments, folder, settings, token, listener))
 
 
-async def _serve(arguments: argparse.Namespace, run_dir: Path, settings: Settings, listener: socket.socket) -> int:
+async def _serve(arguments: argparse.Namespace, folder: Path, settings: Settings | None, token: str | None, listener: socket.socket) -> int:
     messages.prepare()
-    loop = asyncio.get_running_loop()
-    known = journal.read(run_dir)
-    machine = Machine(settings.spec, settings.timeouts)
-
-    writer = journal.Journal(run_dir, settings, to_stderr)
-    service = Service(machine, writer)
-    if known is not None:
-        service.resume(known[1])
-        service.pages.update(known[2])
+    path = folder / journal.FILE
+    known = journal.read_all(path)
+    writer = journal.Journal(path, to_stderr)
+    jobs = Jobs(writer, to_stderr)
+    cluster: Cluster | None = None
+    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    if settings is not None:
+        job = jobs.begin(settings, token or "", known=known.get(settings.spec.job))
+        job.running.add_done_callback(lambda task: ended.set_result(task.result()))
+    else:
+        cluster = Cluster(jobs, folder, load_or_create(folder / "secret"), to_stderr, Timeouts())
+        cluster.resume(known)
     writer.start()
 
     config = uvicorn.Config(
-        create_app(service, load_or_create_token(run_dir)),
+        create_app(jobs, token, cluster),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -76,21 +87,46 @@ async def _serve(arguments: argparse.Namespace, run_dir: Path, settings: Setting
         ssl_keyfile=arguments.tls_key,
     )
     scheme = "https" if arguments.tls_cert else "http"
-    server = _Server(config, lambda: _announce(run_dir, scheme, listener))
+    server = _Server(config, lambda: _announce(folder, scheme, listener, tell=cluster is not None))
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
-        loop.add_signal_handler(number, service.submit, StopAsked(number.name, code))
+        asyncio.get_running_loop().add_signal_handler(number, _signalled, jobs, cluster, ended, number, code)
 
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    running = asyncio.create_task(service.run())
-    await asyncio.wait({serving, running}, return_when=asyncio.FIRST_COMPLETED)
-    if not running.done():  # the server could not start or broke down: without it there is no control
+    watching = asyncio.create_task(cluster.watch()) if cluster is not None else None
+    waiting: set[asyncio.Future[Any]] = {serving, ended}
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    if not ended.done():  # the server could not start or broke down: without it there is no control
         await serving
         to_stderr("the orchestrator's server has stopped")
         return 1
+    if watching is not None:
+        watching.cancel()
     server.should_exit = True
     await serving
     await asyncio.to_thread(writer.close)
-    return running.result()
+    return ended.result()
+
+
+def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], number: signal.Signals, code: int) -> None:
+    if cluster is None:
+        for job in jobs.all():
+            job.service.submit(StopAsked(number.name, code))
+    elif not ended.done():
+        to_stderr(f"{number.name} received: the orchestrator ends, its jobs go on; start it again with the same --state-dir")
+        ended.set_result(0)
+
+
+def _token(arguments: argparse.Namespace) -> str | None:
+    """None: none is asked for, which only a service on the loopback address may do. Raises `ValueError`."""
+    if arguments.run_dir:
+        return load_or_create_token(arguments.run_dir)
+    given: str = arguments.token_file.read_text().strip() if arguments.token_file else os.environ.get(VARIABLE, "").strip()
+    if not given and not ipaddress.ip_address(arguments.host).is_loopback:
+        raise ValueError(
+            f"listening on {arguments.host} needs a token, because others can reach it: write a long random text into a file that only "
+            "you can read, and give it with --token-file (or in UNDERSTUDY_TOKEN); agents and users need the same one"
+        )
+    return given or None
 
 
 class _Server(uvicorn.Server):
@@ -110,7 +146,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _announce(run_dir: Path, scheme: str, listener: socket.socket) -> None:
+def _announce(run_dir: Path, scheme: str, listener: socket.socket, *, tell: bool) -> None:
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"
@@ -118,13 +154,15 @@ def _announce(run_dir: Path, scheme: str, listener: socket.socket) -> None:
     temporary = run_dir / f".orchestrator.{os.getpid()}"
     temporary.write_text(json.dumps({"url": f"{scheme}://{shown}:{port}", "pid": os.getpid()}) + "\n")
     temporary.rename(run_dir / "orchestrator.json")
+    if tell:
+        to_stderr(f"serving at {scheme}://{shown}:{port}")
 
 
 def _settings(run_dir: Path, given: str | None) -> Settings:
     """What the journal says if there is one, else what the command line says."""
-    known = journal.read(run_dir)
+    known = journal.read(run_dir / journal.FILE)
     if known is not None:
-        return known[0]
+        return known.settings
     if given is None:
         raise ValueError(f"--spec-json is needed: there is no journal in {run_dir}")
     return Settings.from_json(given if given.lstrip().startswith("{") else Path(given).read_text())
@@ -149,7 +187,10 @@ def _die_with_parent() -> None:
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m understudy.orchestrator", description=__doc__)
-    parser.add_argument("--run-dir", type=Path, required=True)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--run-dir", type=Path, help="serve one job, whose run directory this is")
+    where.add_argument("--state-dir", type=Path, help="serve any number of jobs, and keep here what is known of them")
+    parser.add_argument("--token-file", type=Path, help="of a service: the secret of its users and agents")
     parser.add_argument("--spec-json", help='{"spec": ..., "timeouts": ...} or the path of a file with it')
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=0, help="0: the system chooses")

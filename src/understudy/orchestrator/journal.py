@@ -1,4 +1,4 @@
-"""The journal: every event with its time, in the order in which the machine handled it. Replaying it gives the state.
+"""The journal: every event of every job with its time, in the order in which the job's machine handled it. Replaying it gives the state.
 
 An SQLite file in write-ahead mode, so that it can be read while it is written (`understudy status` and `report` do
 so). Writing is not on the way of a recovery: the service sends the commands first and hands the event to a thread
@@ -18,7 +18,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -32,18 +32,30 @@ from understudy.orchestrator.settings import Settings
 
 FILE = "journal.db"
 
+VERSION = 1  # of the tables
+
 _metadata = sa.MetaData()
-_settings = sa.Table("settings", _metadata, sa.Column("settings", sa.Text, nullable=False))
+_version = sa.Table("version", _metadata, sa.Column("version", sa.Integer, primary_key=True))
+_jobs = sa.Table(
+    "jobs",
+    _metadata,
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("job", sa.Text, nullable=False, unique=True),
+    sa.Column("settings", sa.Text, nullable=False),
+    sa.Column("request", sa.Text, nullable=False),  # what was submitted, as JSON; empty for a job that was started with `understudy run`
+)
 _events = sa.Table(
     "events",
     _metadata,
     sa.Column("seq", sa.Integer, primary_key=True),
+    sa.Column("job", sa.Text, nullable=False, index=True),
     sa.Column("now", sa.Float, nullable=False),
     sa.Column("event", sa.Text, nullable=False),
 )
 _progress = sa.Table(
     "progress",
     _metadata,
+    sa.Column("job", sa.Text, primary_key=True),
     sa.Column("worker", sa.Text, primary_key=True),
     sa.Column("page", sa.Text, nullable=False),
 )
@@ -64,99 +76,162 @@ def _engine(path: Path, *, readonly: bool = False) -> sa.Engine:
     return engine
 
 
-Item = tuple[float, Event] | Mapping[str, PageView]
+@dataclass(frozen=True)
+class Recorded:
+    """What the journal knows of a job: its events with their times, and the last known pages of its workers."""
+
+    settings: Settings
+    request: str
+    events: list[tuple[float, Event]]
+    pages: dict[str, PageView]
+
+
+@dataclass(frozen=True)
+class _Begun:
+    settings: Settings
+    request: str
+
+
+_Entry = _Begun | tuple[float, Event] | Mapping[str, PageView]
 
 
 class Journal:
-    """The writer. `start` it, `append` from the service's thread, `close` it. `failed` is called once, from the
-    writer's thread, when the disk refuses.
+    """The writer, of all jobs. `start` it, write from the service's thread through `of`, `close` it. `failed` is called once, from
+    the writer's thread, when the disk refuses.
     """
 
-    def __init__(self, run_dir: Path, settings: Settings, failed: Callable[[str], None]) -> None:
-        self._path = run_dir / FILE
-        self._text = settings.to_json()
+    def __init__(self, path: Path, failed: Callable[[str], None]) -> None:
+        self._path = path
         self._failed = failed
         self._told = False
-        self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
+        self._entries: queue.SimpleQueue[tuple[str, _Entry] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def append(self, now: float, event: Event) -> None:
-        self._items.put((now, event))
-
-    def progress(self, pages: Mapping[str, PageView]) -> None:
-        """Where the workers are: for looking at a job after its end, not for replaying. Each overwrites the last."""
-        self._items.put(dict(pages))
+    def begin(self, settings: Settings, request: str = "") -> JobJournal:
+        """A new job's, or that of one which is known: then it stays as it is recorded."""
+        job = settings.spec.job
+        self._entries.put((job, _Begun(settings, request)))
+        return JobJournal(lambda entry: self._entries.put((job, entry)))
 
     def close(self, timeout: float = 5.0) -> None:
         """Write what is left, for at most `timeout` seconds."""
-        self._items.put(None)
+        self._entries.put(None)
         self._thread.join(timeout)
 
     def _write_all(self) -> None:
         engine = _engine(self._path)
-        unwritten: list[tuple[float, str]] = []
-        pages: dict[str, str] = {}
+        waiting = _Batch()
         open_ = True
         while open_:
-            batch = [self._items.get()]
-            while not self._items.empty():
-                batch.append(self._items.get())
-            for item in batch:
-                if item is None:
+            entries = [self._entries.get()]
+            while not self._entries.empty():
+                entries.append(self._entries.get())
+            for entry in entries:
+                if entry is None:
                     open_ = False
-                elif isinstance(item, tuple):
-                    unwritten.append((item[0], encode(item[1])))
                 else:
-                    pages.update({worker: json.dumps(asdict(page)) for worker, page in item.items()})
+                    waiting.add(*entry)
             try:
-                self._write(engine, unwritten, pages)
+                with engine.begin() as connection:
+                    _prepare(connection)
+                    waiting.write(connection)
             except (sa.exc.SQLAlchemyError, OSError) as error:
                 if not self._told:
                     self._told = True
                     self._failed(f"{self._path} cannot be written ({error}); training goes on without it")
             else:
-                unwritten.clear()
-                pages.clear()
+                waiting = _Batch()
         engine.dispose()
 
-    def _write(self, engine: sa.Engine, rows: list[tuple[float, str]], pages: dict[str, str]) -> None:
-        with engine.begin() as connection:
-            _metadata.create_all(connection)
-            if connection.execute(sa.select(_settings)).first() is None:
-                connection.execute(sa.insert(_settings).values(settings=self._text))
-            if rows:
-                connection.execute(sa.insert(_events), [{"now": now, "event": text} for now, text in rows])
-            if pages:
-                connection.execute(sa.delete(_progress).where(_progress.c.worker.in_(list(pages))))
-                connection.execute(sa.insert(_progress), [{"worker": w, "page": p} for w, p in pages.items()])
+
+class JobJournal:
+    """One job's part of it."""
+
+    def __init__(self, put: Callable[[_Entry], None]) -> None:
+        self._put = put
+
+    def append(self, now: float, event: Event) -> None:
+        self._put((now, event))
+
+    def progress(self, pages: Mapping[str, PageView]) -> None:
+        """Where the workers are: for looking at a job after its end, not for replaying. Each overwrites the last."""
+        self._put(dict(pages))
 
 
-def read(run_dir: Path) -> tuple[Settings, list[tuple[float, Event]], dict[str, PageView]] | None:
-    """Settings, events with their times, last known pages. None if there is no journal (yet)."""
-    path = run_dir / FILE
+class _Batch:
+    """Rows that wait to be written."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, dict[str, object]] = {}
+        self._events: list[dict[str, object]] = []
+        self._pages: dict[tuple[str, str], str] = {}
+
+    def add(self, job: str, entry: _Entry) -> None:
+        if isinstance(entry, _Begun):
+            self._begun.setdefault(job, {"job": job, "settings": entry.settings.to_json(), "request": entry.request})
+        elif isinstance(entry, tuple):
+            self._events.append({"job": job, "now": entry[0], "event": encode(entry[1])})
+        else:
+            self._pages |= {(job, worker): json.dumps(asdict(page)) for worker, page in entry.items()}
+
+    def write(self, connection: sa.Connection) -> None:
+        for job, row in self._begun.items():
+            if connection.execute(sa.select(_jobs.c.job).where(_jobs.c.job == job)).first() is None:
+                connection.execute(sa.insert(_jobs), row)
+        if self._events:
+            connection.execute(sa.insert(_events), self._events)
+        for (job, worker), page in self._pages.items():
+            connection.execute(sa.delete(_progress).where(_progress.c.job == job, _progress.c.worker == worker))
+            connection.execute(sa.insert(_progress).values(job=job, worker=worker, page=page))
+
+
+def _prepare(connection: sa.Connection) -> None:
+    """Makes the tables. Raises `sqlalchemy.exc.InvalidRequestError` if they are of another version."""
+    _metadata.create_all(connection)
+    found = connection.execute(sa.select(_version.c.version)).scalar()
+    if found is None:
+        connection.execute(sa.insert(_version).values(version=VERSION))
+    elif found != VERSION:
+        raise sa.exc.InvalidRequestError(f"its tables are of version {found}, this Understudy writes version {VERSION}")
+
+
+def read(path: Path, job: str | None = None) -> Recorded | None:
+    """What is recorded of `job`, or of the only one. None if there is no journal (yet), or no such job in it."""
+    jobs = read_all(path, job)
+    return next(iter(jobs.values()), None)
+
+
+def read_all(path: Path, only: str | None = None) -> dict[str, Recorded]:
+    """All jobs in the order in which they were begun, or `only` one."""
     if not path.exists():
-        return None
+        return {}
     engine = _engine(path.resolve(), readonly=True)
     try:
         with engine.connect() as connection:
-            if not sa.inspect(connection).has_table("settings"):
-                return None
-            settings = connection.execute(sa.select(_settings.c.settings)).scalar()
-            rows = connection.execute(sa.select(_events.c.now, _events.c.event).order_by(_events.c.seq)).all()
-            pages = connection.execute(sa.select(_progress.c.worker, _progress.c.page)).all()
+            if not sa.inspect(connection).has_table("jobs"):
+                return {}
+            rows = connection.execute(sa.select(_jobs.c.job, _jobs.c.settings, _jobs.c.request).order_by(_jobs.c.number)).all()
+            return {
+                job: Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
+                for job, settings, request in rows
+                if only in (None, job)
+            }
     finally:
         engine.dispose()
-    if settings is None:
-        return None
+
+
+def _events_of(connection: sa.Connection, job: str) -> list[tuple[float, Event]]:
+    rows = connection.execute(sa.select(_events.c.now, _events.c.event).where(_events.c.job == job).order_by(_events.c.seq)).all()
     events = [(now, decode(text)) for now, text in rows]
-    return (
-        Settings.from_json(settings),
-        [(now, event) for now, event in events if isinstance(event, Event)],
-        {worker: _page(text) for worker, text in pages},
-    )
+    return [(now, event) for now, event in events if isinstance(event, Event)]
+
+
+def _pages_of(connection: sa.Connection, job: str) -> dict[str, PageView]:
+    rows = connection.execute(sa.select(_progress.c.worker, _progress.c.page).where(_progress.c.job == job)).all()
+    return {worker: _page(text) for worker, text in rows}
 
 
 def replay(settings: Settings, events: list[tuple[float, Event]]) -> Machine:

@@ -24,9 +24,9 @@ from understudy.core.nouns import LossCause
 from understudy.core.state import WorkerState
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.heartbeats import Heartbeats
-from understudy.links.messages import BadMessage, Pages, decode, encode
+from understudy.links.messages import BadMessage, Lines, Pages, decode, encode
 from understudy.links.page import PageView
-from understudy.orchestrator.journal import Journal
+from understudy.orchestrator.journal import JobJournal
 
 GRACE = 15.0  # seconds for the agents to come back to an orchestrator that was started again, and for the only agent of a job at any time
 WATCH = 0.2  # seconds between two looks at the pages
@@ -64,16 +64,18 @@ class Service:
     def __init__(
         self,
         machine: Machine,
-        journal: Journal,
+        journal: JobJournal,
         *,
         clock: Callable[[], float] = time.time,
         tell: Callable[[str], None] = to_stderr,
+        output: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.machine = machine
         self.pages: dict[str, PageView] = {}
         self._journal = journal
         self._clock = clock
         self._tell = tell
+        self._output = output
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._graces: dict[str, asyncio.TimerHandle] = {}
@@ -241,6 +243,9 @@ class Service:
         self._hear(link)
         if isinstance(message, Pages):
             self._see_pages(link, message)
+            return
+        if isinstance(message, Lines):
+            self._output(message.text)
             return
         if not isinstance(message, Event) or isinstance(message, Expired | NodeLost):
             self._complain(f"node {link.node} sent a {type(message).__name__}, which is not an agent's to send")

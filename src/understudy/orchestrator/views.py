@@ -47,6 +47,7 @@ class Status(TypedDict):
     incidents: int
     notices: list[str]
     message: str  # how the job ended
+    exit_code: int | None  # None while it has not
 
 
 class RankReport(TypedDict):
@@ -119,6 +120,7 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
         incidents=len(machine.incidents()),
         notices=list(state.notices),
         message=state.ended.message if state.ended is not None else "",
+        exit_code=state.ended.exit_code if state.ended is not None else None,
     )
 
 
@@ -139,11 +141,10 @@ def offline_report(run_dir: Path) -> Report:
 
 def load(run_dir: Path) -> tuple[Machine, dict[str, PageView]]:
     """The machine and the last known pages of a run. Raises `NoJournal`."""
-    found = journal.read(run_dir)
+    found = journal.read(run_dir / journal.FILE)
     if found is None:
         raise NoJournal(f"no journal of a run in {run_dir}")
-    settings, events, pages = found
-    return journal.replay(settings, events), pages
+    return journal.replay(found.settings, found.events), found.pages
 
 
 def _step(worker: Worker, pages: Mapping[str, PageView]) -> int:

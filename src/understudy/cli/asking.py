@@ -1,0 +1,20 @@
+"""An orchestrator that does not answer, or says no, ends a command with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from understudy.cli.client import Denied, NoAnswer
+from understudy.cli.say import say
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    try:
+        yield
+    except (NoAnswer, Denied) as error:
+        say(str(error))
+        raise typer.Exit(1) from error

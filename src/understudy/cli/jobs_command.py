@@ -1,0 +1,146 @@
+"""Jobs of an orchestrator: submitting one, following its output, listing them, ending one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from understudy.cli.asking import asking
+from understudy.cli.client import Denied, NoAnswer, Server, of_job
+from understudy.cli.launch import Launch
+from understudy.cli.say import say
+from understudy.cli.target import Certificate, OrchestratorUrl, TokenFile, service
+
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+Job = Annotated[str, typer.Argument(metavar="JOB")]
+PATIENCE = 60.0  # seconds without an answer after which a follower gives up
+_ENDED = ("finished", "failed")
+
+
+def submit(plan: Launch, server: Server, detach: bool) -> int:
+    """Submits the job and, unless `detach`, shows what it prints until it has ended; the job's exit code."""
+    spec = plan.spec
+    request = {
+        "name": re.sub(r"[^A-Za-z0-9._-]", "-", spec.job),
+        "program": list(plan.program),
+        "folder": str(Path.cwd()),
+        "nodes": spec.nodes,
+        "workers_per_node": spec.workers_per_node,
+        "spares": spec.spares,
+        "replenish": spec.replenish,
+        "max_restarts": spec.max_restarts,
+        "role": plan.role,
+        "timeouts": {name: getattr(plan.timeouts, name) for name in plan.timeouts.__dataclass_fields__},
+        "environment": {name: value for name, value in os.environ.items() if not name.startswith("UNDERSTUDY_TOKEN")},
+    }
+    with asking():
+        job = str(server.call("POST", "/v1/jobs", request)["job"])
+    say(f"job {job} is submitted to {server.url}: {spec.world_size} rank{'s' * (spec.world_size != 1)}, {spec.spares} spares")
+    if detach:
+        say(f"understudy logs --follow {job} shows what it prints, understudy cancel {job} ends it")
+        return 0
+    try:
+        return follow(server, job)
+    except KeyboardInterrupt:
+        say(f"detached; the job goes on. understudy logs --follow {job} attaches again, understudy cancel {job} ends it")
+        return 0
+
+
+def follow(server: Server, job: str) -> int:
+    """Shows what the job prints until it has ended, also when the orchestrator is away in between; its exit code."""
+    offset, away_since, told = 0, 0.0, ""
+    while True:
+        try:
+            status = server.call("GET", of_job(job, "status"))
+            if status["state"] == "waiting" and status["message"] != told:
+                told = status["message"]
+                say(told)
+            for block in server.stream(of_job(job, f"output?offset={offset}&follow=true")):
+                sys.stdout.buffer.write(block)
+                sys.stdout.buffer.flush()
+                offset += len(block)
+            status = server.call("GET", of_job(job, "status"))
+            if status["state"] in _ENDED:
+                return int(status["exit_code"])
+            away_since = 0.0
+        except NoAnswer as error:
+            away_since = away_since or time.monotonic()
+            if time.monotonic() - away_since > PATIENCE:
+                say(f"{error}. The job goes on as far as it can; understudy logs --follow {job} attaches again")
+                return 1
+            time.sleep(0.2)
+        except Denied as error:
+            say(str(error))
+            return 1
+
+
+def logs(
+    job: Job,
+    follow_: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends; the exit code is the job's.")] = False,
+    orchestrator: OrchestratorUrl = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
+) -> None:
+    """Show what a job has printed."""
+    server = _server(orchestrator, token_file, tls_cert)
+    if follow_:
+        try:
+            raise typer.Exit(follow(server, job))
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+    with asking():
+        for block in server.stream(of_job(job, "output")):
+            sys.stdout.buffer.write(block)
+
+
+def cancel(
+    job: Job,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.")] = "understudy cancel",
+    orchestrator: OrchestratorUrl = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
+) -> None:
+    """End a job on all its nodes, or take it back if it still waits."""
+    with asking():
+        _server(orchestrator, token_file, tls_cert).call("POST", of_job(job, "stop"), {"reason": reason, "exit_code": 143})
+    say(f"job {job} is stopping")
+
+
+def jobs(as_json: AsJson = False, orchestrator: OrchestratorUrl = "", token_file: TokenFile = None, tls_cert: Certificate = None) -> None:
+    """List the jobs of an orchestrator."""
+    _list(_server(orchestrator, token_file, tls_cert), "/v1/jobs", as_json)
+
+
+def nodes(as_json: AsJson = False, orchestrator: OrchestratorUrl = "", token_file: TokenFile = None, tls_cert: Certificate = None) -> None:
+    """List the nodes of an orchestrator, with their slots."""
+    _list(_server(orchestrator, token_file, tls_cert), "/v1/nodes", as_json)
+
+
+def _server(url: str, token_file: Path | None, certificate: Path | None) -> Server:
+    if not url:
+        say("which orchestrator? Give --orchestrator URL, or set UNDERSTUDY_ORCHESTRATOR")
+        raise typer.Exit(2)
+    return service(url, token_file, certificate)
+
+
+def _list(server: Server, path: str, as_json: bool) -> None:
+    with asking():
+        rows: list[dict[str, Any]] = server.call("GET", path)
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    elif not rows:
+        say("none")
+    else:
+        table = Table(*rows[0])
+        for row in rows:
+            table.add_row(*(", ".join(map(str, cell)) if isinstance(cell, list | dict) else str(cell) for cell in row.values()))
+        Console().print(table)

@@ -1,0 +1,128 @@
+"""`understudy orchestrator` and `understudy agent`: a service that runs many jobs on many nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from understudy.agent.node import NodeAgent, NodeConfig
+from understudy.agent.orchestrator_link import Refused
+from understudy.cli.say import say
+from understudy.cli.target import service
+from understudy.core.nouns import Timeouts
+
+STATE = Path("understudy-state")
+
+
+def orchestrator(
+    listen: Annotated[
+        str, typer.Option("--listen", help="HOST:PORT. Any host but the loopback address needs a token.")
+    ] = "127.0.0.1:29400",
+    state_dir: Annotated[Path, typer.Option("--state-dir", help="What is known of the jobs is kept here.")] = STATE,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the secret of users and agents (or UNDERSTUDY_TOKEN).")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain (PEM): then https only.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key (PEM).")] = None,
+) -> None:
+    """Serve jobs: they are submitted with [bold]understudy run --orchestrator URL[/bold] and run on the nodes whose agents are connected.
+
+    [bold]understudy orchestrator --listen 10.0.0.5:29400 --token-file secret[/bold]
+
+    Ending it ends no job: training goes on without it. Started again with the same folder it goes on where it was.
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit():
+        say(f"--listen {listen}: give HOST:PORT")
+        raise typer.Exit(2)
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "understudy.orchestrator",
+        "--state-dir",
+        str(state_dir),
+        "--host",
+        host.strip("[]"),
+        "--port",
+        port,
+    ]
+    for flag, path in (("--token-file", token_file), ("--tls-cert", tls_cert), ("--tls-key", tls_key)):
+        command += [flag, str(path)] if path is not None else []
+    os.execv(sys.executable, command)
+
+
+def agent(
+    orchestrator: Annotated[str, typer.Option("--orchestrator", envvar="UNDERSTUDY_ORCHESTRATOR", help="URL of the orchestrator.")],
+    name: Annotated[str, typer.Option("--name", help="This node's name. Default: the host's.")] = "",
+    slots: Annotated[int, typer.Option("--slots", min=1, help="How many workers this node takes, one for each GPU for instance.")] = 1,
+    failure_domain: Annotated[str, typer.Option("--failure-domain", help="What fails together with this node: its rack, its switch.")] = "",
+    label: Annotated[list[str] | None, typer.Option("--label", help="KEY=VALUE, for people; any number.")] = None,
+    address: Annotated[str, typer.Option("--address", help="Where other nodes reach this one's workers. Default: found out.")] = "",
+    state_dir: Annotated[Path, typer.Option("--state-dir", help="Workers' output and what is needed to find them again.")] = STATE,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the orchestrator's secret (or UNDERSTUDY_TOKEN).")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate to trust (PEM), for https.")] = None,
+    heartbeat: Annotated[float, typer.Option("--heartbeat", min=0.05, help="Seconds between two signs of life.")] = Timeouts.heartbeat,
+) -> None:
+    """Serve a node: start workers here for the jobs of an orchestrator.
+
+    [bold]understudy agent --orchestrator http://10.0.0.5:29400 --slots 8 --failure-domain rack3 --token-file secret[/bold]
+
+    Ending it ends no job: what it has started goes on, and the next agent with the same folder takes it up again.
+    """
+    labels = {}
+    for text in label or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            say(f"--label {text}: give KEY=VALUE")
+            raise typer.Exit(2)
+        labels[key] = value
+    server = service(orchestrator, token_file, tls_cert)
+    config = NodeConfig(
+        orchestrator=server.url,
+        node=name or socket.gethostname(),
+        address=address or _address(server.url),
+        slots=slots,
+        domain=failure_domain,
+        labels=labels,
+        state=state_dir.absolute(),
+        certificate=server.certificate,
+        heartbeat=heartbeat,
+    )
+    raise typer.Exit(asyncio.run(_serve(config, server.token)))
+
+
+async def _serve(config: NodeConfig, token: str) -> int:
+    running = asyncio.ensure_future(NodeAgent(config, token, say).run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    try:
+        await running
+    except asyncio.CancelledError:
+        say("the agent ends; what it has started goes on")
+    except Refused as error:
+        say(str(error))
+        return 1
+    return 0
+
+
+def _address(url: str) -> str:
+    """This host's address on the way to the orchestrator. Sends nothing: it asks the routing table."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, parts.port or 1))
+        except OSError:
+            return socket.gethostname()
+        return str(probe.getsockname()[0])

@@ -1,0 +1,82 @@
+"""Which job a command is about: the one of a run directory, or one that was submitted to an orchestrator."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.cli.asking import asking
+from understudy.cli.client import NoAnswer, Server
+from understudy.cli.run_directory import NoRun, RunDirectory
+from understudy.cli.say import say
+
+SERVICE = "A job that was submitted to an orchestrator"
+
+RunDir = Annotated[
+    Path | None,
+    typer.Option("--run-dir", help="The run's folder. Default: the latest one in ./understudy-runs."),
+]
+OrchestratorUrl = Annotated[
+    str,
+    typer.Option("--orchestrator", envvar="UNDERSTUDY_ORCHESTRATOR", help="URL of the orchestrator.", rich_help_panel=SERVICE),
+]
+JobName = Annotated[str, typer.Option("--job", help="Its name there. Default: the one that came last.", rich_help_panel=SERVICE)]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", help="File with the orchestrator's secret (or UNDERSTUDY_TOKEN).", rich_help_panel=SERVICE),
+]
+Certificate = Annotated[Path | None, typer.Option("--tls-cert", help="Certificate to trust (PEM), for https.", rich_help_panel=SERVICE)]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A job, and where to ask about it: an orchestrator, or a run directory that may know one."""
+
+    job: str
+    server: Server | None
+    run: RunDirectory | None = None
+
+
+def service(url: str, token_file: Path | None, certificate: Path | None) -> Server:
+    """Ends the command if the secret or the certificate cannot be read."""
+    try:
+        token = token_file.read_text().strip() if token_file is not None else os.environ.get("UNDERSTUDY_TOKEN", "").strip()
+        if certificate is not None:
+            certificate.read_bytes()
+    except OSError as error:
+        say(f"{error.filename}: {error.strerror}")
+        raise typer.Exit(2) from error
+    return Server(url.rstrip("/"), token, str(certificate.absolute()) if certificate is not None else "")
+
+
+def target(run_dir: Path | None, url: str, job: str, token_file: Path | None, certificate: Path | None) -> Target:
+    """What the options name. Ends the command if there is no such thing."""
+    if run_dir is None and url:
+        server = service(url, token_file, certificate)
+        return Target(job or _latest(server), server)
+    if job:
+        say("--job needs --orchestrator (or UNDERSTUDY_ORCHESTRATOR)")
+        raise typer.Exit(2)
+    try:
+        run = RunDirectory.find(run_dir)
+    except NoRun as error:
+        say(str(error))
+        raise typer.Exit(2) from error
+    name = str(run.job()["job"])
+    try:
+        return Target(name, Server.of(run), run)
+    except NoAnswer:
+        return Target(name, None, run)
+
+
+def _latest(server: Server) -> str:
+    with asking():
+        jobs = server.call("GET", "/v1/jobs")
+    if not jobs:
+        say(f"{server.url} has no jobs yet")
+        raise typer.Exit(1)
+    return str(jobs[-1]["job"])

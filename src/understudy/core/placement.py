@@ -1,0 +1,58 @@
+"""Which nodes a submitted job gets: first enough of them for its ranks, then room for its spares, elsewhere if possible.
+
+A worker takes a slot, whether it holds a rank or waits as a spare. The ranks go to the nodes that are left with the fewest free slots,
+so that large holes stay for large jobs. Spares go to nodes without ranks of the job first, and to failure domains without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from understudy.core.nouns import JobSpec
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A node that is there, and its free slots."""
+
+    node: str
+    domain: str
+    free: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a job gets on one node. From `rank` number `JobSpec.nodes` on, nodes have spares only."""
+
+    node: str
+    rank: int  # of the node in the job
+    spares: int
+
+
+def place(spec: JobSpec, offers: Sequence[Offer]) -> list[Part] | str:
+    """The parts of the job, or what is missing."""
+    fitting = sorted((o for o in offers if o.free >= spec.workers_per_node), key=lambda o: (o.free, o.node))
+    if len(fitting) < spec.nodes:
+        return (
+            f"{spec.nodes} node{'s' * (spec.nodes != 1)} with {spec.workers_per_node} free slots each are needed, {len(fitting)} are there"
+        )
+    chosen = sorted(fitting[: spec.nodes], key=lambda o: o.node)
+    hosts = {o.node: number for number, o in enumerate(chosen)}
+    domains = {o.domain for o in chosen}
+    rest = {o.node: o.free - (spec.workers_per_node if o.node in hosts else 0) for o in offers}
+    if sum(rest.values()) < spec.spares:
+        return f"{spec.spares} slots are needed for spares, {sum(rest.values())} are free beside the ranks"
+    where = {o.node: o for o in offers}
+    spares = dict.fromkeys(hosts, 0)
+    for _ in range(spec.spares):
+        # Evenly among equals: the one with the fewest so far, then with the most room.
+        best = min(
+            (node for node, free in rest.items() if free > 0),
+            key=lambda node: (node in hosts, where[node].domain in domains, spares.get(node, 0), -rest[node], node),
+        )
+        rest[best] -= 1
+        spares[best] = spares.get(best, 0) + 1
+    others = sorted(node for node in spares if node not in hosts)
+    ranks = hosts | {node: spec.nodes + number for number, node in enumerate(others)}
+    return [Part(node, rank, spares[node]) for node, rank in sorted(ranks.items(), key=lambda item: item[1])]

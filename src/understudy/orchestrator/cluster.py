@@ -1,0 +1,243 @@
+"""The nodes of a service and what runs on them: submitted jobs wait for slots, get them, and give them back.
+
+Every node's agent keeps one connection and says with each heartbeat which parts of jobs it has; that, and not a record here, is
+what slots are counted by. So an orchestrator that was started again knows as soon as the agents are back, for which it waits before
+it places anything. A part is led by the job's own service, over a connection of its own (`service.py`): what happens to
+the node's agent does not touch the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from understudy.core.events import NodeLost, StopAsked
+from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.placement import Offer, place
+from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, StartPart, decode, encode
+from understudy.orchestrator.jobs import Job, Jobs
+from understudy.orchestrator.journal import Recorded
+from understudy.orchestrator.service import REPLACED, AgentLink, Close
+from understudy.orchestrator.settings import Settings
+
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=1 << 17)]  # what a program can be given
+Name = Annotated[str, Field(pattern=r"^[^\x00=]+$", max_length=1 << 10)]
+SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
+LOOK = 0.5  # seconds between two looks at silent nodes
+RESTARTS = 3  # of a part whose agent has died, for each job and node
+
+
+class Submission(BaseModel):
+    """A job as it is submitted. Times in seconds."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="not used before")
+    program: list[Text] = Field(min_length=1, max_length=10_000, description="the script, or -m and a module, and its arguments")
+    folder: str = Field(pattern=r"^/[^\x00]*$", max_length=4096, description="working directory, the same path on every node")
+    nodes: int = Field(default=1, ge=1, le=100_000)
+    workers_per_node: int = Field(default=1, ge=1, le=1024)
+    spares: int = Field(default=1, ge=0, le=100_000)
+    replenish: bool = True
+    max_restarts: int = Field(default=3, ge=0)
+    role: Text = "default"
+    timeouts: Timeouts = Field(default_factory=Timeouts)
+    environment: dict[Name, Text] = Field(default_factory=dict, description="of the workers; kept in a file that only the service can read")
+
+    def spec(self) -> JobSpec:
+        size = self.nodes * self.workers_per_node
+        return JobSpec(self.name, size, self.workers_per_node, self.nodes, self.spares, self.replenish, self.max_restarts)
+
+
+@dataclass
+class Node:
+    hello: Hello
+    link: AgentLink | None  # None: away
+    heard: float  # by the loop's clock
+    restarts: dict[str, int] = field(default_factory=dict)  # of parts, by job
+
+    def free(self) -> int:
+        return self.hello.slots - sum(part.slots for part in self.hello.parts)
+
+
+class Cluster:
+    def __init__(self, jobs: Jobs, state: Path, secret: str, tell: Callable[[str], None], timeouts: Timeouts) -> None:
+        """`state`: a folder for what is kept of jobs beside the journal. `secret`: the key of the jobs' tokens."""
+        self.nodes: dict[str, Node] = {}
+        self.waiting: dict[str, str] = {}  # jobs that have no slots yet, in order, and why
+        self._jobs = jobs
+        self._state = state
+        self._secret = secret
+        self._tell = tell
+        self._timeouts = timeouts
+        self._requests: dict[str, Submission] = {}
+        self._ready_at = asyncio.get_running_loop().time() + SETTLE
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def resume(self, known: dict[str, Recorded]) -> None:
+        """The jobs of an earlier life of this service."""
+        for name, recorded in known.items():
+            request = Submission.model_validate_json(recorded.request)
+            request.environment = self._environment(name)
+            job = self._jobs.begin(
+                recorded.settings, self._token(name), request=recorded.request, known=recorded, folder=self._folder(name)
+            )
+            self._take_on(job, request)
+            if job.service.machine.state.ended is None and not job.service.machine.state.nodes:
+                self.waiting[name] = ""
+                self._place()
+
+    def submit(self, request: Submission) -> Job:
+        """Raises `FileExistsError` if the name was used before, `OSError` if it cannot be kept."""
+        if self._jobs.get(request.name) is not None:
+            raise FileExistsError(f"a job named {request.name} is here already, or was")
+        folder = self._folder(request.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(folder / "environment.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            json.dump(request.environment, file)
+        settings = Settings(request.spec(), request.timeouts)
+        text = request.model_dump_json(exclude={"environment"})  # which may hold secrets, and the journal none
+        job = self._jobs.begin(settings, self._token(request.name), request=text, folder=folder)
+        self._take_on(job, request)
+        self.waiting[request.name] = ""
+        self._place()
+        return job
+
+    def stop(self, job: Job, reason: str, exit_code: int) -> None:
+        self.waiting.pop(job.name, None)
+        job.service.submit(StopAsked(reason, exit_code))
+
+    def _take_on(self, job: Job, request: Submission) -> None:
+        self._requests[job.name] = request
+        job.running.add_done_callback(lambda _: self._over(job.name))
+
+    def _over(self, job: str) -> None:
+        self.waiting.pop(job, None)
+        for node in self.nodes.values():
+            if node.link is not None and any(part.job == job for part in node.hello.parts):
+                node.link.outbox.put_nowait(encode(EndPart(job)))  # for one that has not heard of it from the job's service
+
+    def _place(self) -> None:
+        """Gives slots to those that wait, in the order in which they came, as far as there are any."""
+        if asyncio.get_running_loop().time() < self._ready_at:
+            self.waiting = dict.fromkeys(self.waiting, "waits for the nodes to come back: the orchestrator has just been started")
+            return
+        for name in list(self.waiting):
+            request = self._requests[name]
+            offers = [Offer(n.hello.node, n.hello.domain or n.hello.node, n.free()) for n in self.nodes.values() if n.link is not None]
+            parts = place(request.spec(), offers)
+            if isinstance(parts, str):
+                self.waiting[name] = f"waits for slots: {parts}"
+                return  # the next one must not overtake it for ever
+            del self.waiting[name]
+            for part in parts:
+                slots = part.spares + (request.workers_per_node if part.rank < request.nodes else 0)
+                self._start(self.nodes[part.node], Part(name, part.rank, slots, part.spares))
+
+    def _start(self, node: Node, part: Part) -> None:
+        request = self._requests[part.job]
+        assert node.link is not None
+        message = StartPart(
+            part=part,
+            program=tuple(request.program),
+            folder=request.folder,
+            environment=request.environment,
+            workers_per_node=request.workers_per_node,
+            role=request.role,
+            timeouts=request.timeouts,
+            token=self._token(part.job),
+        )
+        node.link.outbox.put_nowait(encode(message))
+        node.hello = replace(node.hello, parts=(*node.hello.parts, part))
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def attach(self, hello: Hello) -> AgentLink:
+        old = self.nodes.get(hello.node)
+        if old is not None and old.link is not None:
+            old.link.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
+        if old is None or old.link is None:
+            self._tell(f"node {hello.node} is here: {hello.slots} slots")
+        link = AgentLink(hello.node)
+        restarts = old.restarts if old is not None else {}
+        self.nodes[hello.node] = Node(hello, link, asyncio.get_running_loop().time(), restarts)
+        for part in hello.parts:
+            job = self._jobs.get(part.job)
+            if job is None or job.running.done():
+                link.outbox.put_nowait(encode(EndPart(part.job)))
+        self._place()
+        return link
+
+    def detach(self, link: AgentLink) -> None:
+        node = self.nodes.get(link.node)
+        if node is not None and node.link is link:
+            node.link = None
+
+    def receive(self, link: AgentLink, text: str) -> None:
+        node = self.nodes[link.node]
+        if node.link is not link:
+            return
+        node.heard = asyncio.get_running_loop().time()
+        try:
+            message = decode(text)
+        except BadMessage as error:
+            self._tell(f"the agent of node {link.node} sent something that is not a message: {str(error)[:300]}")
+            return
+        if isinstance(message, Hello) and message.node == link.node:
+            started = [part for part in node.hello.parts if part not in message.parts and not self._ended(part.job)]
+            node.hello = replace(message, parts=(*message.parts, *started))
+        elif isinstance(message, PartEnded):
+            self._part_ended(node, message)
+
+    def _part_ended(self, node: Node, message: PartEnded) -> None:
+        """Its slots are free. If the job goes on, its agent has died, and its workers with it: another one is started."""
+        gone = [part for part in node.hello.parts if part.job == message.job]
+        node.hello = replace(node.hello, parts=tuple(p for p in node.hello.parts if p.job != message.job))
+        job = self._jobs.get(message.job)
+        if gone and job is not None and job.service.machine.state.ended is None:
+            job.service.submit(NodeLost(node.hello.node, f"its agent ended with exit code {message.exit_code}"))
+            times = node.restarts[message.job] = node.restarts.get(message.job, 0) + 1
+            if times <= RESTARTS and job.service.machine.state.ended is None:
+                self._start(node, gone[0])
+        self._place()
+
+    def _ended(self, job: str) -> bool:
+        known = self._jobs.get(job)
+        return known is None or known.running.done()
+
+    async def watch(self) -> None:
+        """Until cancelled: nodes that have fallen silent are away, and get no jobs."""
+        while True:
+            await asyncio.sleep(LOOK)
+            now = asyncio.get_running_loop().time()
+            for node in self.nodes.values():
+                if node.link is not None and now - node.heard > self._timeouts.node_lost:
+                    self._tell(f"node {node.hello.node} is away: nothing was heard of its agent for {now - node.heard:.1f} s")
+                    node.link.outbox.put_nowait(Close(REPLACED, "nothing was heard of this node for too long"))
+                    node.link = None
+            self._place()
+
+    # -- small things -------------------------------------------------------------------------------------------------
+
+    def _token(self, job: str) -> str:
+        return hmac.new(self._secret.encode(), f"agents of {job}".encode(), hashlib.sha256).hexdigest()
+
+    def _folder(self, job: str) -> Path:
+        return self._state / "jobs" / job
+
+    def _environment(self, job: str) -> dict[str, str]:
+        try:
+            found: dict[str, str] = json.loads((self._folder(job) / "environment.json").read_text())
+        except (OSError, ValueError):
+            self._tell(f"the environment of job {job} cannot be read: parts that are started from now on get none")
+            return {}
+        return found

@@ -1,0 +1,64 @@
+"""The jobs of an orchestrator, by name: one for `understudy run`, any number for a service. Those that have ended stay, to be looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy.core.machine import Machine
+from understudy.orchestrator.journal import Journal, Recorded
+from understudy.orchestrator.output import FILE, Output
+from understudy.orchestrator.service import Service
+from understudy.orchestrator.settings import Settings
+
+
+@dataclass
+class Job:
+    name: str
+    service: Service
+    token: str  # of its agents
+    output: Output | None  # None: its agents print themselves
+    running: asyncio.Task[int]
+
+
+class Jobs:
+    def __init__(self, journal: Journal, tell: Callable[[str], None]) -> None:
+        self._journal = journal
+        self._tell = tell
+        self._jobs: dict[str, Job] = {}
+
+    def get(self, name: str) -> Job | None:
+        return self._jobs.get(name)
+
+    def all(self) -> list[Job]:
+        """In the order in which they were begun."""
+        return list(self._jobs.values())
+
+    def begin(self, settings: Settings, token: str, *, request: str = "", known: Recorded | None = None, folder: Path | None = None) -> Job:
+        """A new job, or one that is `known` and goes on where it was. With a `folder` its output is kept there."""
+        name = settings.spec.job
+        output = Output(folder / FILE, self._tell) if folder is not None else None
+
+        def tell(text: str) -> None:
+            if output is None:
+                self._tell(text)
+            else:
+                output.write(f"understudy: {text}\n")
+
+        machine = Machine(settings.spec, settings.timeouts)
+        service = Service(machine, self._journal.begin(settings, request), tell=tell, output=output.write if output else lambda text: None)
+        if known is not None:
+            service.resume(known.events)
+            service.pages.update(known.pages)
+        over = machine.state.ended
+        work = service.run() if over is None else _ended(over.exit_code)
+        job = self._jobs[name] = Job(name, service, token, output, asyncio.create_task(work, name=f"job {name}"))
+        if output is not None:
+            job.running.add_done_callback(lambda _: output.close())
+        return job
+
+
+async def _ended(code: int) -> int:
+    return code

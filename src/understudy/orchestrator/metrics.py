@@ -1,0 +1,83 @@
+"""What Prometheus reads at `/metrics`: the jobs and nodes as they are at that moment, and sums over incidents since a job's begin.
+
+Names follow Prometheus' conventions: a unit at the end, `_total` for what only grows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
+
+from understudy.core.nouns import Incident
+from understudy.orchestrator import views
+from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.jobs import Job, Jobs
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+
+class Metrics(Collector):
+    def __init__(self, jobs: Jobs, cluster: Cluster | None) -> None:
+        self._jobs = jobs
+        self._cluster = cluster
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterable[Metric]:
+        yield from _of_jobs(self._jobs.all())
+        if self._cluster is not None:
+            yield from _of_nodes(self._cluster)
+
+
+def _of_jobs(jobs: list[Job]) -> Iterator[Metric]:
+    states = GaugeMetricFamily("understudy_jobs", "Jobs, those that have ended included.", labels=["state"])
+    steps = GaugeMetricFamily("understudy_job_step", "The last step that every rank has committed.", labels=["job"])
+    generations = GaugeMetricFamily(
+        "understudy_job_generation", "How often the assignment of ranks to workers has changed.", labels=["job"]
+    )
+    workers = GaugeMetricFamily("understudy_job_workers", "Workers with a rank, and spares.", labels=["job", "role", "state"])
+    incidents = CounterMetricFamily("understudy_incidents", "Incidents that are over.", labels=["job", "cause"])
+    seconds = CounterMetricFamily("understudy_incident_seconds", "From fault to the next commit by every rank, summed.", labels=["job"])
+    moved = CounterMetricFamily("understudy_state_moved_bytes", "State that newcomers have received from donors.", labels=["job"])
+    found: Counter[str] = Counter()
+    for job in jobs:
+        status = views.status(job.service.machine, job.service.pages)
+        found[status["state"]] += 1
+        steps.add_metric([job.name], status["step"])
+        generations.add_metric([job.name], status["generation"])
+        places = Counter(("rank", rank["state"]) for rank in status["ranks"]) + Counter(("spare", s["state"]) for s in status["spares"])
+        for (role, state), count in places.items():
+            workers.add_metric([job.name, role, state], count)
+        over = [incident for incident in job.service.machine.incidents() if incident.seconds >= 0]
+        for cause, count in Counter(map(_cause, over)).items():
+            incidents.add_metric([job.name, cause], count)
+        seconds.add_metric([job.name], sum(incident.seconds for incident in over))
+        moved.add_metric([job.name], sum(incident.bytes_moved for incident in over))
+    for state, count in found.items():
+        states.add_metric([state], count)
+    yield from (states, steps, generations, workers, incidents, seconds, moved)
+
+
+def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
+    nodes = GaugeMetricFamily("understudy_nodes", "Nodes whose agents have been here.", labels=["state"])
+    slots = GaugeMetricFamily("understudy_slots", "Slots of the nodes that are here.", labels=["state"])
+    waiting = GaugeMetricFamily("understudy_waiting_jobs", "Jobs that wait for slots.")
+    here = [node for node in cluster.nodes.values() if node.link is not None]
+    nodes.add_metric(["here"], len(here))
+    nodes.add_metric(["away"], len(cluster.nodes) - len(here))
+    slots.add_metric(["free"], sum(node.free() for node in here))
+    slots.add_metric(["used"], sum(node.hello.slots - node.free() for node in here))
+    waiting.add_metric([], len(cluster.waiting))
+    yield from (nodes, slots, waiting)
+
+
+def _cause(incident: Incident) -> str:
+    return str(incident.ranks[0].cause) if incident.ranks else "communication"

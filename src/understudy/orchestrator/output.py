@@ -1,0 +1,61 @@
+"""What a job has printed: a file that grows, and readers who may come at any time and follow it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+BLOCK = 1 << 16
+FILE = "output.log"
+
+
+class Output:
+    """Appends from the event loop's thread. `failed` is told once when the disk refuses."""
+
+    def __init__(self, path: Path, failed: Callable[[str], None]) -> None:
+        self.path = path
+        self._failed = failed
+        self._told = False
+        self._grown = asyncio.Event()
+        self._over = False
+
+    def write(self, text: str) -> None:
+        try:
+            with self.path.open("ab") as file:
+                file.write(text.encode(errors="backslashreplace"))
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                self._failed(f"cannot write {self.path}: {error.strerror}; training goes on, what is printed now is not kept there")
+            return
+        self._wake()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._over = True
+        self._wake()
+
+    async def read(self, offset: int, follow: bool) -> AsyncIterator[bytes]:
+        """From byte `offset` on; with `follow` until the job has ended."""
+        while True:
+            grown, over = self._grown, self._over
+            while data := _block(self.path, offset):
+                offset += len(data)
+                yield data
+            if over or not follow:
+                return
+            await grown.wait()
+
+    def _wake(self) -> None:
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+
+def _block(path: Path, offset: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(BLOCK)
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,160 @@
+"""An orchestrator as a service, node agents, and jobs submitted to it: real processes, on this machine's loopback or on hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.integration.hosts import Host
+from tests.integration.processes import Mark, wait_for_end, wait_until
+from tests.integration.training import JOBS, LONG, Outcome
+
+TOKEN = "the secret of this test's service"
+
+
+class Service:
+    """With a host the orchestrator listens on its address, else on the loopback address."""
+
+    def __init__(self, folder: Path, mark: Mark, host: Host | None = None) -> None:
+        self.folder = folder
+        self.host = host
+        self.state = folder / "orchestrator"
+        self._mark = mark
+        self._port = 0
+        self.agents: dict[str, subprocess.Popen[bytes]] = {}
+        self._places: dict[str, tuple[Host | None, list[str]]] = {}
+        self.start_orchestrator()
+
+    def start_orchestrator(self) -> None:
+        address = self.host.address if self.host is not None else "127.0.0.1"
+        said = self.state / "orchestrator.json"
+        said.unlink(missing_ok=True)
+        words = ["orchestrator", "--listen", f"{address}:{self._port}", "--state-dir", str(self.state)]
+        self.orchestrator = self._start(self.host, words, "orchestrator.txt")
+        wait_until(lambda: said.exists() or self.orchestrator.poll() is not None, "the orchestrator serves", LONG)
+        assert self.orchestrator.poll() is None, (self.folder / "orchestrator.txt").read_text()
+        self.url = json.loads(said.read_text())["url"]
+        self._port = int(self.url.rpartition(":")[2])
+
+    def kill_orchestrator(self) -> None:
+        self.orchestrator.kill()
+        self.orchestrator.wait()
+
+    def start_agent(self, name: str, slots: int, host: Host | None = None, *more: str) -> None:
+        words = ["agent", "--name", name, "--slots", str(slots), "--state-dir", str(self.folder / f"agent-{name}"), *more]
+        self._places[name] = (host, words)
+        self.agents[name] = self._start(host, words, f"agent-{name}.txt")
+
+    def restart_agent(self, name: str) -> None:
+        host, words = self._places[name]
+        self.agents[name].kill()
+        self.agents[name].wait()
+        self.agents[name] = self._start(host, words, f"agent-{name}.txt")
+
+    def wait_for_nodes(self, count: int) -> None:
+        wait_until(lambda: sum(node["state"] == "here" for node in self.ask("nodes")) == count, f"{count} nodes", LONG)
+
+    def run(self, job: str, flags: list[str], script: str, **environment: str) -> Submitted:
+        """`understudy run --orchestrator`: what it shows is in FOLDER/JOB/output.txt, what the job leaves in FOLDER/JOB."""
+        folder = self.folder / job
+        folder.mkdir()
+        words = ["run", "--rdzv-id", job, *flags, str(JOBS / script), str(folder)]
+        process = self._start(self.host, words, f"{job}/output.txt", OMP_NUM_THREADS="1", **environment)
+        return Submitted(self, job, folder, process)
+
+    def command(self, *words: str, host: Host | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self._inside(host or self.host), sys.executable, "-m", "understudy.cli", *words],
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+        )
+
+    def ask(self, *words: str) -> Any:
+        done = self.command(*words, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def _environment(self, **more: str) -> dict[str, str]:
+        known = {"UNDERSTUDY_ORCHESTRATOR": self.url} if hasattr(self, "url") else {}
+        return self._mark.environment(COLUMNS="200", UNDERSTUDY_TOKEN=TOKEN, **known, **more)
+
+    def _start(self, host: Host | None, words: list[str], output: str, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "understudy.cli", *words]
+        if host is not None:
+            return host.start(command, self.folder, self._environment(**environment), self.folder / output)
+        with (self.folder / output).open("ab") as file:
+            return subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=self._environment(**environment),
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @staticmethod
+    def _inside(host: Host | None) -> list[str]:
+        return ["ip", "netns", "exec", host.namespace] if host is not None else []
+
+
+class Submitted:
+    """A job that was submitted, and the command that follows it."""
+
+    def __init__(self, service: Service, name: str, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self.service = service
+        self.name = name
+        self.folder = folder
+        self.process = process
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "output.txt").read_text()
+
+    def wait_for(self, marker: str) -> None:
+        def there() -> bool:
+            assert self.process.poll() is None, self.output
+            return (self.folder / f"marker {marker}").exists()
+
+        wait_until(there, marker, LONG)
+
+    def wait_for_state(self, state: str) -> None:
+        def there() -> bool:
+            done = self.service.command("status", "--job", self.name, "--json")
+            return done.returncode == 0 and json.loads(done.stdout)["state"] == state
+
+        wait_until(there, f"{self.name} is {state}", LONG)
+
+    def let(self, name: str) -> None:
+        (self.folder / name).touch()
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.service.ask("status", "--job", self.name)
+        return found
+
+    def kill_rank(self, rank: int) -> None:
+        pid = int(self.status()["ranks"][rank]["pid"])
+        os.kill(pid, signal.SIGKILL)
+        wait_for_end(pid)
+
+    def ends(self) -> SubmittedOutcome:
+        return SubmittedOutcome(self.process.wait(LONG), self.output, self.folder, self)
+
+
+class SubmittedOutcome(Outcome):
+    """Answers come from the service instead of a run directory."""
+
+    def __init__(self, code: int, output: str, folder: Path, job: Submitted) -> None:
+        super().__init__(code, output, folder)
+        object.__setattr__(self, "_job", job)
+
+    def ask(self, what: str) -> dict[str, Any]:
+        job: Submitted = self._job  # type: ignore[attr-defined]
+        found: dict[str, Any] = job.service.ask(what, "--job", job.name)
+        return found

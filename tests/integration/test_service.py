@@ -1,0 +1,153 @@
+"""Many jobs on many nodes: submitting, following, waiting for slots, cancelling; and deaths in the control plane that stop no training."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.hosts import needs_hosts, network
+from tests.integration.processes import marked, wait_for_end, wait_until
+from tests.integration.service import Service
+from tests.integration.training import LONG, Outcome, Training, survived
+
+HELD = 6
+RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "2"]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with marked() as mark:
+        yield Service(tmp_path, mark)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Outcome]]:
+    """The same training under torchrun, for a number of ranks."""
+    known: dict[int, Outcome] = {}
+
+    def of(ranks: int) -> Outcome:
+        if ranks not in known:
+            known[ranks] = Training(tmp_path_factory.mktemp("undisturbed"), mark).torchrun("spread.py", ranks=ranks)
+        return known[ranks]
+
+    with marked() as mark:
+        yield of
+
+
+def test_jobs_come_wait_and_go(service: Service, undisturbed: Callable[[int], Outcome]) -> None:
+    assert service.command("jobs").stderr == "understudy: none\n"
+    waiting = service.run("first", RANKS, "spread.py", WAIT="1")
+    waiting.wait_for_state("waiting")
+    missing = "waits for slots: 2 nodes with 1 free slots each are needed, 0 are there"
+    wait_until(lambda: waiting.status()["message"] == missing, "what is missing", LONG)
+    for name in "ab":
+        service.start_agent(name, 2, None, "--failure-domain", f"rack of {name}", "--label", "kind=test")
+    waiting.wait_for_state("training")
+    second = service.run("second", RANKS, "spread.py", WAIT="1")
+    second.wait_for_state("waiting")
+    third = service.run("third", RANKS, "spread.py")
+    third.wait_for_state("waiting")
+    assert service.command("cancel", "third").returncode == 0
+    assert third.ends().code == 143
+    nodes = service.ask("nodes")
+    assert [(node["node"], node["domain"], node["labels"], node["free"], node["jobs"]) for node in nodes] == [
+        ("a", "rack of a", {"kind": "test"}, 0, ["first"]),
+        ("b", "rack of b", {"kind": "test"}, 0, ["first"]),
+    ]
+    again = service.run("first-again", ["--rdzv-id", "first"], "spread.py").ends()
+    assert again.code == 1 and "a job named first is here already, or was" in again.output
+
+    os.kill(waiting.process.pid, signal.SIGINT)
+    assert waiting.process.wait(LONG) == 0
+    assert "detached; the job goes on" in waiting.output
+    waiting.let("end")
+    logs = service.command("logs", "--follow", "first")
+    assert logs.returncode == 0
+    assert "all 2 ranks finished, no incidents" in logs.stdout
+    waiting.process.wait()
+    assert waiting.status()["step"] == 16
+    found = Outcome(0, "", waiting.folder).record
+    assert found == undisturbed(2).record
+
+    second.wait_for_state("training")  # in the slots of the first
+    assert service.command("cancel", "second").returncode == 0
+    assert second.ends().code == 143
+    states = {job["job"]: job["state"] for job in service.ask("jobs")}
+    assert states == {"first": "finished", "second": "failed", "third": "failed"}
+    wait_until(lambda: all(node["free"] == node["slots"] for node in service.ask("nodes")), "free slots", LONG)
+
+
+def test_a_script_that_fails_gives_its_exit_code(service: Service) -> None:
+    service.start_agent("a", 1)
+    job = service.run("failing", ["--spares", "0"], "misuse.py nested").ends()
+    assert job.code == 2, "understudy refuses a script that is not there"
+    assert "there is no script" in job.output
+
+
+def test_deaths_in_the_control_plane_stop_no_training(service: Service, undisturbed: Callable[[int], Outcome]) -> None:
+    """The agent of a node, and the orchestrator twice; a rank that is lost while it is away is replaced when it is back."""
+    for name in "ab":
+        service.start_agent(name, 2)
+    service.wait_for_nodes(2)
+    job = service.run("job", RANKS, "spread.py", HELD=f"1:{HELD}", WAIT="1")
+    job.wait_for("held")
+    before = job.status()["ranks"]
+    node = before[1]["node"]
+    service.restart_agent(node)
+    service.wait_for_nodes(2)
+    wait_until(lambda: "is taken up again" in (service.folder / f"agent-{node}.txt").read_text(), "the part is taken up", LONG)
+    service.kill_orchestrator()
+    os.kill(before[1]["pid"], signal.SIGKILL)
+    wait_for_end(before[1]["pid"])
+    service.start_orchestrator()
+    job.wait_for(f"step {HELD + 1} on 1 in generation 1")
+    service.kill_orchestrator()
+    service.start_orchestrator()
+    job.let("end")
+    (incident,) = survived(job.ends(), undisturbed(2))
+    assert (incident["rank"], incident["cause"]) == (1, "killed")
+    assert job.status()["ranks"][0]["pid"] == before[0]["pid"]
+    wait_until(lambda: all(n["free"] == n["slots"] for n in service.ask("nodes")), "free slots", LONG)
+
+
+def test_a_part_that_dies_is_one_incident_and_is_started_again(service: Service, undisturbed: Callable[[int], Outcome]) -> None:
+    for name in "ab":
+        service.start_agent(name, 2)
+    service.wait_for_nodes(2)
+    job = service.run("job", RANKS, "spread.py", HELD=f"1:{HELD}", WAIT="1")
+    job.wait_for("held")
+    rank = job.status()["ranks"][1]
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(_parent(rank["pid"]), signal.SIGKILL)
+    wait_for_end(rank["pid"])
+    job.wait_for(f"step {HELD + 1} on 1 in generation 1")
+    wait_until(lambda: any(s["node"] == rank["node"] and s["state"] == "warm" for s in job.status()["spares"]), "a spare there", LONG)
+    job.let("end")
+    (incident,) = survived(job.ends(), undisturbed(2))
+    assert (incident["rank"], incident["cause"]) == (1, "node")
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@needs_hosts
+@pytest.mark.parametrize("rank", [0, 1])
+def test_any_host_of_a_job_may_vanish(tmp_path: Path, undisturbed: Callable[[int], Outcome], rank: int) -> None:
+    """Rank 0's, too, in whose store the ranks have met: the orchestrator is elsewhere."""
+    with marked() as mark, network(4) as hosts:
+        service = Service(tmp_path, mark, hosts[3])
+        for number in range(3):
+            service.start_agent(f"node{number}", 1, hosts[number])
+        service.wait_for_nodes(3)
+        job = service.run("job", ["--nnodes", "2", "--spares", "1"], "spread.py", HELD=f"{rank}:{HELD}")
+        job.wait_for("held")
+        node = job.status()["ranks"][rank]["node"]
+        hosts[int(node.removeprefix("node"))].vanish()
+        (incident,) = survived(job.ends(), undisturbed(2))
+        assert (incident["rank"], incident["cause"]) == (rank, "node")
+        assert {n["node"]: n["state"] for n in service.ask("nodes")}[node] == "away"

@@ -1,0 +1,40 @@
+"""Placement: nothing is promised twice, spares are kept away from the ranks, and what is missing is said."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.core.nouns import JobSpec
+from understudy.core.placement import Offer, Part, place
+
+
+def _spec(nodes: int, workers: int, spares: int) -> JobSpec:
+    return JobSpec("job", nodes * workers, workers, nodes=nodes, spares=spares)
+
+
+@given(st.lists(st.integers(0, 6), max_size=6), st.integers(1, 3), st.integers(1, 3), st.integers(0, 5))
+def test_what_is_promised_is_there(free: list[int], nodes: int, workers: int, spares: int) -> None:
+    offers = [Offer(f"n{number}", f"d{number % 2}", count) for number, count in enumerate(free)]
+    parts = place(_spec(nodes, workers, spares), offers)
+    if isinstance(parts, str):
+        room = sum(free) - nodes * workers
+        assert sum(count >= workers for count in free) < nodes or room < spares
+        return
+    assert [part.rank for part in parts] == list(range(len(parts)))
+    assert sum(part.spares for part in parts) == spares
+    for part in parts:
+        taken = part.spares + (workers if part.rank < nodes else 0)
+        assert 0 < taken <= free[int(part.node[1:])]
+
+
+def test_spares_are_kept_away_from_the_ranks() -> None:
+    offers = [Offer("a", "rack1", 2), Offer("b", "rack1", 4), Offer("c", "rack2", 4)]
+    assert place(_spec(1, 2, 2), offers) == [Part("a", 0, 0), Part("c", 1, 2)]
+    assert place(_spec(1, 2, 6), offers) == [Part("a", 0, 0), Part("b", 1, 2), Part("c", 2, 4)]
+
+
+def test_what_is_missing() -> None:
+    offers = [Offer("a", "a", 3), Offer("b", "b", 1)]
+    assert place(_spec(2, 2, 0), offers) == "2 nodes with 2 free slots each are needed, 1 are there"
+    assert place(_spec(1, 3, 2), offers) == "2 slots are needed for spares, 1 are free beside the ranks"
