@@ -158,7 +158,7 @@ class RunningJob:
                 url = json.loads((self.run_dir / "orchestrator.json").read_text())["url"]
                 token = (self.run_dir / "token").read_text().strip()
                 self._client = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=5, trust_env=False)
-            answer = self._client.get(f"/v1/jobs/{self.run_dir.name}/{what}")
+            answer = self._client.get(f"/v1/jobs/-/{what}")
             answer.raise_for_status()
             result: dict[str, Any] = answer.json()
             return result

@@ -41,6 +41,21 @@ class Service:
         self.url = json.loads(said.read_text())["url"]
         self._port = int(self.url.rpartition(":")[2])
 
+    def start_several(self, hosts: list[Host], database: str) -> list[subprocess.Popen[bytes]]:
+        """Orchestrators on hosts, on one database; the first leads. Agents and commands are given the addresses of all."""
+        self.kill_orchestrator()
+        self.url = ",".join(f"http://{host.address}:29400" for host in hosts)
+        made = []
+        for number, host in enumerate(hosts):
+            words = ["orchestrator", "--listen", f"{host.address}:29400", "--state-dir", str(self.folder / "shared")]
+            made.append(self._start(host, words, f"orchestrator{number}.txt", UNDERSTUDY_DATABASE=database))
+            said = "serving at" if number == 0 else "another orchestrator leads"
+            self.wait_for_words(f"orchestrator{number}.txt", said)
+        return made
+
+    def wait_for_words(self, name: str, words: str) -> None:
+        wait_until(lambda: words in (self.folder / name).read_text(), f"{words!r} in {name}", LONG)
+
     def kill_orchestrator(self) -> None:
         self.orchestrator.kill()
         self.orchestrator.wait()
@@ -57,7 +72,12 @@ class Service:
         self.agents[name] = self._start(host, words, f"agent-{name}.txt")
 
     def wait_for_nodes(self, count: int) -> None:
-        wait_until(lambda: sum(node["state"] == "here" for node in self.ask("nodes")) == count, f"{count} nodes", LONG)
+        def there() -> bool:
+            for name, agent in self.agents.items():
+                assert agent.poll() is None, (self.folder / f"agent-{name}.txt").read_text()
+            return bool(sum(node["state"] == "here" for node in self.ask("nodes")) == count)
+
+        wait_until(there, f"{count} nodes", LONG)
 
     def run(self, job: str, flags: list[str], script: str, **environment: str) -> Submitted:
         """`understudy run --orchestrator`: what it shows is in FOLDER/JOB/output.txt, what the job leaves in FOLDER/JOB."""
@@ -67,10 +87,10 @@ class Service:
         process = self._start(self.host, words, f"{job}/output.txt", OMP_NUM_THREADS="1", **environment)
         return Submitted(self, job, folder, process)
 
-    def command(self, *words: str, host: Host | None = None) -> subprocess.CompletedProcess[str]:
+    def command(self, *words: str, host: Host | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*self._inside(host or self.host), sys.executable, "-m", "understudy.cli", *words],
-            env=self._environment(),
+            env={**self._environment(), **environment},
             capture_output=True,
             text=True,
             timeout=LONG,

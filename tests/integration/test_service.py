@@ -88,6 +88,15 @@ def test_a_script_that_fails_gives_its_exit_code(service: Service) -> None:
     assert "there is no script" in job.output
 
 
+def test_one_orchestrator_for_each_folder_and_none_for_everybody(service: Service, tmp_path: Path) -> None:
+    second = service.command("orchestrator", "--listen", "127.0.0.1:0", "--state-dir", str(service.state))
+    assert second.returncode == 2
+    assert "another orchestrator uses" in second.stderr and "--database" in second.stderr
+    open_ = service.command("orchestrator", "--listen", "0.0.0.0:0", "--state-dir", str(tmp_path / "other"), UNDERSTUDY_TOKEN="")
+    assert open_.returncode == 2
+    assert "listening on 0.0.0.0 needs a token, because others can reach it" in open_.stderr
+
+
 def test_deaths_in_the_control_plane_stop_no_training(service: Service, undisturbed: Callable[[int], Outcome]) -> None:
     """The agent of a node, and the orchestrator twice; a rank that is lost while it is away is replaced when it is back."""
     for name in "ab":

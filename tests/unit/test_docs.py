@@ -131,7 +131,7 @@ def test_http_interface() -> None:
     text = (ROOT / "docs" / "api.md").read_text()
     described = set(re.findall(r"`(GET|POST) (/[^\s`]+)", text))
     app = create_app(cast(Jobs, None), "", cast(Cluster, None))
-    _add_cluster(app, cast(Cluster, None), "", [])
+    _add_cluster(app, cast(Cluster, None), "", [], 0)
     served = {(m, r.path) for r in app.routes if isinstance(r, APIRoute) for m in r.methods or ()}
     assert served | {("GET", "/openapi.json")} == described
 

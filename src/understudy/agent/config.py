@@ -15,7 +15,7 @@ WORKER_COMMAND = (sys.executable, "-u", "-m", "understudy.worker")
 
 @dataclass(frozen=True)
 class AgentConfig:
-    job: str
+    job: str  # as the orchestrator calls it
     run_dir: Path
     node: str
     node_rank: int

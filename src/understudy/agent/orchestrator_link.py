@@ -49,7 +49,8 @@ class OrchestratorLink:
         on_command: Callable[[messages.Message], None],
         say: Callable[[str], None],
     ) -> None:
-        self._address = address
+        self._address = address  # one URL, or several with commas between them, of which one leads
+        self._turn = 0
         self._path = path
         self._token = token
         self._tls = tls
@@ -62,6 +63,7 @@ class OrchestratorLink:
         self._waiting = 0  # characters in them
         self._dropped = 0  # characters that are gone
         self._something = asyncio.Event()
+        self._fence = 0  # the highest that an orchestrator has shown
         self._away_since: float | None = time.monotonic()  # None: connected
 
     def away(self) -> float:
@@ -92,7 +94,7 @@ class OrchestratorLink:
         delay = FIRST_RETRY
         told = False
         while True:
-            address = self._address()
+            address = self._next()
             trouble = "it has not started yet"
             if address is not None:
                 try:
@@ -110,6 +112,10 @@ class OrchestratorLink:
                     ) as socket:
                         if told:
                             self._say("connected to the orchestrator")
+                        fence = _fence_of(socket)
+                        if fence < self._fence:
+                            raise InvalidHandshake(f"it led once (fence {fence}), and another one leads now (fence {self._fence})")
+                        self._fence = fence
                         told, delay, self._away_since = False, FIRST_RETRY, None
                         try:
                             await self._talk(socket)
@@ -118,7 +124,7 @@ class OrchestratorLink:
                         trouble = "it closed the connection"
                 except InvalidStatus as error:
                     trouble = f"HTTP status {error.response.status_code}"
-                    if error.response.status_code in _REFUSALS:
+                    if error.response.status_code in _REFUSALS and not self._others():
                         raise Refused(_refusal(address, trouble)) from error
                 except InvalidURI as error:
                     raise Refused(f"{address} is not an address of an orchestrator") from error
@@ -135,6 +141,16 @@ class OrchestratorLink:
                 self._say(f"no connection to the orchestrator ({trouble}); training goes on, trying again")
             await asyncio.sleep(delay)
             delay = min(2 * delay, LAST_RETRY)
+
+    def _next(self) -> str | None:
+        """The address to try now: each in turn."""
+        addresses = [part for part in (self._address() or "").split(",") if part]
+        self._turn += 1
+        return addresses[self._turn % len(addresses)].strip() if addresses else None
+
+    def _others(self) -> bool:
+        """Whether there is another address to try: one that says no may be an old leader."""
+        return "," in (self._address() or "")
 
     async def _talk(self, socket: ClientConnection) -> None:
         # What is kept and will be repeated anyway goes out once, in the repeat, where it is in the right order.
@@ -185,6 +201,11 @@ class OrchestratorLink:
                 self._say(f"the orchestrator sent something that is not a message: {error}")
                 continue
             self._on_command(message)
+
+
+def _fence_of(socket: ClientConnection) -> int:
+    text = socket.response.headers.get(messages.FENCE, "0") if socket.response is not None else "0"
+    return int(text) if text.isdecimal() else 0
 
 
 def _refusal(address: str, why: str) -> str:

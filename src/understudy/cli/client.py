@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +14,14 @@ import httpx
 
 from understudy.agent.tls import trusting
 from understudy.cli.run_directory import RunDirectory
+
+# A host that has vanished is noticed after some seconds, also while nothing is expected from it.
+KEEPALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 3),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
 
 
 class NoAnswer(Exception):
@@ -27,7 +36,7 @@ class Denied(Exception):
 class Server:
     """An orchestrator, and what it takes to be heard there."""
 
-    url: str
+    url: str  # or several with commas between them: the one that leads answers
     token: str = ""
     certificate: str = ""
 
@@ -46,6 +55,16 @@ class Server:
             _check(answer)
             return answer.json()
 
+    def _leading(self) -> str:
+        """The one of several that answers."""
+        first, *others = [part.strip().rstrip("/") for part in self.url.split(",")]
+        for url in (first, *others) if others else ():
+            with suppress(httpx.HTTPError, OSError):
+                verify: ssl.SSLContext | bool = trusting(self.certificate) or True
+                httpx.get(f"{url}/v1/health", timeout=2.0, trust_env=False, verify=verify).raise_for_status()
+                return url
+        return first
+
     def stream(self, path: str) -> Iterator[bytes]:
         """The body of an answer as it comes. Raises `NoAnswer` or `Denied`, also in the middle."""
         with self._client(None) as client, client.stream("GET", path) as answer:
@@ -61,7 +80,11 @@ class Server:
         try:
             # Not through a proxy: that is for the world outside the cluster.
             with httpx.Client(
-                base_url=self.url, timeout=httpx.Timeout(limit, connect=5.0), trust_env=False, verify=verify, headers=headers
+                base_url=self._leading(),
+                timeout=httpx.Timeout(limit, connect=5.0),
+                trust_env=False,
+                transport=httpx.HTTPTransport(verify=verify, socket_options=KEEPALIVE),
+                headers=headers,
             ) as client:
                 yield client
         except (httpx.TransportError, httpx.InvalidURL, OSError) as error:

@@ -27,6 +27,14 @@ def orchestrator(
         str, typer.Option("--listen", help="HOST:PORT. Any host but the loopback address needs a token.")
     ] = "127.0.0.1:29400",
     state_dir: Annotated[Path, typer.Option("--state-dir", help="What is known of the jobs is kept here.")] = STATE,
+    database: Annotated[
+        str,
+        typer.Option(
+            "--database",
+            envvar="UNDERSTUDY_DATABASE",
+            help="postgresql://... for a journal that several orchestrators share; one of them leads. Default: a file in --state-dir.",
+        ),
+    ] = "",
     token_file: Annotated[
         Path | None, typer.Option("--token-file", help="File with the secret of users and agents (or UNDERSTUDY_TOKEN).")
     ] = None,
@@ -57,6 +65,7 @@ def orchestrator(
     ]
     for flag, path in (("--token-file", token_file), ("--tls-cert", tls_cert), ("--tls-key", tls_key)):
         command += [flag, str(path)] if path is not None else []
+    os.environ["UNDERSTUDY_DATABASE"] = database  # not among the arguments: it may hold a password
     os.execv(sys.executable, command)
 
 
@@ -118,7 +127,7 @@ async def _serve(config: NodeConfig, token: str) -> int:
 
 def _address(url: str) -> str:
     """This host's address on the way to the orchestrator. Sends nothing: it asks the routing table."""
-    parts = urlsplit(url)
+    parts = urlsplit(url.partition(",")[0])
     host = parts.hostname or ""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

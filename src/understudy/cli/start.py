@@ -19,6 +19,7 @@ from understudy.cli.launch import Launch, Usage
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.say import say
 from understudy.cli.supervisor import Supervisor
+from understudy.links.messages import ONLY
 
 
 def execute(
@@ -51,7 +52,7 @@ def execute(
     )
     secret = run.write_token(token)
     config = AgentConfig(
-        job=plan.spec.job,
+        job=ONLY,
         run_dir=run.path,
         node=f"node{plan.node_rank}",
         node_rank=plan.node_rank,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from understudy.cli.asking import asking
 from understudy.cli.client import NoAnswer, Server
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.cli.say import say
+from understudy.links.messages import ONLY
 
 SERVICE = "A job that was submitted to an orchestrator"
 
@@ -22,7 +24,12 @@ RunDir = Annotated[
 ]
 OrchestratorUrl = Annotated[
     str,
-    typer.Option("--orchestrator", envvar="UNDERSTUDY_ORCHESTRATOR", help="URL of the orchestrator.", rich_help_panel=SERVICE),
+    typer.Option(
+        "--orchestrator",
+        envvar="UNDERSTUDY_ORCHESTRATOR",
+        help="URL of the orchestrator, or of several, with commas.",
+        rich_help_panel=SERVICE,
+    ),
 ]
 JobName = Annotated[str, typer.Option("--job", help="Its name there. Default: the one that came last.", rich_help_panel=SERVICE)]
 TokenFile = Annotated[
@@ -42,7 +49,11 @@ class Target:
 
 
 def service(url: str, token_file: Path | None, certificate: Path | None) -> Server:
-    """Ends the command if the secret or the certificate cannot be read."""
+    """Ends the command if an address is none, or if the secret or the certificate cannot be read."""
+    for one in url.split(","):
+        if not re.fullmatch(r"https?://[^/:\s]+(:\d+)?/?|https?://\[[0-9a-fA-F:]+\](:\d+)?/?", one.strip()):
+            say(f"--orchestrator {one}: give a URL such as http://host:29400, or several with commas between them")
+            raise typer.Exit(2)
     try:
         token = token_file.read_text().strip() if token_file is not None else os.environ.get("UNDERSTUDY_TOKEN", "").strip()
         if certificate is not None:
@@ -66,11 +77,10 @@ def target(run_dir: Path | None, url: str, job: str, token_file: Path | None, ce
     except NoRun as error:
         say(str(error))
         raise typer.Exit(2) from error
-    name = str(run.job()["job"])
     try:
-        return Target(name, Server.of(run), run)
+        return Target(ONLY, Server.of(run), run)
     except NoAnswer:
-        return Target(name, None, run)
+        return Target(ONLY, None, run)
 
 
 def _latest(server: Server) -> str:

@@ -17,6 +17,8 @@ from understudy.core import commands, events
 from understudy.core.nouns import Timeouts
 from understudy.links.page import PageView
 
+FENCE = "understudy-fence"  # header of an orchestrator's answer to an agent: grows whenever another orchestrator begins to lead
+ONLY = "-"  # in place of a job's name: the only one of an orchestrator that was started with `understudy run`
 LIMIT = 1 << 20  # bytes of one message: tracebacks are the longest
 
 

@@ -13,8 +13,10 @@ import argparse
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import ipaddress
 import json
+import logging
 import os
 import signal
 import socket
@@ -32,6 +34,7 @@ from understudy.orchestrator import journal
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.leadership import Leadership
 from understudy.orchestrator.security import VARIABLE, load_or_create, load_or_create_token
 from understudy.orchestrator.service import to_stderr
 from understudy.orchestrator.settings import Settings
@@ -50,31 +53,69 @@ def main(argv: list[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         settings = _settings(folder, arguments.spec_json) if arguments.run_dir else None
         token = _token(arguments)
-        listener = _listen(arguments.host, arguments.port)
+        _lock(folder, shared=bool(arguments.database))
+        leadership = Leadership(arguments.database, to_stderr) if arguments.database else None
+        if leadership is None:
+            listener = _listen(arguments.host, arguments.port)
     except (ValueError, OSError) as error:
         to_stderr(str(error))
         return 2
-    return asyncio.run(_serve(arguments, folder, settings, token, listener))
+    if leadership is None:
+        return asyncio.run(_serve(arguments, folder, settings, token, listener, None))
+    return asyncio.run(_lead(arguments, folder, token, leadership))
 
 
-async def _serve(arguments: argparse.Namespace, folder: Path, settings: Settings | None, token: str | None, listener: socket.socket) -> int:
+async def _lead(arguments: argparse.Namespace, folder: Path, token: str | None, leadership: Leadership) -> int:
+    """One of several: serves when it leads, and listens only then, so that whoever connects knows that it does."""
+    waiting = asyncio.ensure_future(leadership.wait())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, waiting.cancel)
+    try:
+        await waiting
+    except asyncio.CancelledError:
+        return 0
+    keeping = asyncio.create_task(leadership.keep())
+    try:
+        listener = _listen(arguments.host, arguments.port)
+        return await _serve(arguments, folder, None, token, listener, leadership)
+    except OSError as error:
+        to_stderr(f"{arguments.host}:{arguments.port}: {error.strerror}")
+        return 2
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def _serve(
+    arguments: argparse.Namespace,
+    folder: Path,
+    settings: Settings | None,
+    token: str | None,
+    listener: socket.socket,
+    leadership: Leadership | None,
+) -> int:
     messages.prepare()
-    path = folder / journal.FILE
-    known = journal.read_all(path)
-    writer = journal.Journal(path, to_stderr)
-    jobs = Jobs(writer, to_stderr)
+    place: Path | str = arguments.database or folder / journal.FILE
+    known = journal.read_all(place)
+    if leadership is None:
+        writer = journal.Journal(place, to_stderr)
+        jobs = Jobs(writer, to_stderr)
+    else:
+        writer = journal.Journal(place, to_stderr, leadership.fence, lambda: leadership.step_down("another orchestrator has taken over"))
+        jobs = Jobs(writer, to_stderr, leadership.guard)
     cluster: Cluster | None = None
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     if settings is not None:
+        jobs.single = True
         job = jobs.begin(settings, token or "", known=known.get(settings.spec.job))
         job.running.add_done_callback(lambda task: ended.set_result(task.result()))
     else:
-        cluster = Cluster(jobs, folder, load_or_create(folder / "secret"), to_stderr, Timeouts())
+        cluster = Cluster(jobs, folder, token or load_or_create(folder / "secret"), to_stderr, Timeouts())
         cluster.resume(known)
     writer.start()
 
     config = uvicorn.Config(
-        create_app(jobs, token, cluster),
+        create_app(jobs, token, cluster, leadership.fence if leadership is not None else 0),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -86,6 +127,8 @@ async def _serve(arguments: argparse.Namespace, folder: Path, settings: Settings
         ssl_certfile=arguments.tls_cert,
         ssl_keyfile=arguments.tls_key,
     )
+    # uvicorn says this of every agent that is sent away with an answer.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.getMessage())
     scheme = "https" if arguments.tls_cert else "http"
     server = _Server(config, lambda: _announce(folder, scheme, listener, tell=cluster is not None))
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
@@ -114,6 +157,17 @@ def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], 
     elif not ended.done():
         to_stderr(f"{number.name} received: the orchestrator ends, its jobs go on; start it again with the same --state-dir")
         ended.set_result(0)
+
+
+def _lock(folder: Path, shared: bool) -> None:
+    """One orchestrator for each folder, unless a database says which of several leads. Held as long as this process lives."""
+    if shared:
+        return
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"another orchestrator uses {folder}: several on one state need a PostgreSQL database (--database)") from None
 
 
 def _token(arguments: argparse.Namespace) -> str | None:
@@ -190,6 +244,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--run-dir", type=Path, help="serve one job, whose run directory this is")
     where.add_argument("--state-dir", type=Path, help="serve any number of jobs, and keep here what is known of them")
+    parser.add_argument("--database", default=os.environ.get("UNDERSTUDY_DATABASE", ""), help="of a service: a postgresql:// URL")
     parser.add_argument("--token-file", type=Path, help="of a service: the secret of its users and agents")
     parser.add_argument("--spec-json", help='{"spec": ..., "timeouts": ...} or the path of a file with it')
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
@@ -200,6 +255,10 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if bool(arguments.tls_cert) != bool(arguments.tls_key):
         parser.error("--tls-cert and --tls-key belong together")
+    if arguments.run_dir:
+        arguments.database = ""
+    elif arguments.database and not arguments.database.startswith(("postgresql://", "postgres://")):
+        parser.error("--database takes a URL such as postgresql://user@host/name; without it the journal is an SQLite file")
     return arguments
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 import understudy
 from understudy.core.events import MigrationAsked, NodeJoined, StopAsked
-from understudy.links.messages import BadMessage, Hello, Message, decode
+from understudy.links.messages import FENCE, BadMessage, Hello, Message, decode
 from understudy.orchestrator import problems, views
 from understudy.orchestrator.cluster import Cluster, Submission
 from understudy.orchestrator.jobs import Job, Jobs
@@ -87,8 +87,8 @@ class Peer(Protocol):
     def detach(self, link: AgentLink) -> None: ...
 
 
-def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None) -> FastAPI:
-    """`token`: None asks for none. Without a `cluster` no job can be submitted."""
+def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None, fence: int = 0) -> FastAPI:
+    """`token`: None asks for none. Without a `cluster` no job can be submitted. `fence`: of the lease by which this orchestrator leads."""
     app = FastAPI(title="Understudy", version=understudy.__version__, docs_url=None, redoc_url=None)
     problems.install(app)
     bearer = HTTPBearer(auto_error=False, description="the token in RUN_DIR/token, or the service's")
@@ -169,17 +169,17 @@ def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None) ->
         if known is None:
             await socket.send_denial_response(Response("there is no such job", 404))
             return
-        joined = await _greet(socket, known.token, NodeJoined)
+        joined = await _greet(socket, known.token, NodeJoined, fence)
         if isinstance(joined, NodeJoined):
             await _serve(socket, known.service, known.service.attach(joined))
 
     if cluster is not None:
-        _add_cluster(app, cluster, token, guarded)
+        _add_cluster(app, cluster, token, guarded, fence)
     _describe_problems(app)
     return app
 
 
-def _add_cluster(app: FastAPI, cluster: Cluster, token: str | None, guarded: list[object]) -> None:
+def _add_cluster(app: FastAPI, cluster: Cluster, token: str | None, guarded: list[object], fence: int) -> None:
     @app.post("/v1/jobs", status_code=201, dependencies=guarded, responses=REFUSED)  # type: ignore[arg-type]
     async def submit(request: Submission) -> Submitted:
         """Submit a job. It starts as soon as there are slots for its ranks and spares."""
@@ -209,7 +209,7 @@ def _add_cluster(app: FastAPI, cluster: Cluster, token: str | None, guarded: lis
 
     @app.websocket("/v1/agent")
     async def agent(socket: WebSocket) -> None:
-        hello = await _greet(socket, token, Hello)
+        hello = await _greet(socket, token, Hello, fence)
         if isinstance(hello, Hello):
             await _serve(socket, cluster, cluster.attach(hello))
 
@@ -233,12 +233,12 @@ def _line(job: Job, cluster: Cluster | None) -> JobLine:
     )
 
 
-async def _greet(socket: WebSocket, token: str | None, kind: type[NodeJoined | Hello]) -> Message | None:
+async def _greet(socket: WebSocket, token: str | None, kind: type[NodeJoined | Hello], fence: int) -> Message | None:
     """The agent's first message, which must be of this `kind`; None if it was sent away."""
     if not authorized(socket.headers.get("authorization"), token):
         await socket.send_denial_response(Response("a valid token is needed", 401))
         return None
-    await socket.accept()
+    await socket.accept(headers=[(FENCE.encode(), str(fence).encode())])
     said: Message | None = None
     try:
         with suppress(TimeoutError, BadMessage, KeyError):

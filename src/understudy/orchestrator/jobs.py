@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.core.machine import Machine
+from understudy.links.messages import ONLY
 from understudy.orchestrator.journal import Journal, Recorded
 from understudy.orchestrator.output import FILE, Output
 from understudy.orchestrator.service import Service
@@ -24,12 +25,18 @@ class Job:
 
 
 class Jobs:
-    def __init__(self, journal: Journal, tell: Callable[[str], None]) -> None:
+    def __init__(self, journal: Journal, tell: Callable[[str], None], guard: Callable[[], None] = lambda: None) -> None:
+        """`guard` returns only while this process may decide."""
+        self._guard = guard
         self._journal = journal
         self._tell = tell
         self._jobs: dict[str, Job] = {}
+        self.single = False
 
     def get(self, name: str) -> Job | None:
+        """`ONLY` is the job of an orchestrator that serves one and no more: nodes need not know how it is called elsewhere."""
+        if name == ONLY and self.single:
+            return next(iter(self._jobs.values()), None)
         return self._jobs.get(name)
 
     def all(self) -> list[Job]:
@@ -48,7 +55,8 @@ class Jobs:
                 output.write(f"understudy: {text}\n")
 
         machine = Machine(settings.spec, settings.timeouts)
-        service = Service(machine, self._journal.begin(settings, request), tell=tell, output=output.write if output else lambda text: None)
+        write = output.write if output is not None else lambda text: None
+        service = Service(machine, self._journal.begin(settings, request), tell=tell, output=write, guard=self._guard)
         if known is not None:
             service.resume(known.events)
             service.pages.update(known.pages)

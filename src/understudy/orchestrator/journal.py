@@ -1,9 +1,9 @@
 """The journal: every event of every job with its time, in the order in which the job's machine handled it. Replaying it gives the state.
 
-An SQLite file in write-ahead mode, so that it can be read while it is written (`understudy status` and `report` do
-so). Writing is not on the way of a recovery: the service sends the commands first and hands the event to a thread
-that writes it right behind, many in one transaction if they come fast. A commit with synchronous=NORMAL does not wait
-for the disk, but on a slow or shared file system it can still take long, and a rank that is down costs more than the
+By default an SQLite file in write-ahead mode, so that it can be read while it is written (`understudy status` and `report` do
+so); a service may use PostgreSQL (`database.py`). Writing is not on the way of a recovery: the service sends the commands first and
+hands the event to a thread that writes it right behind, many in one transaction if they come fast. A commit with synchronous=NORMAL
+does not wait for the disk, but on a slow or shared file system it can still take long, and a rank that is down costs more than the
 last milliseconds of a journal. What those milliseconds may cost is repaired elsewhere: an orchestrator killed between
 sending and writing finds the agents repeating what they have, and repeats what it asks for; workers ignore what they
 have had.
@@ -22,58 +22,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy import event as sa_event
 
 from understudy.core.events import Event
 from understudy.core.machine import Machine
 from understudy.links.messages import decode, encode
 from understudy.links.page import Activity, PageView
+from understudy.orchestrator import database
 from understudy.orchestrator.settings import Settings
 
 FILE = "journal.db"
-
-VERSION = 1  # of the tables
-
-_metadata = sa.MetaData()
-_version = sa.Table("version", _metadata, sa.Column("version", sa.Integer, primary_key=True))
-_jobs = sa.Table(
-    "jobs",
-    _metadata,
-    sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("job", sa.Text, nullable=False, unique=True),
-    sa.Column("settings", sa.Text, nullable=False),
-    sa.Column("request", sa.Text, nullable=False),  # what was submitted, as JSON; empty for a job that was started with `understudy run`
-)
-_events = sa.Table(
-    "events",
-    _metadata,
-    sa.Column("seq", sa.Integer, primary_key=True),
-    sa.Column("job", sa.Text, nullable=False, index=True),
-    sa.Column("now", sa.Float, nullable=False),
-    sa.Column("event", sa.Text, nullable=False),
-)
-_progress = sa.Table(
-    "progress",
-    _metadata,
-    sa.Column("job", sa.Text, primary_key=True),
-    sa.Column("worker", sa.Text, primary_key=True),
-    sa.Column("page", sa.Text, nullable=False),
-)
-
-
-def _engine(path: Path, *, readonly: bool = False) -> sa.Engine:
-    url = f"sqlite:///file:{path}?mode=ro&uri=true" if readonly else f"sqlite:///{path}"
-    engine = sa.create_engine(url)
-    if not readonly:
-
-        @sa_event.listens_for(engine, "connect")
-        def configure(connection: sa.engine.interfaces.DBAPIConnection, _: object) -> None:
-            cursor = connection.cursor()
-            cursor.execute("PRAGMA journal_mode=WAL")
-            cursor.execute("PRAGMA synchronous=NORMAL")
-            cursor.close()
-
-    return engine
 
 
 @dataclass(frozen=True)
@@ -100,9 +57,16 @@ class Journal:
     the writer's thread, when the disk refuses.
     """
 
-    def __init__(self, path: Path, failed: Callable[[str], None]) -> None:
-        self._path = path
+    def __init__(
+        self, place: Path | str, failed: Callable[[str], None], fence: int | None = None, deposed: Callable[[], None] = lambda: None
+    ) -> None:
+        """With a `fence` of a lease nothing is written any more once another orchestrator has taken that; `deposed` is called then,
+        from the writer's thread.
+        """
+        self._place = place
         self._failed = failed
+        self._fence = fence
+        self._deposed = deposed
         self._told = False
         self._entries: queue.SimpleQueue[tuple[str, _Entry] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
@@ -122,7 +86,7 @@ class Journal:
         self._thread.join(timeout)
 
     def _write_all(self) -> None:
-        engine = _engine(self._path)
+        engine = database.engine(self._place)
         waiting = _Batch()
         open_ = True
         while open_:
@@ -136,12 +100,17 @@ class Journal:
                     waiting.add(*entry)
             try:
                 with engine.begin() as connection:
-                    _prepare(connection)
+                    database.prepare(connection)
+                    if self._fence is not None:
+                        database.check(connection, self._fence)
                     waiting.write(connection)
+            except database.Deposed:
+                self._deposed()
+                break
             except (sa.exc.SQLAlchemyError, OSError) as error:
                 if not self._told:
                     self._told = True
-                    self._failed(f"{self._path} cannot be written ({error}); training goes on without it")
+                    self._failed(f"the journal {database.shown(self._place)} cannot be written ({error}); training goes on without it")
             else:
                 waiting = _Batch()
         engine.dispose()
@@ -179,41 +148,33 @@ class _Batch:
 
     def write(self, connection: sa.Connection) -> None:
         for job, row in self._begun.items():
-            if connection.execute(sa.select(_jobs.c.job).where(_jobs.c.job == job)).first() is None:
-                connection.execute(sa.insert(_jobs), row)
+            if connection.execute(sa.select(database.jobs.c.job).where(database.jobs.c.job == job)).first() is None:
+                connection.execute(sa.insert(database.jobs), row)
         if self._events:
-            connection.execute(sa.insert(_events), self._events)
+            connection.execute(sa.insert(database.events), self._events)
         for (job, worker), page in self._pages.items():
-            connection.execute(sa.delete(_progress).where(_progress.c.job == job, _progress.c.worker == worker))
-            connection.execute(sa.insert(_progress).values(job=job, worker=worker, page=page))
+            connection.execute(sa.delete(database.progress).where(database.progress.c.job == job, database.progress.c.worker == worker))
+            connection.execute(sa.insert(database.progress).values(job=job, worker=worker, page=page))
 
 
-def _prepare(connection: sa.Connection) -> None:
-    """Makes the tables. Raises `sqlalchemy.exc.InvalidRequestError` if they are of another version."""
-    _metadata.create_all(connection)
-    found = connection.execute(sa.select(_version.c.version)).scalar()
-    if found is None:
-        connection.execute(sa.insert(_version).values(version=VERSION))
-    elif found != VERSION:
-        raise sa.exc.InvalidRequestError(f"its tables are of version {found}, this Understudy writes version {VERSION}")
-
-
-def read(path: Path, job: str | None = None) -> Recorded | None:
+def read(place: Path | str, job: str | None = None) -> Recorded | None:
     """What is recorded of `job`, or of the only one. None if there is no journal (yet), or no such job in it."""
-    jobs = read_all(path, job)
+    jobs = read_all(place, job)
     return next(iter(jobs.values()), None)
 
 
-def read_all(path: Path, only: str | None = None) -> dict[str, Recorded]:
+def read_all(place: Path | str, only: str | None = None) -> dict[str, Recorded]:
     """All jobs in the order in which they were begun, or `only` one."""
-    if not path.exists():
+    if isinstance(place, Path) and not place.exists():
         return {}
-    engine = _engine(path.resolve(), readonly=True)
+    engine = database.engine(place.resolve() if isinstance(place, Path) else place, readonly=True)
     try:
         with engine.connect() as connection:
             if not sa.inspect(connection).has_table("jobs"):
                 return {}
-            rows = connection.execute(sa.select(_jobs.c.job, _jobs.c.settings, _jobs.c.request).order_by(_jobs.c.number)).all()
+            rows = connection.execute(
+                sa.select(database.jobs.c.job, database.jobs.c.settings, database.jobs.c.request).order_by(database.jobs.c.number)
+            ).all()
             return {
                 job: Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
                 for job, settings, request in rows
@@ -224,13 +185,15 @@ def read_all(path: Path, only: str | None = None) -> dict[str, Recorded]:
 
 
 def _events_of(connection: sa.Connection, job: str) -> list[tuple[float, Event]]:
-    rows = connection.execute(sa.select(_events.c.now, _events.c.event).where(_events.c.job == job).order_by(_events.c.seq)).all()
+    rows = connection.execute(
+        sa.select(database.events.c.now, database.events.c.event).where(database.events.c.job == job).order_by(database.events.c.seq)
+    ).all()
     events = [(now, decode(text)) for now, text in rows]
     return [(now, event) for now, event in events if isinstance(event, Event)]
 
 
 def _pages_of(connection: sa.Connection, job: str) -> dict[str, PageView]:
-    rows = connection.execute(sa.select(_progress.c.worker, _progress.c.page).where(_progress.c.job == job)).all()
+    rows = connection.execute(sa.select(database.progress.c.worker, database.progress.c.page).where(database.progress.c.job == job)).all()
     return {worker: _page(text) for worker, text in rows}
 
 

@@ -69,13 +69,16 @@ class Service:
         clock: Callable[[], float] = time.time,
         tell: Callable[[str], None] = to_stderr,
         output: Callable[[str], None] = lambda text: None,
+        guard: Callable[[], None] = lambda: None,
     ) -> None:
+        """`guard` returns only while this process may decide."""
         self.machine = machine
         self.pages: dict[str, PageView] = {}
         self._journal = journal
         self._clock = clock
         self._tell = tell
         self._output = output
+        self._guard = guard
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._graces: dict[str, asyncio.TimerHandle] = {}
@@ -129,6 +132,7 @@ class Service:
 
     def submit(self, event: Event) -> None:
         """Let the machine handle `event`, now, and send what it decides."""
+        self._guard()
         now = self._clock()
         commands = self.machine.handle(event, now)
         for command in commands:

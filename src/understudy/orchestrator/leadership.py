@@ -1,0 +1,82 @@
+"""Which of several orchestrators leads: one waits until it holds the lease, renews it, and steps down when it cannot.
+
+Nothing may be decided without a valid lease, because another orchestrator may decide then. So it is looked at before every decision
+(`guard`), by a clock that goes on while this process is stopped; and a leader that cannot renew in time starts anew, as one that waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from understudy.orchestrator.database import Deposed, Lease, shown
+
+SECONDS = 3.0  # for which a lease is good
+RENEW = 1.0  # seconds between two renewals
+TRY = 0.5  # seconds between two attempts to take it
+
+
+class Leadership:
+    def __init__(self, database: str, tell: Callable[[str], None]) -> None:
+        self.fence = 0
+        self._database = database
+        self._tell = tell
+        self._lease = Lease(database, f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}", SECONDS)
+        self._good_until = 0.0  # CLOCK_MONOTONIC
+
+    async def wait(self) -> None:
+        """Until this orchestrator leads."""
+        told = ""
+        while True:
+            asked = time.monotonic()
+            try:
+                fence = await asyncio.to_thread(self._lease.take)
+                why = "another orchestrator leads: this one takes over when that is gone"
+            except SQLAlchemyError as error:
+                fence, why = None, f"{shown(self._database)} cannot be used: {_reason(error)}; trying again"
+            if fence is not None:
+                self.fence, self._good_until = fence, asked + SECONDS
+                return
+            if why != told:
+                told = why
+                self._tell(why)
+            await asyncio.sleep(TRY)
+
+    async def keep(self) -> None:
+        """Renews the lease until cancelled, and then gives it up."""
+        try:
+            while True:
+                await asyncio.sleep(RENEW)
+                asked = time.monotonic()
+                try:
+                    await asyncio.wait_for(asyncio.to_thread(self._lease.renew, self.fence), SECONDS)
+                    self._good_until = asked + SECONDS
+                except Deposed:
+                    self.step_down("another orchestrator has taken over")
+                except (SQLAlchemyError, TimeoutError) as error:
+                    if time.monotonic() > self._good_until:
+                        self.step_down(f"the lease in {shown(self._database)} could not be renewed: {_reason(error)}")
+        finally:
+            if time.monotonic() < self._good_until:
+                self._lease.give_up(self.fence)
+
+    def guard(self) -> None:
+        """Returns only while this orchestrator leads."""
+        if time.monotonic() > self._good_until:
+            self.step_down("the lease has run out, while this process was stopped or the database away")
+
+    def step_down(self, why: str) -> None:
+        """Starts this process anew, as one that waits. Training goes on meanwhile. Callable from any thread."""
+        self._tell(f"{why}: this orchestrator does not lead any more, and waits")
+        os.execv(sys.executable, sys.orig_argv)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error or type(error).__name__).strip().splitlines()[0]

@@ -1,0 +1,112 @@
+"""Several orchestrators on one PostgreSQL: one leads, another takes over, and nobody is led by two."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.integration.hosts import Host, needs_hosts, network
+from tests.integration.postgres import Postgres, needs_postgres, postgres
+from tests.integration.processes import marked, wait_for_end, wait_until
+from tests.integration.service import Service, Submitted
+from tests.integration.training import LONG, Outcome, Training, survived
+
+from understudy.orchestrator import journal
+
+pytestmark = [needs_hosts, needs_postgres]
+HELD = 6
+
+
+@dataclass
+class Scene:
+    """Two hosts with orchestrators, one with PostgreSQL's socket being everywhere, two that train; a job that waits in a step."""
+
+    service: Service
+    hosts: list[Host]
+    database: Postgres
+    job: Submitted
+
+    @property
+    def leaders(self) -> list[str]:
+        """What each of the two orchestrators has said."""
+        return [(self.service.folder / f"orchestrator{number}.txt").read_text() for number in range(2)]
+
+    def pid_of_orchestrator(self, number: int) -> int:
+        (pid,) = [pid for pid in self.hosts[number].pids() if b"understudy.orchestrator" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return pid
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with marked() as mark, network(4) as hosts, postgres(tmp_path / "database") as database:
+        service = Service(tmp_path, mark, hosts[1])
+        service.start_several(hosts[:2], database.url)
+        for number in (2, 3):
+            service.start_agent(f"node{number}", 2, hosts[number])
+        service.wait_for_nodes(2)
+        job = service.run("job", ["--nnodes", "2", "--spares", "2"], "spread.py", HELD=f"1:{HELD}", WAIT="1")
+        job.wait_for("held")
+        yield Scene(service, hosts, database, job)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    with marked() as mark:
+        yield Training(tmp_path_factory.mktemp("undisturbed"), mark).torchrun("spread.py", ranks=2)
+
+
+def test_the_leaders_host_vanishes_and_a_rank_is_lost_meanwhile(scene: Scene, undisturbed: Outcome) -> None:
+    before = scene.job.status()["ranks"]
+    scene.hosts[0].vanish()
+    os.kill(before[1]["pid"], signal.SIGKILL)
+    wait_for_end(before[1]["pid"])
+    scene.job.wait_for(f"step {HELD + 1} on 1 in generation 1")
+    assert "serving at" in scene.leaders[1]
+    scene.job.let("end")
+    (incident,) = survived(scene.job.ends(), undisturbed)
+    assert (incident["rank"], incident["cause"]) == (1, "killed")
+    assert scene.job.status()["ranks"][0]["pid"] == before[0]["pid"]
+    recorded = journal.read(scene.database.url, "job")
+    assert recorded is not None and journal.replay(recorded.settings, recorded.events).state.ended is not None
+
+
+def test_a_leader_that_was_stopped_steps_down_when_it_wakes_up(scene: Scene, undisturbed: Outcome) -> None:
+    pid = scene.pid_of_orchestrator(0)
+    os.kill(pid, signal.SIGSTOP)
+    scene.service.wait_for_words("orchestrator1.txt", "serving at")
+    scene.service.wait_for_nodes(2)  # the agents have gone over to it
+    os.kill(pid, signal.SIGCONT)
+    scene.service.wait_for_words("orchestrator0.txt", "this orchestrator does not lead any more, and waits")
+    scene.service.wait_for_words("orchestrator0.txt", "another orchestrator leads: this one takes over when that is gone")
+    assert scene.pid_of_orchestrator(0) == pid
+    scene.job.let("let go")
+    scene.job.let("end")
+    assert survived(scene.job.ends(), undisturbed, losses=0) == []
+
+
+def _holder(scene: Scene) -> int:
+    """The pid of rank 1's worker; 0 while nobody leads."""
+    done = scene.service.command("status", "--job", "job", "--json")
+    return int(json.loads(done.stdout)["ranks"][1]["pid"]) if done.returncode == 0 else 0
+
+
+def test_training_outlives_the_database(scene: Scene, undisturbed: Outcome) -> None:
+    before = scene.job.status()["ranks"]
+    scene.database.stop()
+    scene.service.wait_for_words("orchestrator0.txt", "could not be renewed")
+    scene.job.let("let go")
+    for rank in range(2):
+        scene.job.wait_for(f"step 14 on {rank} in generation 0")
+    os.kill(before[1]["pid"], signal.SIGKILL)
+    wait_for_end(before[1]["pid"])
+    scene.database.start()
+    wait_until(lambda: _holder(scene) not in (0, before[1]["pid"]), "a spare has taken the rank", LONG)
+    scene.job.let("end")
+    (incident,) = survived(scene.job.ends(), undisturbed)
+    assert (incident["rank"], incident["cause"]) == (1, "killed")
+    assert not any("a%20password" in said or "a password" in said for said in scene.leaders)
