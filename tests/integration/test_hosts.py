@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import Mark, marked, wait_for_end, wait_until
-from tests.integration.training import JOBS, LONG, Outcome, Training, survived, training
-
-__all__ = ["training"]
+from tests.integration.training import JOBS, LONG, Outcome, survived
 
 pytestmark = needs_hosts
 HELD = 6  # the step in which a rank waits for what the test does to its host
@@ -76,16 +74,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield lambda *flags, **environment: Spread(hosts, tmp_path / "spread", mark, *flags, **environment)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
-    with marked() as mark:
-        yield Training(tmp_path_factory.mktemp("undisturbed"), mark).torchrun("spread.py", ranks=3)
+@pytest.fixture
+def undisturbed(undisturbed_spread: Callable[[int], Outcome]) -> Outcome:
+    return undisturbed_spread(3)
 
 
 def test_a_host_that_vanishes(start: Start, undisturbed: Outcome) -> None:
-    """Its rank goes to a spare on another host, within seconds; nobody told the others."""
+    """Its rank goes to a spare on another host, within seconds; nobody told the others. A third host has a slow link."""
     job = start(HELD=f"1:{HELD}")
-    job.wait_for("held")
+    job.hosts[2].slow("8mbit")
+    job.wait_for(f"held {HELD}")
     job.hosts[1].vanish()
     (incident,) = survived(job.ends(), undisturbed)
     assert (incident["cause"], incident["rank"]) == ("node", 1)
@@ -98,7 +96,7 @@ def test_a_host_that_vanishes(start: Start, undisturbed: Outcome) -> None:
 def test_a_host_that_is_cut_off_and_comes_back(start: Start, undisturbed: Outcome, way: str) -> None:
     """Its worker goes on in the old generation, as far as it comes, and ends when it hears what happened; the host serves again."""
     job = start(HELD=f"1:{HELD}", WAIT="1")
-    job.wait_for("held")
+    job.wait_for(f"held {HELD}")
     old = job.ask("status")["ranks"][1]["pid"]
     getattr(job.hosts[1], way)()
     job.wait_for_step(HELD + 1, generation=1)
@@ -118,7 +116,7 @@ def _spare_on(job: Spread, node: str) -> dict[str, Any]:
 
 def test_a_host_that_is_cut_off_for_less_than_the_limit(start: Start, undisturbed: Outcome) -> None:
     job = start("--node-timeout", "30", HELD=f"1:{HELD}")
-    job.wait_for("held")
+    job.wait_for(f"held {HELD}")
     job.hosts[1].cut()
     (job.folder / "let go").touch()
     job.hosts[1].heal()
@@ -128,17 +126,9 @@ def test_a_host_that_is_cut_off_for_less_than_the_limit(start: Start, undisturbe
 def test_a_host_that_hears_nothing_any_more_ends_its_workers(start: Start, undisturbed: Outcome) -> None:
     """The job ends without it, so nobody is left who could tell it."""
     job = start("--hang-limit", "8", HELD=f"1:{HELD}")
-    job.wait_for("held")
+    job.wait_for(f"held {HELD}")
     job.hosts[1].cut()
     survived(job.ends(), undisturbed)
     assert job.processes[1].wait(LONG) == 1
     assert "the job has gone on without them, or is over" in (job.folder / "output1.txt").read_text()
     assert job.hosts[1].pids() == []
-
-
-def test_slow_links(start: Start, undisturbed: Outcome) -> None:
-    job = start(HELD=f"1:{HELD}")
-    job.hosts[2].slow("8mbit")
-    job.wait_for("held")
-    job.hosts[1].vanish()
-    survived(job.ends(), undisturbed)

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.hosts import needs_hosts, network
 from tests.integration.processes import marked, wait_for_end, wait_until
 from tests.integration.service import Service
-from tests.integration.training import LONG, Outcome, Training, survived
+from tests.integration.training import LONG, Outcome, survived
 
 HELD = 6
 RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "2"]
@@ -24,21 +24,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield Service(tmp_path, mark)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Outcome]]:
-    """The same training under torchrun, for a number of ranks."""
-    known: dict[int, Outcome] = {}
-
-    def of(ranks: int) -> Outcome:
-        if ranks not in known:
-            known[ranks] = Training(tmp_path_factory.mktemp("undisturbed"), mark).torchrun("spread.py", ranks=ranks)
-        return known[ranks]
-
-    with marked() as mark:
-        yield of
-
-
-def test_jobs_come_wait_and_go(service: Service, undisturbed: Callable[[int], Outcome]) -> None:
+def test_jobs_come_wait_and_go(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     assert service.command("jobs").stderr == "understudy: none\n"
     waiting = service.run("first", RANKS, "spread.py", WAIT="1")
     waiting.wait_for_state("waiting")
@@ -71,7 +57,7 @@ def test_jobs_come_wait_and_go(service: Service, undisturbed: Callable[[int], Ou
     waiting.process.wait()
     assert waiting.status()["step"] == 16
     found = Outcome(0, "", waiting.folder).record
-    assert found == undisturbed(2).record
+    assert found == undisturbed_spread(2).record
 
     second.wait_for_state("training")  # in the slots of the first
     assert service.command("cancel", "second").returncode == 0
@@ -97,13 +83,13 @@ def test_one_orchestrator_for_each_folder_and_none_for_everybody(service: Servic
     assert "listening on 0.0.0.0 needs a token, because others can reach it" in open_.stderr
 
 
-def test_deaths_in_the_control_plane_stop_no_training(service: Service, undisturbed: Callable[[int], Outcome]) -> None:
+def test_deaths_in_the_control_plane_stop_no_training(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """The agent of a node, and the orchestrator twice; a rank that is lost while it is away is replaced when it is back."""
     for name in "ab":
         service.start_agent(name, 2)
     service.wait_for_nodes(2)
     job = service.run("job", RANKS, "spread.py", HELD=f"1:{HELD}", WAIT="1")
-    job.wait_for("held")
+    job.wait_for(f"held {HELD}")
     before = job.status()["ranks"]
     node = before[1]["node"]
     service.restart_agent(node)
@@ -117,18 +103,38 @@ def test_deaths_in_the_control_plane_stop_no_training(service: Service, undistur
     service.kill_orchestrator()
     service.start_orchestrator()
     job.let("end")
-    (incident,) = survived(job.ends(), undisturbed(2))
+    (incident,) = survived(job.ends(), undisturbed_spread(2))
     assert (incident["rank"], incident["cause"]) == (1, "killed")
     assert job.status()["ranks"][0]["pid"] == before[0]["pid"]
     wait_until(lambda: all(n["free"] == n["slots"] for n in service.ask("nodes")), "free slots", LONG)
 
 
-def test_a_part_that_dies_is_one_incident_and_is_started_again(service: Service, undisturbed: Callable[[int], Outcome]) -> None:
+def test_the_orchestrator_is_killed_in_every_phase_of_an_incident(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
+    """While a survivor comes to rest, the newcomer sets up, takes state over, and does the step again: four incidents."""
+    for name in "ab":
+        service.start_agent(name, 2)
+    service.wait_for_nodes(2)
+    phases = {"survivor": 6, "setup": 8, "apply": 10, "redo": 12}
+    held = ",".join(f"1:{step}" for step in phases.values())
+    job = service.run("job", RANKS, "spread.py", HELD=held, PHASES=",".join(f"{phase}:{step}" for phase, step in phases.items()))
+    for phase, step in phases.items():
+        job.wait_for(f"held {step}")
+        wait_until(lambda: any(spare["state"] == "warm" for spare in job.status()["spares"]), "a warm spare", LONG)
+        job.kill_rank(1)
+        job.wait_for(phase)
+        service.kill_orchestrator()
+        service.start_orchestrator()
+        job.let(f"go on {phase}")
+    incidents = survived(job.ends(), undisturbed_spread(2), losses=4)
+    assert [(incident["rank"], incident["cause"], incident["decision"]) for incident in incidents] == [(1, "killed", "redo")] * 4
+
+
+def test_a_part_that_dies_is_one_incident_and_is_started_again(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     for name in "ab":
         service.start_agent(name, 2)
     service.wait_for_nodes(2)
     job = service.run("job", RANKS, "spread.py", HELD=f"1:{HELD}", WAIT="1")
-    job.wait_for("held")
+    job.wait_for(f"held {HELD}")
     rank = job.status()["ranks"][1]
     with contextlib.suppress(ProcessLookupError):
         os.kill(_parent(rank["pid"]), signal.SIGKILL)
@@ -136,7 +142,7 @@ def test_a_part_that_dies_is_one_incident_and_is_started_again(service: Service,
     job.wait_for(f"step {HELD + 1} on 1 in generation 1")
     wait_until(lambda: any(s["node"] == rank["node"] and s["state"] == "warm" for s in job.status()["spares"]), "a spare there", LONG)
     job.let("end")
-    (incident,) = survived(job.ends(), undisturbed(2))
+    (incident,) = survived(job.ends(), undisturbed_spread(2))
     assert (incident["rank"], incident["cause"]) == (1, "node")
 
 
@@ -146,7 +152,7 @@ def _parent(pid: int) -> int:
 
 @needs_hosts
 @pytest.mark.parametrize("rank", [0, 1])
-def test_any_host_of_a_job_may_vanish(tmp_path: Path, undisturbed: Callable[[int], Outcome], rank: int) -> None:
+def test_any_host_of_a_job_may_vanish(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome], rank: int) -> None:
     """Rank 0's, too, in whose store the ranks have met: the orchestrator is elsewhere."""
     with marked() as mark, network(4) as hosts:
         service = Service(tmp_path, mark, hosts[3])
@@ -154,9 +160,9 @@ def test_any_host_of_a_job_may_vanish(tmp_path: Path, undisturbed: Callable[[int
             service.start_agent(f"node{number}", 1, hosts[number])
         service.wait_for_nodes(3)
         job = service.run("job", ["--nnodes", "2", "--spares", "1"], "spread.py", HELD=f"{rank}:{HELD}")
-        job.wait_for("held")
+        job.wait_for(f"held {HELD}")
         node = job.status()["ranks"][rank]["node"]
         hosts[int(node.removeprefix("node"))].vanish()
-        (incident,) = survived(job.ends(), undisturbed(2))
+        (incident,) = survived(job.ends(), undisturbed_spread(2))
         assert (incident["rank"], incident["cause"]) == (rank, "node")
         assert {n["node"]: n["state"] for n in service.ask("nodes")}[node] == "away"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.postgres import Postgres, needs_postgres, postgres
 from tests.integration.processes import marked, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
-from tests.integration.training import LONG, Outcome, Training, survived
+from tests.integration.training import LONG, Outcome, survived
 
 from understudy.orchestrator import journal
 
@@ -50,17 +50,11 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
             service.start_agent(f"node{number}", 2, hosts[number])
         service.wait_for_nodes(2)
         job = service.run("job", ["--nnodes", "2", "--spares", "2"], "spread.py", HELD=f"1:{HELD}", WAIT="1")
-        job.wait_for("held")
+        job.wait_for(f"held {HELD}")
         yield Scene(service, hosts, database, job)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
-    with marked() as mark:
-        yield Training(tmp_path_factory.mktemp("undisturbed"), mark).torchrun("spread.py", ranks=2)
-
-
-def test_the_leaders_host_vanishes_and_a_rank_is_lost_meanwhile(scene: Scene, undisturbed: Outcome) -> None:
+def test_the_leaders_host_vanishes_and_a_rank_is_lost_meanwhile(scene: Scene, undisturbed_spread: Callable[[int], Outcome]) -> None:
     before = scene.job.status()["ranks"]
     scene.hosts[0].vanish()
     os.kill(before[1]["pid"], signal.SIGKILL)
@@ -68,14 +62,14 @@ def test_the_leaders_host_vanishes_and_a_rank_is_lost_meanwhile(scene: Scene, un
     scene.job.wait_for(f"step {HELD + 1} on 1 in generation 1")
     assert "serving at" in scene.leaders[1]
     scene.job.let("end")
-    (incident,) = survived(scene.job.ends(), undisturbed)
+    (incident,) = survived(scene.job.ends(), undisturbed_spread(2))
     assert (incident["rank"], incident["cause"]) == (1, "killed")
     assert scene.job.status()["ranks"][0]["pid"] == before[0]["pid"]
     recorded = journal.read(scene.database.url, "job")
     assert recorded is not None and journal.replay(recorded.settings, recorded.events).state.ended is not None
 
 
-def test_a_leader_that_was_stopped_steps_down_when_it_wakes_up(scene: Scene, undisturbed: Outcome) -> None:
+def test_a_leader_that_was_stopped_steps_down_when_it_wakes_up(scene: Scene, undisturbed_spread: Callable[[int], Outcome]) -> None:
     pid = scene.pid_of_orchestrator(0)
     os.kill(pid, signal.SIGSTOP)
     scene.service.wait_for_words("orchestrator1.txt", "serving at")
@@ -86,7 +80,7 @@ def test_a_leader_that_was_stopped_steps_down_when_it_wakes_up(scene: Scene, und
     assert scene.pid_of_orchestrator(0) == pid
     scene.job.let("let go")
     scene.job.let("end")
-    assert survived(scene.job.ends(), undisturbed, losses=0) == []
+    assert survived(scene.job.ends(), undisturbed_spread(2), losses=0) == []
 
 
 def _holder(scene: Scene) -> int:
@@ -95,7 +89,7 @@ def _holder(scene: Scene) -> int:
     return int(json.loads(done.stdout)["ranks"][1]["pid"]) if done.returncode == 0 else 0
 
 
-def test_training_outlives_the_database(scene: Scene, undisturbed: Outcome) -> None:
+def test_training_outlives_the_database(scene: Scene, undisturbed_spread: Callable[[int], Outcome]) -> None:
     before = scene.job.status()["ranks"]
     scene.database.stop()
     scene.service.wait_for_words("orchestrator0.txt", "could not be renewed")
@@ -107,6 +101,6 @@ def test_training_outlives_the_database(scene: Scene, undisturbed: Outcome) -> N
     scene.database.start()
     wait_until(lambda: _holder(scene) not in (0, before[1]["pid"]), "a spare has taken the rank", LONG)
     scene.job.let("end")
-    (incident,) = survived(scene.job.ends(), undisturbed)
+    (incident,) = survived(scene.job.ends(), undisturbed_spread(2))
     assert (incident["rank"], incident["cause"]) == (1, "killed")
     assert not any("a%20password" in said or "a password" in said for said in scene.leaders)

@@ -21,13 +21,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import quote
 
 from understudy.agent import memory, processes
 from understudy.agent.config import AgentConfig
 from understudy.agent.control import Control
 from understudy.agent.descendants import ROUND, Process, kill_round, reap
+from understudy.agent.farewell import End, Farewell
 from understudy.agent.link import FromWorker, WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
 from understudy.agent.output import Output
@@ -50,17 +51,6 @@ REFUSALS_TOLD = 3  # malformed lines of one worker that are told; a worker that 
 FAST_CLEANING = 3.0
 
 
-@dataclass(frozen=True)
-class End:
-    """Why and how the agent ends."""
-
-    exit_code: int
-    message: str = ""
-    number: signal.Signals = signal.SIGTERM  # what the workers get
-    patient: bool = False  # workers that are leaving by themselves get the time for it
-    told: bool = False  # by the orchestrator
-
-
 class Agent:
     def __init__(self, config: AgentConfig, token: str, control: socket.socket | None) -> None:
         self._config = config
@@ -73,8 +63,7 @@ class Agent:
         self._template = Template(config, self._own)
         self._starting: dict[str, bool] = {}  # workers that are no processes yet; False: killed meanwhile
         self._end: asyncio.Future[End] = self._loop.create_future()
-        self._hurry = asyncio.Event()
-        self._exits = asyncio.Event()  # set at every worker's end, for whoever waits for them
+        self._farewell = Farewell(config, self._workers, self._output.say)
         self._footprint: int | None = None
         self._watch = HangWatch(config.timeouts)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,7 +88,7 @@ class Agent:
             end = await self._end
             if self._control is not None:
                 self._control.tell("ending", end.exit_code, end.message, end.told)
-            await self._stop_workers(end)
+            await self._farewell.stop(end)
         finally:
             watchers = (pages, connection)
             for watcher in watchers:
@@ -114,7 +103,7 @@ class Agent:
 
     def _stop(self, number: signal.Signals, exit_code: int, reason: str) -> None:
         if self._end.done():
-            self._hurry.set()  # asked twice: no more grace
+            self._farewell.hurry.set()  # asked twice: no more grace
         else:
             self._end.set_result(End(exit_code, reason, number))
 
@@ -277,7 +266,7 @@ class Agent:
         if worker.page is not None:
             worker.page.close()
             worker.page = None
-        self._exits.set()
+        self._farewell.exits.set()
         self._clean_after(worker)
         self._spawn(self._output.drain(worker.name, patience=2.0))
 
@@ -382,43 +371,3 @@ class Agent:
             self._config.node, self._config.address, self._config.node_rank, self._config.domain, self._config.spares
         )
         return [joined, *(event for worker in self._workers.values() for event in worker.story())]
-
-    # The end.
-
-    async def _stop_workers(self, end: End) -> None:
-        # Exit handlers are the script's: a spare has none, and one that still warms would not even hear that it may go.
-        released = [w for w in self._workers.values() if w.leaving and not w.failed and w.rank >= 0]
-        leaving = [w for w in released if w.alive and end.patient]
-        for worker in self._workers.values():
-            if worker.alive and worker not in leaving:
-                self._ask_to_end(worker, end.number)
-        await self._all_ended(self._config.timeouts.stop)
-        if end.exit_code == 0 and (slow := [w.label for w in leaving if w.alive]):
-            self._output.say(f"waiting for the exit handlers of {', '.join(slow)} (at most {self._config.leave:g} s)")
-            await self._all_ended(self._config.leave)
-        for worker in leaving:
-            if worker.alive:
-                self._ask_to_end(worker, end.number)
-        await self._all_ended(self._config.timeouts.stop)
-        for worker in self._workers.values():
-            if worker.alive:
-                processes.signal_group(worker.pid, signal.SIGKILL)
-        self._hurry.clear()
-        await self._all_ended(5.0)
-
-    def _ask_to_end(self, worker: Worker, number: signal.Signals) -> None:
-        processes.signal_group(worker.pid, number)
-        processes.signal_group(worker.pid, signal.SIGCONT)  # a stopped process would not hear the other
-
-    async def _all_ended(self, patience: float) -> None:
-        limit = self._loop.time() + patience
-        hurry = self._loop.create_task(self._hurry.wait())
-        while any(worker.alive for worker in self._workers.values()) and not self._hurry.is_set():
-            left = limit - self._loop.time()
-            if left <= 0:
-                break
-            self._exits.clear()
-            exits = self._loop.create_task(self._exits.wait())
-            await asyncio.wait({exits, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            exits.cancel()
-        hurry.cancel()

@@ -56,7 +56,9 @@ class Jobs:
 
         machine = Machine(settings.spec, settings.timeouts)
         write = output.write if output is not None else lambda text: None
-        service = Service(machine, self._journal.begin(settings, request), tell=tell, output=write, guard=self._guard)
+        service = Service(
+            machine, self._journal.begin(settings, request), tell=tell, output=write, guard=self._guard, far=folder is not None
+        )
         if known is not None:
             service.resume(known.events)
             service.pages.update(known.pages)

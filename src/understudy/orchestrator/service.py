@@ -6,7 +6,8 @@ the status and the hang watch, whose verdict is an event like any other.
 
 A node is lost when nothing has been heard of it for `Timeouts.node_lost` seconds, whether its connection has ended or is only silent;
 after a restart of the orchestrator agents get `GRACE` seconds to find it. Commands for a node that is away are not kept: the
-machine repeats what is still under way when its agent joins again. A job of one node is not watched: it cannot go on without it.
+machine repeats what is still under way when its agent joins again. The only node of `understudy run` is this very host: it is
+given `GRACE` seconds, too.
 """
 
 from __future__ import annotations
@@ -70,8 +71,9 @@ class Service:
         tell: Callable[[str], None] = to_stderr,
         output: Callable[[str], None] = lambda text: None,
         guard: Callable[[], None] = lambda: None,
+        far: bool = False,
     ) -> None:
-        """`guard` returns only while this process may decide."""
+        """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one."""
         self.machine = machine
         self.pages: dict[str, PageView] = {}
         self._journal = journal
@@ -79,6 +81,7 @@ class Service:
         self._tell = tell
         self._output = output
         self._guard = guard
+        self._far = far or machine.state.spec.nodes > 1
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._graces: dict[str, asyncio.TimerHandle] = {}
@@ -204,7 +207,7 @@ class Service:
             if not self._links:
                 self._all_gone.set()
         elif link.node in self.machine.state.nodes:
-            limit = self.machine.state.timeouts.node_lost if self._several() else GRACE
+            limit = self.machine.state.timeouts.node_lost if self._far else GRACE
             self._start_grace(link.node, limit, f"its agent was disconnected for more than {limit:g} s")
 
     def _start_grace(self, node: str, limit: float, detail: str) -> None:
@@ -216,11 +219,8 @@ class Service:
 
         self._graces[node] = asyncio.get_running_loop().call_later(limit, gone)
 
-    def _several(self) -> bool:
-        return self.machine.state.spec.nodes > 1
-
     def _hear(self, link: AgentLink) -> None:
-        if self._several():
+        if self._far:
             self._heartbeats.heard(link.node, asyncio.get_running_loop().time())
 
     def _look_for_silence(self) -> None:

@@ -1,0 +1,72 @@
+"""How an agent ends its workers: they are asked, those that have finished get time for their exit handlers, then they are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from understudy.agent import processes
+from understudy.agent.config import AgentConfig
+from understudy.agent.worker import Worker
+
+
+@dataclass(frozen=True)
+class End:
+    """Why and how the agent ends."""
+
+    exit_code: int
+    message: str = ""
+    number: signal.Signals = signal.SIGTERM  # what the workers get
+    patient: bool = False  # workers that are leaving by themselves get the time for it
+    told: bool = False  # by the orchestrator
+
+
+class Farewell:
+    def __init__(self, config: AgentConfig, workers: Mapping[str, Worker], say: Callable[[str], None]) -> None:
+        self.hurry = asyncio.Event()  # set: no more grace
+        self.exits = asyncio.Event()  # set at every worker's end
+        self._config = config
+        self._workers = workers
+        self._say = say
+        self._loop = asyncio.get_running_loop()
+
+    async def stop(self, end: End) -> None:
+        """Returns when all have ended, or do not end although they were killed."""
+        # Exit handlers are the script's: a spare has none, and one that still warms would not even hear that it may go.
+        released = [w for w in self._workers.values() if w.leaving and not w.failed and w.rank >= 0]
+        leaving = [w for w in released if w.alive and end.patient]
+        for worker in self._workers.values():
+            if worker.alive and worker not in leaving:
+                self._ask_to_end(worker, end.number)
+        await self._all_ended(self._config.timeouts.stop)
+        if end.exit_code == 0 and (slow := [w.label for w in leaving if w.alive]):
+            self._say(f"waiting for the exit handlers of {', '.join(slow)} (at most {self._config.leave:g} s)")
+            await self._all_ended(self._config.leave)
+        for worker in leaving:
+            if worker.alive:
+                self._ask_to_end(worker, end.number)
+        await self._all_ended(self._config.timeouts.stop)
+        for worker in self._workers.values():
+            if worker.alive:
+                processes.signal_group(worker.pid, signal.SIGKILL)
+        self.hurry.clear()
+        await self._all_ended(5.0)
+
+    def _ask_to_end(self, worker: Worker, number: signal.Signals) -> None:
+        processes.signal_group(worker.pid, number)
+        processes.signal_group(worker.pid, signal.SIGCONT)  # a stopped process would not hear the other
+
+    async def _all_ended(self, patience: float) -> None:
+        limit = self._loop.time() + patience
+        hurry = self._loop.create_task(self.hurry.wait())
+        while any(worker.alive for worker in self._workers.values()) and not self.hurry.is_set():
+            left = limit - self._loop.time()
+            if left <= 0:
+                break
+            self.exits.clear()
+            exits = self._loop.create_task(self.exits.wait())
+            await asyncio.wait({exits, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            exits.cancel()
+        hurry.cancel()
