@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
-from tests.integration.training import Training, training
+from tests.integration.processes import marked
+from tests.integration.training import Outcome, Training, training
 
 __all__ = ["training"]
 
 
-@pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        ("unregistered model", "DistributedDataParallel over Linear is not registered"),
-        (
-            "unregistered plain model",
-            "optimizer optimizer steps parameters of a model that is not registered: add the model to job.register",
-        ),
-        ("unregistered optimizer", "AdamW is stepped but not registered: add it to job.register(...)"),
-        ("unmovable", "job.register(file=...): a TextIOWrapper has no state_dict and load_state_dict"),
-        ("optimizer in a section", "optimizer.step inside the section evaluate: a section changes nothing; use @job.step"),
-        ("optimizer outside", "optimizer.step outside a transaction: wrap the training step in @job.step"),
-        ("batch changed in place", "train changes its arguments in place, so it could not be redone; work on a copy of them"),
-        ("registered twice", "job.register(counter=...): this name is taken"),
-        ("registered late", "job.register after the first transaction: register everything before training starts"),
-        ("unregistered schedule", "optimizer optimizer has a learning rate schedule that is not registered: add it to job.register(...)"),
-        ("FSDP1", "FullyShardedDataParallel (FSDP1) is not covered: use torch.distributed.fsdp.fully_shard (FSDP2)"),
-        ("unknown backend", "process groups with backend fake cannot be re-joined after a loss; use gloo or nccl"),
-        ("nested loops", "job.batches or job.steps inside another one: only the outer loop can be continued on another worker"),
-        ("nested", "evaluate is a transaction inside a transaction (step train); call one after the other"),
-    ],
-)
-def test_misuse_is_told_the_first_time(training: Training, case: str, message: str) -> None:
-    outcome = training.run("misuse.py", case, ranks=1, spares=0)
+MISUSES = [
+    ("unregistered model", "DistributedDataParallel over Linear is not registered"),
+    (
+        "unregistered plain model",
+        "optimizer optimizer steps parameters of a model that is not registered: add the model to job.register",
+    ),
+    ("unregistered optimizer", "AdamW is stepped but not registered: add it to job.register(...)"),
+    ("unmovable", "job.register(file=...): a TextIOWrapper has no state_dict and load_state_dict"),
+    ("optimizer in a section", "optimizer.step inside the section evaluate: a section changes nothing; use @job.step"),
+    ("optimizer outside", "optimizer.step outside a transaction: wrap the training step in @job.step"),
+    ("batch changed in place", "train changes its arguments in place, so it could not be redone; work on a copy of them"),
+    ("registered twice", "job.register(counter=...): this name is taken"),
+    ("registered late", "job.register after the first transaction: register everything before training starts"),
+    ("unregistered schedule", "optimizer optimizer has a learning rate schedule that is not registered: add it to job.register(...)"),
+    ("FSDP1", "FullyShardedDataParallel (FSDP1) is not covered: use torch.distributed.fsdp.fully_shard (FSDP2)"),
+    ("unknown backend", "process groups with backend fake cannot be re-joined after a loss; use gloo or nccl"),
+    ("nested loops", "job.batches or job.steps inside another one: only the outer loop can be continued on another worker"),
+    ("nested", "evaluate is a transaction inside a transaction (step train); call one after the other"),
+]
+
+
+@pytest.fixture(scope="module")
+def misused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Outcome]]:
+    """What came of each. They run three at a time: most of it is importing torch."""
+    folder = tmp_path_factory.mktemp("misuses")
+
+    def run(number: int, case: str) -> Outcome:
+        (folder / str(number)).mkdir()
+        return Training(folder / str(number), mark).run("misuse.py", case, ranks=1, spares=0)
+
+    with marked() as mark, ThreadPoolExecutor(3) as pool:
+        running = {case: pool.submit(run, number, case) for number, (case, _) in enumerate(MISUSES)}
+        yield lambda case: running[case].result()
+
+
+@pytest.mark.parametrize(("case", "message"), MISUSES)
+def test_misuse_is_told_the_first_time(misused: Callable[[str], Outcome], case: str, message: str) -> None:
+    outcome = misused(case)
     assert outcome.code == 1
     assert message in outcome.output
     assert "Traceback" in outcome.output

@@ -73,7 +73,7 @@ def test_a_rank_is_moved_at_a_step_boundary(training: Training) -> None:
 
 
 def test_two_ranks_compute_the_same_with_and_without_understudy(training: Training) -> None:
-    reference = training.torchrun("mixed.py")
+    reference = training.undisturbed("mixed.py")
     outcome = training.run("mixed.py", spares=0)
     assert survived(outcome, reference, losses=0) == []
     assert outcome.ask("status")["state"] == "finished"

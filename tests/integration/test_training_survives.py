@@ -15,7 +15,7 @@ __all__ = ["training"]
 
 
 def test_two_models_two_optimizers_two_transactions_per_iteration(training: Training) -> None:
-    reference = training.torchrun("gan.py")
+    reference = training.undisturbed("gan.py")
     lost = training.run("gan.py", faults="maker forward:9:1,critic forward:16:0", spares=2)
     first, second = survived(lost, reference, losses=2)
     assert (first["cause"], first["rank"], first["decision"], first["transaction"]) == ("killed", 1, "redo", 9)
@@ -25,14 +25,14 @@ def test_two_models_two_optimizers_two_transactions_per_iteration(training: Trai
 
 def test_sub_groups_meshes_functional_collectives_and_sections(training: Training) -> None:
     """Lost before the loop, in a step, and in evaluations within the loop and after it."""
-    reference = training.torchrun("groups.py", ranks=4)
+    reference = training.undisturbed("groups.py", ranks=4)
     faults = "first evaluation:0:1,before the vote:5:2,evaluation:8:0,last evaluation:12:3"
     survived(training.run("groups.py", ranks=4, faults=faults, spares=4), reference, 4)
 
 
 def test_mixed_precision_static_graph_checkpointing_and_unused_parameters(training: Training) -> None:
     """Lost in the very first step, after unscaling, in the step that overflows, and after the vote, which is rolled forward."""
-    reference = training.torchrun("mixed.py")
+    reference = training.undisturbed("mixed.py")
     faults = "before the vote:0:0,unscaled:3:1,unscaled:5:0,between two optimizers:8:1"
     lost = training.run("mixed.py", faults=faults, spares=4)
     incidents = survived(lost, reference, 4, unseen={"log-1": 2})
@@ -41,20 +41,20 @@ def test_mixed_precision_static_graph_checkpointing_and_unused_parameters(traini
 
 def test_accumulation_over_transactions_epochs_and_own_objects(training: Training) -> None:
     """With no_sync the gradients between two transactions differ from rank to rank; a worker process draws random numbers."""
-    reference = training.torchrun("accumulation.py", "no_sync")
+    reference = training.undisturbed("accumulation.py", "no_sync")
     faults = "forward:10:1,before the vote:12:0,measuring epoch 1:16:0,before the vote:20:1"
     survived(training.run("accumulation.py", "no_sync", faults=faults, spares=4), reference, 4)
 
 
 def test_accumulation_of_reduced_gradients(training: Training) -> None:
-    reference = training.torchrun("accumulation.py", "synchronized")
+    reference = training.undisturbed("accumulation.py", "synchronized")
     faults = "before the vote:1:0,forward:17:1"
     survived(training.run("accumulation.py", "synchronized", faults=faults, spares=2), reference, 2)
 
 
 def test_rank_local_state_that_changes_outside_transactions(training: Training) -> None:
     """In the loop's body before and behind a step, and random numbers drawn between the end of the loop and a section."""
-    reference = training.torchrun("late.py")
+    reference = training.undisturbed("late.py")
     lost = training.run("late.py", faults="before the vote:4:1,behind the vote:6:0,in the evaluation:9:0", spares=3)
     survived(lost, reference, 3, unseen={"log-0": 1})
     notices = lost.ask("status")["notices"]

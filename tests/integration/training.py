@@ -67,6 +67,11 @@ class Started:
         code = self.process.wait(LONG)
         return Outcome(code, self.output, self.folder)
 
+    def succeeds(self) -> Outcome:
+        outcome = self.ends()
+        assert outcome.code == 0, outcome.output
+        return outcome
+
 
 class Training:
     """Starts jobs, each in a folder of its own below `folder`."""
@@ -104,17 +109,17 @@ class Training:
         """With Understudy."""
         return self.begin(script, *arguments, ranks=ranks, spares=spares, faults=faults).ends()
 
-    def torchrun(self, script: str, *arguments: str, ranks: int = 2) -> Outcome:
-        """Undisturbed, and without Understudy's processes."""
+    def undisturbed(self, script: str, *arguments: str, ranks: int = 2) -> Started:
+        """Without Understudy's processes. It runs beside what follows, until somebody compares with it."""
         flags = ["--standalone", "--nproc-per-node", str(ranks)]
-        outcome = self.start(["-m", "torch.distributed.run", *flags], script, *arguments).ends()
-        assert outcome.code == 0, outcome.output
-        return outcome
+        return self.start(["-m", "torch.distributed.run", *flags], script, *arguments)
+
+    def torchrun(self, script: str, *arguments: str, ranks: int = 2) -> Outcome:
+        """Undisturbed, to its end."""
+        return self.undisturbed(script, *arguments, ranks=ranks).succeeds()
 
     def python(self, script: str, *arguments: str) -> Outcome:
-        outcome = self.start([], script, *arguments).ends()
-        assert outcome.code == 0, outcome.output
-        return outcome
+        return self.start([], script, *arguments).succeeds()
 
 
 @pytest.fixture
@@ -123,14 +128,15 @@ def training(tmp_path: Path) -> Iterator[Training]:
         yield Training(tmp_path, mark)
 
 
-def survived(outcome: Outcome, reference: Outcome, losses: int = 1, unseen: Mapping[str, int] = {}) -> list[dict[str, Any]]:
+def survived(outcome: Outcome, reference: Outcome | Started, losses: int = 1, unseen: Mapping[str, int] = {}) -> list[dict[str, Any]]:
     """Asserts that the job lost ranks, and computed bit by bit what `reference` did. Gives its incidents.
 
     `unseen`: for each log, how many lines are missing there, because the call that would have returned them was rolled
     forward after its caller was lost.
     """
     assert outcome.code == 0, outcome.output
-    found, expected = outcome.record, reference.record
+    undisturbed = reference.succeeds() if isinstance(reference, Started) else reference
+    found, expected = outcome.record, undisturbed.record
     assert found.keys() == expected.keys()
     for name, lines in expected.items():
         there = set(found[name])

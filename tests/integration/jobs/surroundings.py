@@ -11,7 +11,6 @@ import resource
 import signal
 import sys
 import threading
-import time
 import warnings
 from pathlib import Path
 
@@ -72,4 +71,4 @@ unfinished = folder / f"seen-{rank}.{os.getpid()}"
 unfinished.write_text(json.dumps({**seen, "once": once}))
 unfinished.rename(folder / f"seen-{rank}.json")
 while "wait" in sys.argv and not (folder / "end").exists():
-    time.sleep(0.01)
+    threading.Event().wait(0.01)
