@@ -22,6 +22,7 @@ from understudy.cli.target import Certificate, OrchestratorUrl, TokenFile, servi
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 Job = Annotated[str, typer.Argument(metavar="JOB")]
+OURS = {"UNDERSTUDY_TOKEN", "UNDERSTUDY_DATABASE"}  # secrets of the service, which no script needs
 PATIENCE = 60.0  # seconds without an answer after which a follower gives up
 _ENDED = ("finished", "failed")
 
@@ -40,7 +41,7 @@ def submit(plan: Launch, server: Server, detach: bool) -> int:
         "max_restarts": spec.max_restarts,
         "role": plan.role,
         "timeouts": {name: getattr(plan.timeouts, name) for name in plan.timeouts.__dataclass_fields__},
-        "environment": {name: value for name, value in os.environ.items() if not name.startswith("UNDERSTUDY_TOKEN")},
+        "environment": {name: value for name, value in os.environ.items() if name not in OURS},
     }
     with asking():
         job = str(server.call("POST", "/v1/jobs", request)["job"])
