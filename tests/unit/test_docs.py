@@ -9,7 +9,7 @@ import ast
 import re
 import tomllib
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import typer
@@ -18,9 +18,10 @@ from fastapi.routing import APIRoute
 import understudy
 from understudy.cli import app
 from understudy.orchestrator import views
-from understudy.orchestrator.api import _add_cluster, create_app
+from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.security import Access
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -45,7 +46,12 @@ def options() -> dict[str, set[str]]:
     """Command -> its options, both names of each."""
     group = typer.main.get_command(app)
     commands = getattr(group, "commands")  # noqa: B009  # typer brings its own click, whose types are not ours to import
-    return {name: {option for p in command.params for option in p.opts} | {"--help"} for name, command in commands.items()}
+    return {name: _options_of(command) | {"--help"} for name, command in commands.items()}
+
+
+def _options_of(command: Any) -> set[str]:
+    """Those of a group are its commands' together."""
+    return {option for p in command.params for option in p.opts}.union(*map(_options_of, getattr(command, "commands", {}).values()))
 
 
 def uses(page: Path) -> list[tuple[str, list[str]]]:
@@ -130,8 +136,7 @@ def test_public_names_are_described() -> None:
 def test_http_interface() -> None:
     text = (ROOT / "docs" / "api.md").read_text()
     described = set(re.findall(r"`(GET|POST) (/[^\s`]+)", text))
-    app = create_app(cast(Jobs, None), "", cast(Cluster, None))
-    _add_cluster(app, cast(Cluster, None), "", [], 0)
+    app = create_app(cast(Jobs, None), Access(["secret"]), cast(Cluster, object()))
     served = {(m, r.path) for r in app.routes if isinstance(r, APIRoute) for m in r.methods or ()}
     assert served | {("GET", "/openapi.json")} == described
 

@@ -1,7 +1,11 @@
-"""Trust for connections to the orchestrator: the job's own certificate, and no other.
+"""Trust for connections to the orchestrator: its own certificate and no other, or those of a private authority.
 
-The certificate itself is the anchor (the first one in the file, as servers present it), so it may sign itself, and the
-name under which the orchestrator is reached does not matter: only the holder of its key can answer.
+A *file* is the orchestrator's certificate (the first one in it, as servers present it): it may sign itself, and the name under which
+the orchestrator is reached does not matter, because only the holder of its key can answer.
+
+A *folder* (`understudy certs`, or a mounted Kubernetes TLS secret) has the authority's certificate in `ca.crt`: the orchestrator must
+show one of that authority, for the name or address under which it is reached. `tls.crt` and `tls.key`, if they are there, are shown to
+it: mutual TLS.
 """
 
 from __future__ import annotations
@@ -12,19 +16,28 @@ from pathlib import Path
 _END = "-----END CERTIFICATE-----"
 
 
-def trusting(certificate: str) -> ssl.SSLContext | None:
-    """A context that accepts exactly a server with this certificate (PEM file); None if there is none.
+def trusting(place: str) -> ssl.SSLContext | None:
+    """A context for the file or folder at `place`; None if it is empty.
 
-    Raises `ssl.SSLError` or `OSError` when the file holds no certificate.
+    Raises `ssl.SSLError` or `OSError` when a file is missing or holds no certificate.
     """
-    if not certificate:
+    if not place:
         return None
-    first, end, _ = Path(certificate).read_text(errors="replace").partition(_END)
+    if Path(place).is_dir():
+        return _of_folder(Path(place))
+    first, end, _ = Path(place).read_text(errors="replace").partition(_END)
     if not end:
-        raise ssl.SSLError(f"{certificate} holds no certificate")
+        raise ssl.SSLError(f"{place} holds no certificate")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=first + end)
+    return context
+
+
+def _of_folder(folder: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=folder / "ca.crt")
+    if (folder / "tls.crt").exists():
+        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
     return context

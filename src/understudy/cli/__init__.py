@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from understudy.cli.access_command import certs, token
 from understudy.cli.ask import migrate, report, status, stop
 from understudy.cli.jobs_command import cancel, jobs, logs, nodes
 from understudy.cli.run_command import run
@@ -33,8 +34,9 @@ app.command("report")(report)
 app.command("migrate")(migrate)
 app.command("stop")(stop)
 SERVICE = "A service for many jobs on many nodes"
-for command in (orchestrator, agent, jobs, nodes, logs, cancel):
+for command in (orchestrator, agent, jobs, nodes, logs, cancel, token):
     app.command(rich_help_panel=SERVICE)(command)
+app.add_typer(certs, name="certs", rich_help_panel=SERVICE)
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from understudy.cli.target import Certificate, OrchestratorUrl, TokenFile, servi
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 Job = Annotated[str, typer.Argument(metavar="JOB")]
-OURS = {"UNDERSTUDY_TOKEN", "UNDERSTUDY_DATABASE"}  # secrets of the service, which no script needs
+OURS = {"UNDERSTUDY_TOKEN", "UNDERSTUDY_DATABASE", "UNDERSTUDY_TLS"}  # secrets of the service, which no script needs
 PATIENCE = 60.0  # seconds without an answer after which a follower gives up
 _ENDED = ("finished", "failed")
 

@@ -18,7 +18,7 @@ from understudy.cli.launch import Flags, Usage, launch
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.cli.say import say
 from understudy.cli.start import check_tls, execute, job_token
-from understudy.cli.target import service
+from understudy.cli.target import TLS, service
 
 LAUNCH, NODES, OUTPUT, OURS, REST = (
     "What to run",
@@ -121,7 +121,7 @@ def run(
         Path | None,
         _option(NODES, "--token-file", help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN)."),
     ] = None,
-    tls_cert: Annotated[Path | None, _option(NODES, "--tls-cert", help="Certificate of the orchestrator (PEM), on every node.")] = None,
+    tls_cert: Annotated[Path | None, _option(NODES, "--tls-cert", "--tls", help=TLS)] = None,
     tls_key: Annotated[Path | None, _option(NODES, "--tls-key", help="Its key (PEM), on node 0.")] = None,
     standalone: Annotated[bool, _option(REST, "--standalone", help="One node, free port. This is the default.", env="STANDALONE")] = False,
     rdzv_endpoint: Annotated[str, _option(REST, "--rdzv-endpoint", help="HOST:PORT, instead of --master-addr.", env="RDZV_ENDPOINT")] = "",

@@ -16,7 +16,7 @@ import typer
 from understudy.agent.node import NodeAgent, NodeConfig
 from understudy.agent.orchestrator_link import Refused
 from understudy.cli.say import say
-from understudy.cli.target import service
+from understudy.cli.target import TLS, service
 from understudy.core.nouns import Timeouts
 
 STATE = Path("understudy-state")
@@ -24,7 +24,7 @@ STATE = Path("understudy-state")
 
 def orchestrator(
     listen: Annotated[
-        str, typer.Option("--listen", help="HOST:PORT. Any host but the loopback address needs a token.")
+        str, typer.Option("--listen", help="HOST:PORT. Any host but the loopback address needs a token or --tls.")
     ] = "127.0.0.1:29400",
     state_dir: Annotated[Path, typer.Option("--state-dir", help="What is known of the jobs is kept here.")] = STATE,
     database: Annotated[
@@ -36,10 +36,19 @@ def orchestrator(
         ),
     ] = "",
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File with the secret of users and agents (or UNDERSTUDY_TOKEN).")
+        Path | None,
+        typer.Option("--token-file", help="File with the secret of users and agents (or UNDERSTUDY_TOKEN)."),
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain (PEM): then https only.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key (PEM).")] = None,
+    tls: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls",
+            envvar="UNDERSTUDY_TLS",
+            help="Folder with tls.crt, tls.key and ca.crt (understudy certs): mutual TLS. Without a token, certificates only.",
+        ),
+    ] = None,
 ) -> None:
     """Serve jobs: they are submitted with [bold]understudy run --orchestrator URL[/bold] and run on the nodes whose agents are connected.
 
@@ -63,7 +72,7 @@ def orchestrator(
         "--port",
         port,
     ]
-    for flag, path in (("--token-file", token_file), ("--tls-cert", tls_cert), ("--tls-key", tls_key)):
+    for flag, path in (("--token-file", token_file), ("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--tls", tls)):
         command += [flag, str(path)] if path is not None else []
     os.environ["UNDERSTUDY_DATABASE"] = database  # not among the arguments: it may hold a password
     os.execv(sys.executable, command)
@@ -78,9 +87,9 @@ def agent(
     address: Annotated[str, typer.Option("--address", help="Where other nodes reach this one's workers. Default: found out.")] = "",
     state_dir: Annotated[Path, typer.Option("--state-dir", help="Workers' output and what is needed to find them again.")] = STATE,
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File with the orchestrator's secret (or UNDERSTUDY_TOKEN).")
+        Path | None, typer.Option("--token-file", help="File with the orchestrator's secret, or a token for agents (or UNDERSTUDY_TOKEN).")
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate to trust (PEM), for https.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls", "--tls-cert", help=TLS)] = None,
     heartbeat: Annotated[float, typer.Option("--heartbeat", min=0.05, help="Seconds between two signs of life.")] = Timeouts.heartbeat,
 ) -> None:
     """Serve a node: start workers here for the jobs of an orchestrator.

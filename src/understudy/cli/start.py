@@ -76,7 +76,9 @@ def execute(
         orchestrator = [sys.executable, "-P", "-m", "understudy.orchestrator", "--run-dir", str(run.path)]
         settings = {"spec": asdict(plan.spec), "timeouts": asdict(plan.timeouts)}
         orchestrator += ["--host", plan.host, "--spec-json", json.dumps(settings)]
-        if tls_cert and tls_key:
+        if tls_cert and tls_cert.is_dir():
+            orchestrator += ["--tls-cert", f"{certificate}/tls.crt", "--tls-key", f"{certificate}/tls.key"]
+        elif tls_cert and tls_key:
             orchestrator += ["--tls-cert", certificate, "--tls-key", str(tls_key.absolute())]
     shown = run.path.relative_to(Path.cwd()) if run.path.is_relative_to(Path.cwd()) else run.path
     size, spares = plan.spec.world_size, plan.spec.spares
@@ -103,12 +105,19 @@ def job_token(file: Path | None, plan: Launch) -> str | None:
 
 
 def check_tls(cert: Path | None, key: Path | None, plan: Launch) -> None:
+    if cert is not None and cert.is_dir():
+        if key is not None:
+            raise Usage(f"--tls {cert} is a folder, in which the key is tls.key: no --tls-key beside it")
+        if plan.node_rank == 0 and not ((cert / "tls.crt").is_file() and (cert / "tls.key").is_file()):
+            raise Usage(f"--tls {cert} has no tls.crt and tls.key, which node 0 needs (understudy certs server)")
     for flag, path in (("--tls-cert", cert), ("--tls-key", key)):
+        if path is not None and path.is_dir():
+            continue
         if path is not None and not path.is_file():
             raise Usage(f"{flag}: there is no file {path}")
     if key is not None and cert is None:
         raise Usage("--tls-key needs --tls-cert")
-    if cert is not None and key is None and plan.node_rank == 0:
+    if cert is not None and key is None and plan.node_rank == 0 and not cert.is_dir():
         raise Usage("--tls-cert on node 0 needs --tls-key")
     try:
         if cert is not None:

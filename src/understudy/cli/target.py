@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from understudy.agent.tls import trusting
 from understudy.cli.asking import asking
 from understudy.cli.client import NoAnswer, Server
 from understudy.cli.run_directory import NoRun, RunDirectory
@@ -34,9 +36,10 @@ OrchestratorUrl = Annotated[
 JobName = Annotated[str, typer.Option("--job", help="Its name there. Default: the one that came last.", rich_help_panel=SERVICE)]
 TokenFile = Annotated[
     Path | None,
-    typer.Option("--token-file", help="File with the orchestrator's secret (or UNDERSTUDY_TOKEN).", rich_help_panel=SERVICE),
+    typer.Option("--token-file", help="File with the orchestrator's secret or a token (or UNDERSTUDY_TOKEN).", rich_help_panel=SERVICE),
 ]
-Certificate = Annotated[Path | None, typer.Option("--tls-cert", help="Certificate to trust (PEM), for https.", rich_help_panel=SERVICE)]
+TLS = "The orchestrator's certificate (PEM), or a folder with ca.crt, tls.crt and tls.key (understudy certs); or UNDERSTUDY_TLS."
+Certificate = Annotated[Path | None, typer.Option("--tls", "--tls-cert", help=TLS, rich_help_panel=SERVICE)]
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,16 @@ def service(url: str, token_file: Path | None, certificate: Path | None) -> Serv
         if not re.fullmatch(r"https?://[^/:\s]+(:\d+)?/?|https?://\[[0-9a-fA-F:]+\](:\d+)?/?", one.strip()):
             say(f"--orchestrator {one}: give a URL such as http://host:29400, or several with commas between them")
             raise typer.Exit(2)
+    certificate = certificate or (Path(os.environ["UNDERSTUDY_TLS"]) if os.environ.get("UNDERSTUDY_TLS") else None)
     try:
         token = token_file.read_text().strip() if token_file is not None else os.environ.get("UNDERSTUDY_TOKEN", "").strip()
         if certificate is not None:
-            certificate.read_bytes()
+            trusting(str(certificate))
+    except ssl.SSLError as error:
+        say(f"--tls {certificate}: {error.strerror or error}")
+        raise typer.Exit(2) from error
     except OSError as error:
-        say(f"{error.filename}: {error.strerror}")
+        say(f"{error.filename or certificate}: {error.strerror}")
         raise typer.Exit(2) from error
     return Server(url.rstrip("/"), token, str(certificate.absolute()) if certificate is not None else "")
 

@@ -11,21 +11,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import ctypes
 import fcntl
 import ipaddress
-import json
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import uvicorn
 
 from understudy.core.events import StopAsked
 from understudy.core.nouns import Timeouts
@@ -35,12 +31,11 @@ from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.leadership import Leadership
-from understudy.orchestrator.security import VARIABLE, load_or_create, load_or_create_token
+from understudy.orchestrator.security import SHORTEST, VARIABLE, Access, load_or_create, load_or_create_token, read_secrets
+from understudy.orchestrator.server import Certificates, Server, announce, listen
 from understudy.orchestrator.service import to_stderr
 from understudy.orchestrator.settings import Settings
 
-PING = 5.0  # seconds between two pings on an agent's connection
-PONG = 15.0  # seconds without an answer after which it counts as gone
 _PR_SET_PDEATHSIG = 1
 
 
@@ -52,20 +47,20 @@ def main(argv: list[str] | None = None) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         settings = _settings(folder, arguments.spec_json) if arguments.run_dir else None
-        token = _token(arguments)
+        entry = _entry(arguments, folder)
         _lock(folder, shared=bool(arguments.database))
         leadership = Leadership(arguments.database, to_stderr) if arguments.database else None
         if leadership is None:
-            listener = _listen(arguments.host, arguments.port)
+            listener = listen(arguments.host, arguments.port)
     except (ValueError, OSError) as error:
         to_stderr(str(error))
         return 2
     if leadership is None:
-        return asyncio.run(_serve(arguments, folder, settings, token, listener, None))
-    return asyncio.run(_lead(arguments, folder, token, leadership))
+        return asyncio.run(_serve(arguments, folder, settings, entry, listener, None))
+    return asyncio.run(_lead(arguments, folder, entry, leadership))
 
 
-async def _lead(arguments: argparse.Namespace, folder: Path, token: str | None, leadership: Leadership) -> int:
+async def _lead(arguments: argparse.Namespace, folder: Path, entry: _Entry, leadership: Leadership) -> int:
     """One of several: serves when it leads, and listens only then, so that whoever connects knows that it does."""
     waiting = asyncio.ensure_future(leadership.wait())
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,8 +71,8 @@ async def _lead(arguments: argparse.Namespace, folder: Path, token: str | None, 
         return 0
     keeping = asyncio.create_task(leadership.keep())
     try:
-        listener = _listen(arguments.host, arguments.port)
-        return await _serve(arguments, folder, None, token, listener, leadership)
+        listener = listen(arguments.host, arguments.port)
+        return await _serve(arguments, folder, None, entry, listener, leadership)
     except OSError as error:
         to_stderr(f"{arguments.host}:{arguments.port}: {error.strerror}")
         return 2
@@ -90,7 +85,7 @@ async def _serve(
     arguments: argparse.Namespace,
     folder: Path,
     settings: Settings | None,
-    token: str | None,
+    entry: _Entry,
     listener: socket.socket,
     leadership: Leadership | None,
 ) -> int:
@@ -107,30 +102,18 @@ async def _serve(
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     if settings is not None:
         jobs.single = True
-        job = jobs.begin(settings, token or "", known=known.get(settings.spec.job))
+        job = jobs.begin(settings, known=known.get(settings.spec.job))
         job.running.add_done_callback(lambda task: ended.set_result(task.result()))
     else:
-        cluster = Cluster(jobs, folder, token or load_or_create(folder / "secret"), to_stderr, Timeouts())
+        cluster = Cluster(jobs, folder, entry.access, to_stderr, Timeouts())
         cluster.resume(known)
     writer.start()
 
-    config = uvicorn.Config(
-        create_app(jobs, token, cluster, leadership.fence if leadership is not None else 0),
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        ws_max_size=messages.LIMIT,
-        ws_ping_interval=PING,
-        ws_ping_timeout=PONG,
-        ws_per_message_deflate=False,
-        timeout_graceful_shutdown=2,
-        ssl_certfile=arguments.tls_cert,
-        ssl_keyfile=arguments.tls_key,
-    )
     # uvicorn says this of every agent that is sent away with an answer.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.getMessage())
-    scheme = "https" if arguments.tls_cert else "http"
-    server = _Server(config, lambda: _announce(folder, scheme, listener, tell=cluster is not None))
+    app = create_app(jobs, entry.access, cluster, leadership.fence if leadership is not None else 0)
+    scheme = "https" if entry.certificates is not None else "http"
+    server = Server(app, entry.certificates, entry.must_show, lambda: announce(folder, scheme, listener, tell=cluster is not None))
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
         asyncio.get_running_loop().add_signal_handler(number, _signalled, jobs, cluster, ended, number, code)
 
@@ -170,46 +153,35 @@ def _lock(folder: Path, shared: bool) -> None:
         raise ValueError(f"another orchestrator uses {folder}: several on one state need a PostgreSQL database (--database)") from None
 
 
-def _token(arguments: argparse.Namespace) -> str | None:
-    """None: none is asked for, which only a service on the loopback address may do. Raises `ValueError`."""
+@dataclass(frozen=True)
+class _Entry:
+    """Who is let in, and how. `must_show`: only with a certificate."""
+
+    access: Access
+    certificates: Certificates | None
+    must_show: bool = False
+
+
+def _entry(arguments: argparse.Namespace, folder: Path) -> _Entry:
+    """Only a service on the loopback address may ask for nothing. Raises `ValueError` or `OSError`."""
+    certificates = Certificates(arguments.tls_cert, arguments.tls_key) if arguments.tls_cert else None
+    if arguments.tls:
+        certificates = Certificates.of(arguments.tls)
     if arguments.run_dir:
-        return load_or_create_token(arguments.run_dir)
-    given: str = arguments.token_file.read_text().strip() if arguments.token_file else os.environ.get(VARIABLE, "").strip()
-    if not given and not ipaddress.ip_address(arguments.host).is_loopback:
-        raise ValueError(
-            f"listening on {arguments.host} needs a token, because others can reach it: write a long random text into a file that only "
-            "you can read, and give it with --token-file (or in UNDERSTUDY_TOKEN); agents and users need the same one"
-        )
-    return given or None
-
-
-class _Server(uvicorn.Server):
-    """Says when it serves, and leaves the signals to the service: they end the job, not only the server."""
-
-    def __init__(self, config: uvicorn.Config, serving: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._serving = serving
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._serving()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _announce(run_dir: Path, scheme: str, listener: socket.socket, *, tell: bool) -> None:
-    host, port = listener.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
-        host = "127.0.0.1" if host == "0.0.0.0" else "::1"
-    shown = f"[{host}]" if ":" in host else host
-    temporary = run_dir / f".orchestrator.{os.getpid()}"
-    temporary.write_text(json.dumps({"url": f"{scheme}://{shown}:{port}", "pid": os.getpid()}) + "\n")
-    temporary.rename(run_dir / "orchestrator.json")
-    if tell:
-        to_stderr(f"serving at {scheme}://{shown}:{port}")
+        return _Entry(Access([load_or_create_token(arguments.run_dir)]), certificates)
+    given = read_secrets(arguments.token_file, os.environ.get(VARIABLE, ""))
+    mutual = certificates is not None and bool(certificates.authority)
+    if not ipaddress.ip_address(arguments.host).is_loopback:
+        if not given and not mutual:
+            raise ValueError(
+                f"listening on {arguments.host} needs a token or mutual TLS, because others can reach it: write a long random text into "
+                "a file that only you can read, and give it with --token-file (or in UNDERSTUDY_TOKEN), where `understudy token` makes "
+                "tokens for agents and users; or let `understudy certs` make certificates, and give them with --tls"
+            )
+        if any(len(secret) < SHORTEST for secret in given):
+            raise ValueError(f"the secret in --token-file or UNDERSTUDY_TOKEN is too easy to guess: at least {SHORTEST} characters")
+    access = Access(given or [load_or_create(folder / "secret")], asks=bool(given) or mutual)
+    return _Entry(access, certificates, must_show=mutual and not given)
 
 
 def _settings(run_dir: Path, given: str | None) -> Settings:
@@ -220,15 +192,6 @@ def _settings(run_dir: Path, given: str | None) -> Settings:
     if given is None:
         raise ValueError(f"--spec-json is needed: there is no journal in {run_dir}")
     return Settings.from_json(given if given.lstrip().startswith("{") else Path(given).read_text())
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=1024)
-    # Accepted connections inherit this. asyncio would set it only on sockets made with an explicit protocol number, and
-    # without it the second of two small frames waits 40 ms for the first one's acknowledgement.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
 
 
 def _die_with_parent() -> None:
@@ -251,10 +214,13 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="0: the system chooses")
     parser.add_argument("--tls-cert", help="path of the certificate chain; then https and wss only")
     parser.add_argument("--tls-key", help="path of its key")
+    parser.add_argument("--tls", type=Path, help="of a service: folder with tls.crt, tls.key and ca.crt, for mutual TLS")
     parser.add_argument("--die-with-parent", action="store_true", help="end the job when the starting process is gone")
     arguments = parser.parse_args(argv)
     if bool(arguments.tls_cert) != bool(arguments.tls_key):
         parser.error("--tls-cert and --tls-key belong together")
+    if arguments.tls and arguments.tls_cert:
+        parser.error("--tls names a folder with the certificate and its key: --tls-cert and --tls-key say the same again")
     if arguments.run_dir:
         arguments.database = ""
     elif arguments.database and not arguments.database.startswith(("postgresql://", "postgres://")):

@@ -1,33 +1,34 @@
 """The HTTP interface of the orchestrator: for people and programs, and the agents' WebSockets.
 
-Everything but `/v1/health` and the description of the interface (`/openapi.json`) wants `Authorization: Bearer TOKEN`, unless the
-orchestrator was told to ask for none. Errors are problem details (`problems.py`).
+Everything but `/v1/health` and the description of the interface (`/openapi.json`) wants `Authorization: Bearer TOKEN` or a client's
+certificate, with a role that may do it (`x-role` in the description), unless the orchestrator was told to ask for none. Errors are
+problem details (`problems.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi import FastAPI, HTTPException, Query, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import PlainTextResponse, StreamingResponse
-from fastapi.security import HTTPBearer
 from pydantic import BaseModel, Field
 
 import understudy
 from understudy.core.events import MigrationAsked, NodeJoined, StopAsked
-from understudy.links.messages import FENCE, BadMessage, Hello, Message, decode
+from understudy.links.messages import Hello
 from understudy.orchestrator import problems, views
 from understudy.orchestrator.cluster import Cluster, Submission
+from understudy.orchestrator.entrance import Entrance
 from understudy.orchestrator.jobs import Job, Jobs
+from understudy.orchestrator.limits import Limits, Pace
 from understudy.orchestrator.metrics import CONTENT_TYPE, Metrics
-from understudy.orchestrator.security import authorized
-from understudy.orchestrator.service import POLICY_VIOLATION, AgentLink, Close
+from understudy.orchestrator.security import Access, Role
+from understudy.orchestrator.service import AgentLink, Close
 
-HELLO = 10.0  # seconds for an agent to say who it is
-NO_ANSWER: dict[int | str, dict[str, object]] = {401: problems.RESPONSE, 404: problems.RESPONSE, 422: problems.RESPONSE}
+NOT_LET: dict[int | str, dict[str, object]] = dict.fromkeys((401, 403, 413, 429), problems.RESPONSE)
+NO_ANSWER: dict[int | str, dict[str, object]] = {**NOT_LET, 404: problems.RESPONSE, 422: problems.RESPONSE}
 REFUSED: dict[int | str, dict[str, object]] = {**NO_ANSWER, 400: problems.RESPONSE, 409: problems.RESPONSE}
 
 
@@ -87,15 +88,12 @@ class Peer(Protocol):
     def detach(self, link: AgentLink) -> None: ...
 
 
-def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None, fence: int = 0) -> FastAPI:
-    """`token`: None asks for none. Without a `cluster` no job can be submitted. `fence`: of the lease by which this orchestrator leads."""
+def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence: int = 0) -> FastAPI:
+    """Without a `cluster` no job can be submitted. `fence`: of the lease by which this orchestrator leads."""
     app = FastAPI(title="Understudy", version=understudy.__version__, docs_url=None, redoc_url=None)
     problems.install(app)
-    bearer = HTTPBearer(auto_error=False, description="the token in RUN_DIR/token, or the service's")
-
-    def check(request: Request, _: object = Depends(bearer)) -> None:
-        if not authorized(request.headers.get("authorization"), token):
-            raise HTTPException(401, "a valid token is needed", {"WWW-Authenticate": "Bearer"})
+    entrance = Entrance(access, jobs)
+    app.add_middleware(Limits)
 
     def found(job: str) -> Job:
         known = jobs.get(job)
@@ -103,7 +101,7 @@ def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None, fe
             raise HTTPException(404, f"there is no job {job!r} here")
         return known
 
-    guarded = [Depends(check)]
+    read, operate = entrance.needs(Role.READ), entrance.needs(Role.OPERATE)
     measured = Metrics(jobs, cluster)
 
     @app.get("/v1/health")
@@ -111,22 +109,22 @@ def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None, fe
         """Whether the orchestrator serves."""
         return Health()
 
-    @app.get("/v1/jobs", dependencies=guarded, responses={401: problems.RESPONSE})
-    async def list_jobs() -> list[JobLine]:
-        """All jobs in the order in which they came, those that have ended included."""
-        return [_line(job, cluster) for job in jobs.all()]
+    @app.get("/v1/jobs", **entrance.needs(Role.READ, of_all=False), responses=NOT_LET)
+    async def list_jobs(request: Request) -> list[JobLine]:
+        """All jobs that one may look at, in the order in which they came, those that have ended included."""
+        return [_line(job, cluster) for job in jobs.all() if any(g.allows(Role.READ, job.name) for g in request.state.grants)]
 
-    @app.get("/v1/jobs/{job}/status", dependencies=guarded, responses=NO_ANSWER)
+    @app.get("/v1/jobs/{job}/status", **read, responses=NO_ANSWER)
     async def status(job: str) -> views.Status:
         """Who holds which rank, and how far the job is."""
         return _status(found(job), cluster)
 
-    @app.get("/v1/jobs/{job}/report", dependencies=guarded, responses=NO_ANSWER)
+    @app.get("/v1/jobs/{job}/report", **read, responses=NO_ANSWER)
     async def report(job: str) -> views.Report:
         """Every incident so far, phase by phase."""
         return views.report(found(job).service.machine)
 
-    @app.post("/v1/jobs/{job}/migrate", dependencies=guarded, responses=REFUSED)
+    @app.post("/v1/jobs/{job}/migrate", **operate, responses=REFUSED)
     async def migrate(job: str, wish: Migrate) -> Accepted:
         """Move a healthy rank to a spare at a step boundary."""
         service = found(job).service
@@ -136,7 +134,7 @@ def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None, fe
         service.submit(MigrationAsked(wish.rank, wish.reason))
         return Accepted()
 
-    @app.post("/v1/jobs/{job}/stop", dependencies=guarded, responses=REFUSED)
+    @app.post("/v1/jobs/{job}/stop", **operate, responses=REFUSED)
     async def stop(job: str, wish: Stop) -> Accepted:
         """End the job."""
         if cluster is None:
@@ -147,7 +145,7 @@ def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None, fe
 
     @app.get(
         "/v1/jobs/{job}/output",
-        dependencies=guarded,
+        **read,
         responses={**REFUSED, 200: {"content": {"text/plain": {}}}},
         response_class=StreamingResponse,
     )
@@ -158,7 +156,7 @@ def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None, fe
             raise HTTPException(409, "the output of this job goes to the terminals on which `understudy run` was started")
         return StreamingResponse(kept.read(offset, follow), media_type="text/plain; charset=utf-8")
 
-    @app.get("/metrics", dependencies=guarded, responses={401: problems.RESPONSE}, response_class=PlainTextResponse)
+    @app.get("/metrics", **read, responses=NOT_LET, response_class=PlainTextResponse)
     async def metrics() -> Response:
         """For Prometheus."""
         return Response(measured.text(), media_type=CONTENT_TYPE)
@@ -167,22 +165,26 @@ def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None, fe
     async def part(socket: WebSocket, job: str) -> None:
         known = jobs.get(job)
         if known is None:
-            await socket.send_denial_response(Response("there is no such job", 404))
+            await socket.send_denial_response(problems.problem(404, f"there is no job {job!r} here"))
             return
-        joined = await _greet(socket, known.token, NodeJoined, fence)
+        joined = await entrance.greet(socket, Role.WORKER, job, NodeJoined, fence)
         if isinstance(joined, NodeJoined):
             await _serve(socket, known.service, known.service.attach(joined))
 
     if cluster is not None:
-        _add_cluster(app, cluster, token, guarded, fence)
+        _add_cluster(app, cluster, entrance, fence)
     _describe_problems(app)
     return app
 
 
-def _add_cluster(app: FastAPI, cluster: Cluster, token: str | None, guarded: list[object], fence: int) -> None:
-    @app.post("/v1/jobs", status_code=201, dependencies=guarded, responses=REFUSED)  # type: ignore[arg-type]
-    async def submit(request: Submission) -> Submitted:
+def _add_cluster(app: FastAPI, cluster: Cluster, entrance: Entrance, fence: int) -> None:
+    read, submits = entrance.needs(Role.READ), entrance.needs(Role.SUBMIT, of_all=False)
+
+    @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED)
+    async def submit(request: Submission, http: Request) -> Submitted:
         """Submit a job. It starts as soon as there are slots for its ranks and spares."""
+        if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
+            raise HTTPException(403, f"this token may not submit a job named {request.name}")
         try:
             return Submitted(job=cluster.submit(request).name)
         except FileExistsError as error:
@@ -190,7 +192,7 @@ def _add_cluster(app: FastAPI, cluster: Cluster, token: str | None, guarded: lis
         except ValueError as error:
             raise HTTPException(422, str(error)) from error
 
-    @app.get("/v1/nodes", dependencies=guarded, responses={401: problems.RESPONSE})  # type: ignore[arg-type]
+    @app.get("/v1/nodes", **read, responses=NOT_LET)
     async def list_nodes() -> list[NodeLine]:
         """All nodes whose agents have ever been here since the orchestrator was started."""
         return [
@@ -209,7 +211,7 @@ def _add_cluster(app: FastAPI, cluster: Cluster, token: str | None, guarded: lis
 
     @app.websocket("/v1/agent")
     async def agent(socket: WebSocket) -> None:
-        hello = await _greet(socket, token, Hello, fence)
+        hello = await entrance.greet(socket, Role.AGENT, "", Hello, fence)
         if isinstance(hello, Hello):
             await _serve(socket, cluster, cluster.attach(hello))
 
@@ -233,29 +235,13 @@ def _line(job: Job, cluster: Cluster | None) -> JobLine:
     )
 
 
-async def _greet(socket: WebSocket, token: str | None, kind: type[NodeJoined | Hello], fence: int) -> Message | None:
-    """The agent's first message, which must be of this `kind`; None if it was sent away."""
-    if not authorized(socket.headers.get("authorization"), token):
-        await socket.send_denial_response(Response("a valid token is needed", 401))
-        return None
-    await socket.accept(headers=[(FENCE.encode(), str(fence).encode())])
-    said: Message | None = None
-    try:
-        with suppress(TimeoutError, BadMessage, KeyError):
-            said = decode(await asyncio.wait_for(socket.receive_text(), HELLO))
-    except WebSocketDisconnect:
-        return None
-    if not isinstance(said, kind):
-        await socket.close(POLICY_VIOLATION, f"the first message must be {kind.__name__}")
-        return None
-    return said
-
-
 async def _serve(socket: WebSocket, peer: Peer, link: AgentLink) -> None:
     """Carry frames both ways until either side closes."""
     sending = asyncio.create_task(_send(socket, link))
+    pace = Pace()
     try:
         while True:
+            await pace.wait()
             try:
                 peer.receive(link, await socket.receive_text())
             except KeyError:

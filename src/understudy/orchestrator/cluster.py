@@ -9,8 +9,6 @@ the node's agent does not touch the job.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import json
 import os
 from collections.abc import Callable
@@ -26,6 +24,7 @@ from understudy.core.placement import Offer, place
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, StartPart, decode, encode
 from understudy.orchestrator.jobs import Job, Jobs
 from understudy.orchestrator.journal import Recorded
+from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.service import REPLACED, AgentLink, Close
 from understudy.orchestrator.settings import Settings
 
@@ -68,13 +67,13 @@ class Node:
 
 
 class Cluster:
-    def __init__(self, jobs: Jobs, state: Path, secret: str, tell: Callable[[str], None], timeouts: Timeouts) -> None:
-        """`state`: a folder for what is kept of jobs beside the journal. `secret`: the key of the jobs' tokens."""
+    def __init__(self, jobs: Jobs, state: Path, access: Access, tell: Callable[[str], None], timeouts: Timeouts) -> None:
+        """`state`: a folder for what is kept of jobs beside the journal. `access` makes the jobs' tokens."""
         self.nodes: dict[str, Node] = {}
         self.waiting: dict[str, str] = {}  # jobs that have no slots yet, in order, and why
         self._jobs = jobs
         self._state = state
-        self._secret = secret
+        self._access = access
         self._tell = tell
         self._timeouts = timeouts
         self._requests: dict[str, Submission] = {}
@@ -87,9 +86,7 @@ class Cluster:
         for name, recorded in known.items():
             request = Submission.model_validate_json(recorded.request)
             request.environment = self._environment(name)
-            job = self._jobs.begin(
-                recorded.settings, self._token(name), request=recorded.request, known=recorded, folder=self._folder(name)
-            )
+            job = self._jobs.begin(recorded.settings, request=recorded.request, known=recorded, folder=self._folder(name))
             self._take_on(job, request)
             if job.service.machine.state.ended is None and not job.service.machine.state.nodes:
                 self.waiting[name] = ""
@@ -106,7 +103,7 @@ class Cluster:
             json.dump(request.environment, file)
         settings = Settings(request.spec(), request.timeouts)
         text = request.model_dump_json(exclude={"environment"})  # which may hold secrets, and the journal none
-        job = self._jobs.begin(settings, self._token(request.name), request=text, folder=folder)
+        job = self._jobs.begin(settings, request=text, folder=folder)
         self._take_on(job, request)
         self.waiting[request.name] = ""
         self._place()
@@ -154,7 +151,7 @@ class Cluster:
             workers_per_node=request.workers_per_node,
             role=request.role,
             timeouts=request.timeouts,
-            token=self._token(part.job),
+            token=self._access.token(Role.WORKER, part.job),
         )
         node.link.outbox.put_nowait(encode(message))
         node.hello = replace(node.hello, parts=(*node.hello.parts, part))
@@ -227,9 +224,6 @@ class Cluster:
             self._place()
 
     # -- small things -------------------------------------------------------------------------------------------------
-
-    def _token(self, job: str) -> str:
-        return hmac.new(self._secret.encode(), f"agents of {job}".encode(), hashlib.sha256).hexdigest()
 
     def _folder(self, job: str) -> Path:
         return self._state / "jobs" / job

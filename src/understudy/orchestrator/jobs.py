@@ -19,7 +19,6 @@ from understudy.orchestrator.settings import Settings
 class Job:
     name: str
     service: Service
-    token: str  # of its agents
     output: Output | None  # None: its agents print themselves
     running: asyncio.Task[int]
 
@@ -28,7 +27,7 @@ class Jobs:
     def __init__(self, journal: Journal, tell: Callable[[str], None], guard: Callable[[], None] = lambda: None) -> None:
         """`guard` returns only while this process may decide."""
         self._guard = guard
-        self._journal = journal
+        self.journal = journal
         self._tell = tell
         self._jobs: dict[str, Job] = {}
         self.single = False
@@ -43,7 +42,7 @@ class Jobs:
         """In the order in which they were begun."""
         return list(self._jobs.values())
 
-    def begin(self, settings: Settings, token: str, *, request: str = "", known: Recorded | None = None, folder: Path | None = None) -> Job:
+    def begin(self, settings: Settings, *, request: str = "", known: Recorded | None = None, folder: Path | None = None) -> Job:
         """A new job, or one that is `known` and goes on where it was. With a `folder` its output is kept there."""
         name = settings.spec.job
         output = Output(folder / FILE, self._tell) if folder is not None else None
@@ -57,14 +56,14 @@ class Jobs:
         machine = Machine(settings.spec, settings.timeouts)
         write = output.write if output is not None else lambda text: None
         service = Service(
-            machine, self._journal.begin(settings, request), tell=tell, output=write, guard=self._guard, far=folder is not None
+            machine, self.journal.begin(settings, request), tell=tell, output=write, guard=self._guard, far=folder is not None
         )
         if known is not None:
             service.resume(known.events)
             service.pages.update(known.pages)
         over = machine.state.ended
         work = service.run() if over is None else _ended(over.exit_code)
-        job = self._jobs[name] = Job(name, service, token, output, asyncio.create_task(work, name=f"job {name}"))
+        job = self._jobs[name] = Job(name, service, output, asyncio.create_task(work, name=f"job {name}"))
         if output is not None:
             job.running.add_done_callback(lambda _: output.close())
         return job

@@ -69,6 +69,7 @@ class Journal:
         self._deposed = deposed
         self._told = False
         self._entries: queue.SimpleQueue[tuple[str, _Entry] | None] = queue.SimpleQueue()
+        self._batch = _Batch()  # what the thread has taken and not written yet
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
 
     def start(self) -> None:
@@ -80,6 +81,10 @@ class Journal:
         self._entries.put((job, _Begun(settings, request)))
         return JobJournal(lambda entry: self._entries.put((job, entry)))
 
+    def waiting(self) -> int:
+        """How many entries are not written yet: many, or for long, mean that the disk or the database refuses."""
+        return self._entries.qsize() + self._batch.size
+
     def close(self, timeout: float = 5.0) -> None:
         """Write what is left, for at most `timeout` seconds."""
         self._entries.put(None)
@@ -87,7 +92,6 @@ class Journal:
 
     def _write_all(self) -> None:
         engine = database.engine(self._place)
-        waiting = _Batch()
         open_ = True
         while open_:
             entries = [self._entries.get()]
@@ -97,13 +101,13 @@ class Journal:
                 if entry is None:
                     open_ = False
                 else:
-                    waiting.add(*entry)
+                    self._batch.add(*entry)
             try:
                 with engine.begin() as connection:
                     database.prepare(connection)
                     if self._fence is not None:
                         database.check(connection, self._fence)
-                    waiting.write(connection)
+                    self._batch.write(connection)
             except database.Deposed:
                 self._deposed()
                 break
@@ -112,7 +116,7 @@ class Journal:
                     self._told = True
                     self._failed(f"the journal {database.shown(self._place)} cannot be written ({error}); training goes on without it")
             else:
-                waiting = _Batch()
+                self._batch = _Batch()
         engine.dispose()
 
 
@@ -134,11 +138,13 @@ class _Batch:
     """Rows that wait to be written."""
 
     def __init__(self) -> None:
+        self.size = 0
         self._begun: dict[str, dict[str, object]] = {}
         self._events: list[dict[str, object]] = []
         self._pages: dict[tuple[str, str], str] = {}
 
     def add(self, job: str, entry: _Entry) -> None:
+        self.size += 1
         if isinstance(entry, _Begun):
             self._begun.setdefault(job, {"job": job, "settings": entry.settings.to_json(), "request": entry.request})
         elif isinstance(entry, tuple):

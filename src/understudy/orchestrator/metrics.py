@@ -1,12 +1,13 @@
 """What Prometheus reads at `/metrics`: the jobs and nodes as they are at that moment, and sums over incidents since a job's begin.
 
-Names follow Prometheus' conventions: a unit at the end, `_total` for what only grows.
+Names follow Prometheus' conventions: a unit at the end, `_total` for what only grows. A job's label is `job_name`, because `job` is
+Prometheus' own name for what it scrapes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -32,38 +33,42 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
-        yield from _of_jobs(self._jobs.all())
+        yield from _of_jobs(self._jobs.all(), self._cluster.waiting if self._cluster is not None else {})
+        yield GaugeMetricFamily("understudy_journal_waiting", "Entries that are not written yet.", value=self._jobs.journal.waiting())
         if self._cluster is not None:
             yield from _of_nodes(self._cluster)
 
 
-def _of_jobs(jobs: list[Job]) -> Iterator[Metric]:
+def _of_jobs(jobs: list[Job], waiting: Mapping[str, str]) -> Iterator[Metric]:
     states = GaugeMetricFamily("understudy_jobs", "Jobs, those that have ended included.", labels=["state"])
-    steps = GaugeMetricFamily("understudy_job_step", "The last step that every rank has committed.", labels=["job"])
+    state = GaugeMetricFamily("understudy_job_state", "1 for the state that the job is in.", labels=["job_name", "state"])
+    steps = GaugeMetricFamily("understudy_job_step", "The last step that every rank has committed.", labels=["job_name"])
     generations = GaugeMetricFamily(
-        "understudy_job_generation", "How often the assignment of ranks to workers has changed.", labels=["job"]
+        "understudy_job_generation", "How often the assignment of ranks to workers has changed.", labels=["job_name"]
     )
-    workers = GaugeMetricFamily("understudy_job_workers", "Workers with a rank, and spares.", labels=["job", "role", "state"])
-    incidents = CounterMetricFamily("understudy_incidents", "Incidents that are over.", labels=["job", "cause"])
-    seconds = CounterMetricFamily("understudy_incident_seconds", "From fault to the next commit by every rank, summed.", labels=["job"])
-    moved = CounterMetricFamily("understudy_state_moved_bytes", "State that newcomers have received from donors.", labels=["job"])
+    workers = GaugeMetricFamily("understudy_job_workers", "Workers with a rank, and spares.", labels=["job_name", "role", "state"])
+    incidents = CounterMetricFamily("understudy_incidents", "Incidents that are over.", labels=["job_name", "cause"])
+    seconds = CounterMetricFamily("understudy_incident_seconds", "From fault to the next commit by all, summed.", labels=["job_name"])
+    moved = CounterMetricFamily("understudy_state_moved_bytes", "State that newcomers have received from donors.", labels=["job_name"])
     found: Counter[str] = Counter()
     for job in jobs:
         status = views.status(job.service.machine, job.service.pages)
-        found[status["state"]] += 1
+        now = "waiting" if job.name in waiting else status["state"]
+        found[now] += 1
+        state.add_metric([job.name, now], 1)
         steps.add_metric([job.name], status["step"])
         generations.add_metric([job.name], status["generation"])
         places = Counter(("rank", rank["state"]) for rank in status["ranks"]) + Counter(("spare", s["state"]) for s in status["spares"])
-        for (role, state), count in places.items():
-            workers.add_metric([job.name, role, state], count)
+        for (role, what), count in places.items():
+            workers.add_metric([job.name, role, what], count)
         over = [incident for incident in job.service.machine.incidents() if incident.seconds >= 0]
         for cause, count in Counter(map(_cause, over)).items():
             incidents.add_metric([job.name, cause], count)
         seconds.add_metric([job.name], sum(incident.seconds for incident in over))
         moved.add_metric([job.name], sum(incident.bytes_moved for incident in over))
-    for state, count in found.items():
-        states.add_metric([state], count)
-    yield from (states, steps, generations, workers, incidents, seconds, moved)
+    for name, count in found.items():
+        states.add_metric([name], count)
+    yield from (states, state, steps, generations, workers, incidents, seconds, moved)
 
 
 def _of_nodes(cluster: Cluster) -> Iterator[Metric]:

@@ -1,25 +1,132 @@
-"""The token: whoever has it may read and command this job, whoever has not may do nothing.
+"""Who may do what: roles, and the tokens and certificates that carry them.
 
-One random token per run, in `RUN_DIR/token` with mode 0600 (or given through UNDERSTUDY_TOKEN, on nodes that do not
-share the run directory). It travels as `Authorization: Bearer TOKEN`, is compared in constant time, and is never
-logged.
+The *secret* of an orchestrator is one text: the file of `--token-file`, or `RUN_DIR/token` of a run. It opens everything. Tokens are made
+from it (`understudy token`): JSON Web Tokens (RFC 7519, HMAC with SHA-256) that say a role, perhaps one job, and perhaps until when. With
+mutual TLS a client's certificate says the same in a URI among its alternative names (`understudy certs`): `understudy:ROLE` or
+`understudy:ROLE:JOB`.
 
-Known limits: one token for everything. On a network that is not trusted, use TLS: without it the token can be read
+A file with several lines holds several secrets: the first one signs, all are believed. So a secret is changed without stopping anything:
+put the new one in front, hand it out, and take the old one away.
+
+Tokens travel as `Authorization: Bearer TOKEN` and are never logged or journalled. Without TLS, whoever hears the network can read them
 there.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
+
+import jwt
 
 VARIABLE = "UNDERSTUDY_TOKEN"
+SHORTEST = 16  # characters of a secret that others can try to guess
+URI = "understudy:"
+
+
+class Role(StrEnum):
+    READ = "read"  # look at jobs, nodes and metrics
+    OPERATE = "operate"  # also migrate ranks and end jobs
+    SUBMIT = "submit"  # also start jobs
+    AGENT = "agent"  # serve a node
+    WORKER = "worker"  # serve a job's workers: made by the orchestrator for each job that it starts
+
+
+_INCLUDED = {Role.OPERATE: {Role.READ}, Role.SUBMIT: {Role.READ, Role.OPERATE}}
+
+
+class Unknown(Exception):
+    """Nothing that was shown says who is asking. The text says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """`role` None: everything. `job` empty: for all jobs."""
+
+    role: Role | None
+    job: str = ""
+
+    def allows(self, role: Role, job: str = "") -> bool:
+        """`job`: what it is about; empty: about more than one."""
+        fits = self.role is None or role is self.role or role in _INCLUDED.get(self.role, ())
+        return fits and self.job in ("", job)
+
+
+EVERYTHING = (Grant(None),)
+
+
+class Access:
+    def __init__(self, given: Sequence[str], *, asks: bool = True) -> None:
+        """`given`: the secrets, at least one. Without `asks` everybody may do everything: on the loopback address only."""
+        self._secrets = list(given)
+        self._asks = asks
+
+    def token(self, role: Role, job: str = "", days: float = 0.0) -> str:
+        """`days` 0: without an end."""
+        claims: dict[str, Any] = {"role": role.value}
+        if job:
+            claims["job"] = job
+        if days:
+            claims["exp"] = int(time.time() + days * 86400)
+        return jwt.encode(claims, _key(self._secrets[0]), algorithm="HS256")
+
+    def grants(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> tuple[Grant, ...]:
+        """What an `Authorization` header and a verified client's certificate (as `ssl` describes it) allow. Raises `Unknown`."""
+        if not self._asks:
+            return EVERYTHING
+        shown = tuple(_of_certificate(certificate or {}))
+        scheme, _, given = (authorization or "").partition(" ")
+        if scheme.lower() == "bearer" and given.strip():
+            return (*shown, self._of_token(given.strip()))
+        if certificate is None:
+            raise Unknown("a valid token is needed")
+        return shown
+
+    def _of_token(self, given: str) -> Grant:
+        if any(hmac.compare_digest(given.encode(), secret.encode()) for secret in self._secrets):
+            return Grant(None)
+        for secret in self._secrets:
+            try:
+                claims = jwt.decode(given, _key(secret), algorithms=["HS256"])
+                return Grant(Role(claims["role"]), str(claims.get("job", "")))
+            except jwt.ExpiredSignatureError:
+                raise Unknown("the token was good for a limited time, which is over") from None
+            except (jwt.InvalidTokenError, KeyError, ValueError):
+                continue
+        raise Unknown("a valid token is needed")
+
+
+def _key(secret: str) -> bytes:
+    return hmac.new(secret.encode(), b"key of understudy tokens", hashlib.sha256).digest()
+
+
+def _of_certificate(certificate: Mapping[str, Any]) -> Iterable[Grant]:
+    for kind, name in certificate.get("subjectAltName", ()):
+        role, _, job = name.removeprefix(URI).partition(":")
+        if kind == "URI" and name.startswith(URI) and role in list(Role):
+            yield Grant(Role(role), job)
+
+
+def read_secrets(path: Path | None, variable: str = "") -> list[str]:
+    """The lines of the file, or what the environment variable holds; empty if there is neither. Raises `OSError`, `ValueError`."""
+    if path is None:
+        return [variable.strip()] if variable.strip() else []
+    found = [line.strip() for line in path.read_text().splitlines() if line.strip()]
+    if not found:
+        raise ValueError(f"{path} is empty: write a long random text into it")
+    return found
 
 
 def load_or_create_token(run_dir: Path) -> str:
-    """The run's token: from the environment, else from the run directory, else new. It is in the directory
+    """The run's secret: from the environment, else from the run directory, else new. It is in the directory
     afterwards.
     """
     return load_or_create(run_dir / "token", os.environ.get(VARIABLE, "").strip())
@@ -37,11 +144,3 @@ def load_or_create(path: Path, given: str = "") -> str:
             file.write(secret + "\n")
         temporary.rename(path)
     return secret
-
-
-def authorized(header: str | None, token: str | None) -> bool:
-    """Does this `Authorization` header carry the token? Without a token nothing is asked for."""
-    if token is None:
-        return True
-    scheme, _, given = (header or "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())

@@ -1,0 +1,106 @@
+"""`understudy token` and `understudy certs`: what others need to be let in by an orchestrator."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.cli.say import say
+from understudy.orchestrator.security import VARIABLE, Access, Role, read_secrets
+
+Job = Annotated[str, typer.Option("--job", help="For this job only. Default: for all.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Where the authority is.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the server or client; becomes a folder in DIR.", show_default=False)]
+Days = Annotated[int, typer.Option("--days", min=1, help="How long the certificate is good.")]
+
+ROLES = "read: look. operate: also migrate and end. submit: also start jobs. agent: serve a node. worker: serve a job's workers."
+
+
+def token(
+    role: Annotated[Role, typer.Option("--role", help=ROLES)],
+    job: Job = "",
+    days: Annotated[float, typer.Option("--days", min=0.0, help="How long it is good. Default: until the secret changes.")] = 0.0,
+    token_file: Annotated[Path | None, typer.Option("--token-file", help="File with the secret (or UNDERSTUDY_TOKEN).")] = None,
+) -> None:
+    """Print a token that allows less than the secret of an orchestrator, which it is made from.
+
+    [bold]understudy token --role read --token-file secret > reader[/bold]
+
+    Whoever has it gives it in place of the secret: [bold]--token-file reader[/bold] or UNDERSTUDY_TOKEN.
+    """
+    try:
+        secrets = read_secrets(token_file, os.environ.get(VARIABLE, ""))
+    except (OSError, ValueError) as error:
+        say(f"--token-file {token_file}: {error.strerror if isinstance(error, OSError) else error}")
+        raise typer.Exit(2) from error
+    if not secrets:
+        say("a token is made from the orchestrator's secret: give it with --token-file (or in UNDERSTUDY_TOKEN)")
+        raise typer.Exit(2)
+    print(Access(secrets).token(role, job, days))
+
+
+certs = typer.Typer(
+    no_args_is_help=True,
+    help="""Make certificates for mutual TLS: a private authority for tests and small clusters.
+
+    [bold]understudy certs init tls[/bold]\n
+    [bold]understudy certs server tls head --host 10.0.0.5[/bold]\n
+    [bold]understudy certs client tls node1 --role agent[/bold]\n
+    [bold]understudy orchestrator --listen 10.0.0.5:29400 --tls tls/head[/bold]\n
+    [bold]understudy agent --orchestrator https://10.0.0.5:29400 --tls tls/node1[/bold]
+    """,
+)
+
+
+@certs.command()
+def init(folder: Folder, days: Days = 3650) -> None:
+    """Make the authority: DIR/ca. Its key signs all the others; keep it where only you can read it."""
+    from understudy.orchestrator.certificates import make_authority
+
+    _made(lambda: make_authority(folder, days))
+
+
+@certs.command()
+def server(
+    folder: Folder,
+    name: Name,
+    host: Annotated[list[str], typer.Option("--host", help="Name or address under which it is reached; any number.")],
+    days: Days = 365,
+) -> None:
+    """Make an orchestrator's certificate: DIR/NAME, for --tls."""
+    from understudy.orchestrator.certificates import issue_server
+
+    _made(lambda: issue_server(folder, name, host, days))
+
+
+@certs.command()
+def client(
+    folder: Folder,
+    name: Name,
+    role: Annotated[list[Role], typer.Option("--role", help=f"May be given several times. {ROLES}")],
+    job: Job = "",
+    days: Days = 365,
+) -> None:
+    """Make the certificate of an agent or of a user: DIR/NAME, for --tls."""
+    from understudy.orchestrator.certificates import issue_client
+
+    _made(lambda: issue_client(folder, name, role, job, days))
+
+
+def _made(make: Callable[[], Path]) -> None:
+    try:
+        place = make()
+    except FileExistsError as error:
+        say(f"{error.filename} is there already: take it away first, or choose another name")
+    except FileNotFoundError as error:
+        say(f"{error.filename} is not there: make an authority first, with understudy certs init")
+    except (OSError, ValueError) as error:
+        say(str(error))
+    else:
+        print(place)
+        return
+    raise typer.Exit(1)

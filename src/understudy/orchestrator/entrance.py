@@ -1,0 +1,72 @@
+"""Who is let in: every route and every agent's WebSocket asks here first."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from fastapi import Depends, HTTPException, Request, WebSocket, WebSocketDisconnect
+from fastapi.security import HTTPBearer
+from starlette.requests import HTTPConnection
+
+from understudy.core.events import NodeJoined
+from understudy.links.messages import FENCE, BadMessage, Hello, Message, decode
+from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.problems import problem
+from understudy.orchestrator.security import Access, Grant, Role, Unknown
+from understudy.orchestrator.service import POLICY_VIOLATION
+
+HELLO = 10.0  # seconds for an agent to say who it is
+
+
+class Entrance:
+    """Asks whoever comes what they may do."""
+
+    def __init__(self, access: Access, jobs: Jobs) -> None:
+        self._access = access
+        self._jobs = jobs
+        self._bearer = HTTPBearer(auto_error=False, description="the secret, or a token made from it by `understudy token`")
+
+    def needs(self, role: Role, *, of_all: bool = True) -> dict[str, Any]:
+        """For a route. One without a job in its path is about all of them (`of_all`), or looks at the grants itself."""
+
+        def check(request: Request, _: object = Depends(self._bearer)) -> None:
+            grants = self.grants(request)
+            job = self._name(request.path_params.get("job", ""))
+            if not any(grant.allows(role, job if job or of_all else grant.job) for grant in grants):
+                raise HTTPException(403, f"this needs the role {role}" + (f" for job {job}" if job else ", for all jobs" * of_all))
+            request.state.grants = grants
+
+        return {"dependencies": [Depends(check)], "openapi_extra": {"x-role": role.value}}
+
+    def grants(self, connection: HTTPConnection) -> tuple[Grant, ...]:
+        """Raises `HTTPException`."""
+        try:
+            return self._access.grants(connection.headers.get("authorization"), getattr(connection.state, "certificate", None))
+        except Unknown as error:
+            raise HTTPException(401, str(error), {"WWW-Authenticate": "Bearer"}) from error
+
+    def _name(self, job: str) -> str:
+        known = self._jobs.get(job)
+        return known.name if known is not None else job
+
+    async def greet(self, socket: WebSocket, role: Role, job: str, kind: type[NodeJoined | Hello], fence: int) -> NodeJoined | Hello | None:
+        """The agent's first message, which must be of this `kind`; None if it was sent away."""
+        try:
+            if not any(grant.allows(role, self._name(job)) for grant in self.grants(socket)):
+                raise HTTPException(403, f"this needs the role {role}" + (f" for job {job}" if job else ""))
+        except HTTPException as error:
+            await socket.send_denial_response(problem(error.status_code, str(error.detail)))
+            return None
+        await socket.accept(headers=[(FENCE.encode(), str(fence).encode())])
+        said: Message | None = None
+        try:
+            with suppress(TimeoutError, BadMessage, KeyError):
+                said = decode(await asyncio.wait_for(socket.receive_text(), HELLO))
+        except WebSocketDisconnect:
+            return None
+        if not isinstance(said, kind):
+            await socket.close(POLICY_VIOLATION, f"the first message must be {kind.__name__}")
+            return None
+        return said

@@ -1,0 +1,102 @@
+"""Bounds for what comes in: the size of a request, how many requests an address makes, how fast an agent talks.
+
+A request that is too long or too early is refused with a problem; an agent is only read more slowly, so that what it sends waits on its
+own host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+
+from fastapi import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from understudy.links.messages import LIMIT
+from understudy.orchestrator.problems import problem
+
+BODY = 4 * LIMIT  # bytes of a request: a submitted job with its environment
+REQUESTS, REQUESTS_AT_ONCE = 200.0, 1000.0  # of one address: each second, and after a while of rest
+MESSAGES, MESSAGES_AT_ONCE = 1000.0, 5000.0  # of one agent; a node with 8 workers sends about 3 a second
+ADDRESSES = 10_000  # that are remembered
+
+
+class Bucket:
+    """A token bucket: `take` gives the seconds to wait until one more is allowed, 0 if it is now."""
+
+    def __init__(self, rate: float, most: float) -> None:
+        self._rate = rate
+        self._most = self._left = most
+        self._since = 0.0
+
+    def take(self, now: float) -> float:
+        self._left = min(self._most, self._left + (now - self._since) * self._rate)
+        self._since = now
+        if self._left < 1.0:
+            return (1.0 - self._left) / self._rate
+        self._left -= 1.0
+        return 0.0
+
+
+class Pace:
+    """Of one agent's messages."""
+
+    def __init__(self, rate: float = MESSAGES, most: float = MESSAGES_AT_ONCE) -> None:
+        self._bucket = Bucket(rate, most)
+
+    async def wait(self) -> None:
+        """Before each message is read."""
+        seconds = self._bucket.take(asyncio.get_running_loop().time())
+        if seconds > 0:
+            await asyncio.sleep(seconds)
+            self._bucket.take(asyncio.get_running_loop().time())
+
+
+class Limits:
+    """ASGI middleware, for HTTP requests only."""
+
+    def __init__(self, app: ASGIApp, rate: float = REQUESTS, most: float = REQUESTS_AT_ONCE) -> None:
+        self._app = app
+        self._rate, self._most = rate, most
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        seconds = self._bucket(scope).take(asyncio.get_running_loop().time())
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if seconds > 0:
+            again = {"Retry-After": str(math.ceil(seconds))}
+            await problem(429, f"more than {self._rate:g} requests a second from this address", again)(scope, receive, send)
+        elif length.isdigit() and int(length) > BODY:
+            await problem(413, _TOO_LONG, {"Connection": "close"})(scope, receive, send)
+        else:
+            await self._app(scope, _counted(receive), send)
+
+    def _bucket(self, scope: Scope) -> Bucket:
+        address = scope["client"][0] if scope["client"] else ""
+        bucket = self._buckets.pop(address, None) or Bucket(self._rate, self._most)
+        self._buckets[address] = bucket  # the latest is the last
+        if len(self._buckets) > ADDRESSES:
+            self._buckets.popitem(last=False)
+        return bucket
+
+
+_TOO_LONG = f"a request has at most {BODY} bytes"
+
+
+def _counted(receive: Receive) -> Receive:
+    """For a body that comes in pieces and does not say how long it is."""
+    total = 0
+
+    async def receive_counted() -> Message:
+        nonlocal total
+        message = await receive()
+        total += len(message.get("body", b""))
+        if total > BODY:
+            raise HTTPException(413, _TOO_LONG)
+        return message
+
+    return receive_counted
