@@ -1,7 +1,7 @@
 """Hosts for tests: network namespaces, each with an address, a host name and processes of its own, joined by a switch.
 
 Nothing of it touches this machine's own network. Needs root. A host can vanish (its processes end, and not a packet tells), be cut
-off in both directions or in one, and be slow.
+off in both directions or in one, and be slow and lose packets.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,8 +22,16 @@ _numbers = itertools.count()
 
 
 def _ip(*words: str) -> str:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True)
-    assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
+    return _command("ip", *words)
+
+
+def _traffic(*words: str) -> str:
+    return _command("tc", *words)
+
+
+def _command(*words: str) -> str:
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
     return done.stdout
 
 
@@ -76,9 +85,15 @@ class Host:
         """Nothing comes in; what it sends arrives."""
         self._tc(self._switch, "replace", self._port, "blackhole")
 
-    def slow(self, rate: str) -> None:
-        """What it sends goes out at `rate` at most, such as 20mbit."""
-        self._tc(self.namespace, "replace", "eth0", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms")
+    def slow(self, rate: str, queue: str = "1mb") -> None:
+        """What it sends goes out at `rate` at most, such as 20mbit; what does not fit into the `queue` is lost."""
+        self._tc(self.namespace, "replace", "eth0", "tbf", "rate", rate, "burst", "4kb", "limit", queue)
+
+    def lost_packets(self) -> int:
+        """How many did not fit."""
+        found = re.search(r"dropped (\d+)", _traffic("-n", self.namespace, "-s", "qdisc", "show", "dev", "eth0"))
+        assert found is not None
+        return int(found[1])
 
     def heal(self) -> None:
         _ip("-n", self._switch, "link", "set", self._port, "up")
@@ -93,8 +108,7 @@ class Host:
                 os.kill(pid, signal.SIGKILL)
 
     def _tc(self, namespace: str, verb: str, device: str, *discipline: str) -> None:
-        done = subprocess.run(["tc", "-n", namespace, "qdisc", verb, "dev", device, "root", *discipline], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        _traffic("-n", namespace, "qdisc", verb, "dev", device, "root", *discipline)
 
     def remove(self) -> None:
         for pid in self.pids():

@@ -80,12 +80,13 @@ def undisturbed(undisturbed_spread: Callable[[int], Outcome]) -> Outcome:
 
 
 def test_a_host_that_vanishes(start: Start, undisturbed: Outcome) -> None:
-    """Its rank goes to a spare on another host, within seconds; nobody told the others. A third host has a slow link."""
+    """Its rank goes to a spare on another host, within seconds; nobody told the others. A third host's link is slow and loses packets."""
     job = start(HELD=f"1:{HELD}")
-    job.hosts[2].slow("8mbit")
+    job.hosts[2].slow("8mbit", queue="12kb")
     job.wait_for(f"held {HELD}")
     job.hosts[1].vanish()
     (incident,) = survived(job.ends(), undisturbed)
+    assert job.hosts[2].lost_packets() > 0
     assert (incident["cause"], incident["rank"]) == ("node", 1)
     assert len(incident["ranks"]) == 1
     assert incident["phases"]["detect"] >= 2.0

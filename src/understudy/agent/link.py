@@ -10,37 +10,9 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from understudy.core import commands, events
+from understudy.core import commands
+from understudy.core.events import FromWorker
 from understudy.links import messages
-
-FROM_WORKERS = (
-    events.WorkerWarm,
-    events.CommunicationBroken,
-    events.Quiesced,
-    events.NewcomerReady,
-    events.PhaseDone,
-    events.Verified,
-    events.VerifyFailed,
-    events.Uncovered,
-    events.Committed,
-    events.ScriptFailed,
-    events.Finished,
-    events.Notice,
-)
-FromWorker = (
-    events.WorkerWarm
-    | events.CommunicationBroken
-    | events.Quiesced
-    | events.NewcomerReady
-    | events.PhaseDone
-    | events.Verified
-    | events.VerifyFailed
-    | events.Uncovered
-    | events.Committed
-    | events.ScriptFailed
-    | events.Finished
-    | events.Notice
-)
 
 
 def check(line: bytes, worker: str) -> FromWorker:
@@ -49,7 +21,7 @@ def check(line: bytes, worker: str) -> FromWorker:
         message = messages.decode(line)
     except RecursionError as error:  # JSON nested by the thousand
         raise messages.BadMessage("a message nested too deeply") from error
-    if not isinstance(message, FROM_WORKERS):
+    if not isinstance(message, FromWorker):
         raise messages.BadMessage(f"{type(message).__name__} is not for a worker to say")
     if message.worker != worker:
         raise messages.BadMessage(f"{type(message).__name__} in the name of {message.worker!r}")

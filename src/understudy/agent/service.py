@@ -29,7 +29,7 @@ from understudy.agent.config import AgentConfig
 from understudy.agent.control import Control
 from understudy.agent.descendants import ROUND, Process, kill_round, reap
 from understudy.agent.farewell import End, Farewell
-from understudy.agent.link import FromWorker, WorkerLink
+from understudy.agent.link import WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
 from understudy.agent.output import Output
 from understudy.agent.processes import Ending
@@ -38,6 +38,7 @@ from understudy.agent.template import Template
 from understudy.agent.tls import trusting
 from understudy.agent.worker import Worker
 from understudy.core import commands, events
+from understudy.core.events import FromWorker
 from understudy.detectors.hang import HangWatch
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline

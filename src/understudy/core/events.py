@@ -197,13 +197,8 @@ class Expired:
     timer: str
 
 
-Event = (
-    NodeJoined
-    | NodeLost
-    | WorkerStarted
-    | StartRefused
-    | WorkerWarm
-    | WorkerLost
+FromWorker = (
+    WorkerWarm
     | CommunicationBroken
     | Quiesced
     | NewcomerReady
@@ -215,7 +210,6 @@ Event = (
     | ScriptFailed
     | Finished
     | Notice
-    | MigrationAsked
-    | StopAsked
-    | Expired
 )
+FromAgent = NodeJoined | WorkerStarted | StartRefused | WorkerLost | FromWorker
+Event = FromAgent | NodeLost | MigrationAsked | StopAsked | Expired

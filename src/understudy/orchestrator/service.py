@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from understudy.core.commands import Command, EndJob, SetTimer, StartWorker, Tell
-from understudy.core.events import Event, Expired, NodeJoined, NodeLost, WorkerLost, WorkerStarted
+from understudy.core.events import Event, Expired, FromAgent, NodeJoined, NodeLost, WorkerLost, WorkerStarted
 from understudy.core.machine import Machine
 from understudy.core.nouns import LossCause
 from understudy.core.state import WorkerState
@@ -251,7 +251,7 @@ class Service:
         if isinstance(message, Lines):
             self._output(message.text)
             return
-        if not isinstance(message, Event) or isinstance(message, Expired | NodeLost):
+        if not isinstance(message, FromAgent):
             self._complain(f"node {link.node} sent a {type(message).__name__}, which is not an agent's to send")
             return
         worker = getattr(message, "worker", None)
@@ -259,8 +259,10 @@ class Service:
         if worker is not None and (known.node != link.node if known else not isinstance(message, WorkerStarted)):
             self._complain(f"node {link.node} speaks of worker {worker}, which is not there")
             return
-        if not isinstance(message, NodeJoined) or message.node == link.node:
-            self.submit(message)
+        if getattr(message, "node", link.node) != link.node:
+            self._complain(f"node {link.node} speaks for another node")
+            return
+        self.submit(message)
 
     def _complain(self, text: str) -> None:
         if text not in self._complaints and len(self._complaints) < 100:

@@ -1,0 +1,136 @@
+"""Somebody between agents and orchestrator who passes everything on, and between it sends what nobody said.
+
+Junk, messages without a field or with one of another type, of kinds that are not the sender's, about workers that are elsewhere, of
+generations that are over; everything again that was sent before; and now and then far too much at once, which costs the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+from understudy.links.messages import LIMIT
+
+KEPT = 300  # messages that may be sent again
+
+
+class Tamperer:
+    """Use as a context; `url` is where it listens, `sent` counts what it has added, by kind."""
+
+    def __init__(self, target: str, seed: int) -> None:
+        self._target = target.replace("http", "ws", 1)
+        self._chance = random.Random(seed)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._ready = threading.Event()
+        self._over: asyncio.Event
+        self._earlier: dict[str, list[str]] = {}  # by the side that speaks and the path
+        self.sent: Counter[str] = Counter()
+        self.url = ""
+
+    def __enter__(self) -> Tamperer:
+        self._thread.start()
+        assert self._ready.wait(30)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
+        self._over = asyncio.Event()
+        async with serve(self._pass_on, "127.0.0.1", 0, max_size=None, compression=None) as server:
+            port = next(iter(server.sockets)).getsockname()[1]
+            self.url = f"http://127.0.0.1:{port}"
+            self._ready.set()
+            await self._over.wait()
+
+    async def _pass_on(self, agent: ServerConnection) -> None:
+        assert agent.request is not None
+        path, token = agent.request.path, agent.request.headers["Authorization"]
+        try:
+            async with connect(
+                self._target + path, additional_headers={"Authorization": token}, proxy=None, max_size=None, compression=None
+            ) as orchestrator:
+                up = asyncio.create_task(self._carry(agent, orchestrator, f"up {path}", self._from_an_agent))
+                down = asyncio.create_task(self._carry(orchestrator, agent, f"down {path}", self._from_the_orchestrator))
+                await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+                up.cancel()
+                down.cancel()
+        except OSError:
+            pass  # the orchestrator is not there: the agent sees that its connection ends
+
+    async def _carry(
+        self,
+        source: ServerConnection | ClientConnection,
+        target: ServerConnection | ClientConnection,
+        side: str,
+        invent: Callable[[dict[str, Any]], tuple[str, str]],
+    ) -> None:
+        earlier = self._earlier.setdefault(side, [])
+        with suppress(ConnectionClosed):
+            async for line in _lines(source):
+                await target.send(line)
+                message = json.loads(line)
+                if message["type"] in ("Lines", "EndJob"):  # output is printed as often as it comes; the end is the end
+                    continue
+                earlier.append(line)
+                del earlier[:-KEPT]
+                what = self._chance.random()
+                if what < 0.3:
+                    self.sent[f"again {message['type']}"] += 1
+                    await target.send(self._chance.choice(earlier))
+                elif what < 0.6:
+                    kind, text = invent(message)
+                    self.sent[kind] += 1
+                    await target.send(text)
+                elif what < 0.605 and side.startswith("up"):
+                    self.sent["too long"] += 1
+                    await target.send("x" * (LIMIT + 1))
+
+    def _from_an_agent(self, message: dict[str, Any]) -> tuple[str, str]:
+        if "generation" in message and message["generation"] > 0 and self._chance.random() < 0.5:
+            return "stale", json.dumps({**message, "generation": message["generation"] - 1})
+        foreign = {"type": "WorkerLost", "worker": "w999", "cause": "killed", "detail": "", "happened": 1.0}
+        not_an_agents = {"type": self._chance.choice(["NodeLost", "StopAsked"]), "node": "a", "detail": "", "reason": "", "exit_code": 1}
+        return self._chance.choice([("foreign", json.dumps(foreign)), ("not its", json.dumps(not_an_agents)), self._broken(message)])
+
+    def _from_the_orchestrator(self, message: dict[str, Any]) -> tuple[str, str]:
+        elsewhere = {"type": "StartWorker", "node": "elsewhere", "worker": "w998", "spare": True}
+        unknown = {"type": "KillWorker", "worker": "w997", "reason": "nobody"}
+        return self._chance.choice([("elsewhere", json.dumps(elsewhere)), ("unknown", json.dumps(unknown)), self._broken(message)])
+
+    def _broken(self, message: dict[str, Any]) -> tuple[str, str]:
+        text = json.dumps(message)
+        field = self._chance.choice([name for name in message if name != "type"] or ["type"])
+        return self._chance.choice(
+            [
+                ("cut", text[: self._chance.randrange(1, len(text))]),
+                ("without a field", json.dumps({name: value for name, value in message.items() if name != "type"})),
+                ("other type", json.dumps({**message, field: {"what": ["is", "this"]}})),
+                ("other kind", json.dumps({**message, "type": "Nothing"})),
+                ("deep", "[" * 50_000),
+                ("nothing", ""),
+            ]
+        )
+
+
+async def _lines(source: ServerConnection | ClientConnection) -> AsyncIterator[str]:
+    async for frame in source:
+        assert isinstance(frame, str)
+        for line in frame.splitlines():
+            yield line
