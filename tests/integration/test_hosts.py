@@ -85,8 +85,10 @@ def test_a_host_that_vanishes(start: Start, undisturbed: Outcome) -> None:
     job.hosts[2].slow("8mbit", queue="12kb")
     job.wait_for(f"held {HELD}")
     job.hosts[1].vanish()
-    (incident,) = survived(job.ends(), undisturbed)
+    outcome = job.ends()
+    (incident,) = survived(outcome, undisturbed)
     assert job.hosts[2].lost_packets() > 0
+    assert "so is that of any one node" in outcome.output
     assert (incident["cause"], incident["rank"]) == ("node", 1)
     assert len(incident["ranks"]) == 1
     assert incident["phases"]["detect"] >= 2.0

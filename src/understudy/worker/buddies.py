@@ -82,6 +82,7 @@ class Channel:
         """`places`: of the workers of all ranks."""
         self.peers = peers
         self.rank = rank
+        self.places = places
         self.world_size = len(places)
         table = buddies(places)
         self.buddies = table[rank]

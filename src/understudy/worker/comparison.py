@@ -55,7 +55,7 @@ class Comparison:
                 "other in it"
             )
         if local.comparisons <= 2:
-            text, covered = coverage(local.replicas, runtime.state, runtime.world_size)
+            text, covered = coverage(local.replicas, runtime.state, runtime.channel.places)
             if local.comparisons == 2 or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
                 runtime.notice(text, everyone=False)
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from understudy.core.buddies import Place, buddies
 from understudy.core.coverage import Replicas
 from understudy.worker.state import State, local_tensor
 
 
-def coverage(replicas: Replicas, state: State, world_size: int) -> tuple[str, bool]:
-    """One paragraph about whose state has a replica, and whether all has one. Small rank-local values go to buddies and do not count."""
+def coverage(replicas: Replicas, state: State, places: Sequence[Place]) -> tuple[str, bool]:
+    """One paragraph about whose state has a replica, and whether all has one. Small rank-local values go to buddies and do not count
+    there. `places`: of all ranks.
+    """
+    world_size = len(places)
     large = {
         name: local_tensor(tensor)
         for name, tensor in state.all_tensors().items()
@@ -28,7 +34,8 @@ def coverage(replicas: Replicas, state: State, world_size: int) -> tuple[str, bo
         text = (
             f"coverage: every rank has a replica, so the loss of any one rank is survived while spares last ({shown} hold the same state)"
         )
-        return text, True
+        held = {rank: [replicas.of(e, rank) for e in replicas.entries(rank) if e in large] for rank in range(world_size)}
+        return text + together(held, places), True
     who = f"rank {next(iter(alone))} holds" if len(alone) == 1 else f"ranks {', '.join(map(str, alone))} hold"
     example = next(iter(alone.values()))
     size = sum(large[e].numel() * large[e].element_size() for e in example) / 1e6
@@ -37,3 +44,30 @@ def coverage(replicas: Replicas, state: State, world_size: int) -> tuple[str, bo
         "loss of one of them CANNOT be survived. Add a replica dimension (for FSDP: a 2-D mesh, HSDP)"
     )
     return text, False
+
+
+def together(held: dict[int, list[tuple[int, ...]]], places: Sequence[Place]) -> str:
+    """What is to be said of the loss of all ranks of a node, or of a failure domain, at once; nothing if there is only one node.
+
+    `held`: for each rank, and each part of its state, who else has it.
+    """
+    copies = buddies(places)
+    said, nodes = "", [[-1]]
+    for what, names in (("node", [place.node for place in places]), ("failure domain", [place.domain for place in places])):
+        groups = {name: {rank for rank, other in enumerate(names) if other == name} for name in sorted(set(names))}
+        if len(groups) == 1 or (what == "failure domain" and sorted(map(sorted, groups.values())) == nodes):
+            continue
+        nodes = sorted(map(sorted, groups.values()))
+        bad = [name for name, lost in groups.items() if not _survived(lost, held, copies)]
+        if bad:
+            ranks = ", ".join(map(str, sorted(groups[bad[0]])))
+            more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+            said += f"; the loss of {what} {bad[0]}{more} is NOT survived: nobody else has all of what ranks {ranks} have"
+        else:
+            said += f"; so is that of any one {what}"
+    return said
+
+
+def _survived(lost: set[int], held: dict[int, list[tuple[int, ...]]], copies: Sequence[tuple[int, ...]]) -> bool:
+    """Is something of each part, and a copy of the rank-local values, with a rank that is not lost?"""
+    return all(not set(others) <= lost for rank in lost for others in [*held[rank], copies[rank]])
