@@ -23,6 +23,9 @@ from tests.faults.harness import (
 )
 from tests.integration.processes import wait_until
 
+from understudy.core.events import Committed
+from understudy.orchestrator import journal
+
 Start = Callable[..., Job]
 References = Callable[..., Reference]
 
@@ -148,6 +151,10 @@ def test_before_the_first_transaction(mode: str, start: Start, reference: Refere
     assert_identical(job, undisturbed)
     (incident,) = job.incidents()
     assert incident["decision"] == "start anew" and incident["steps_lost"] == 0
+    recorded = journal.read(job.run_dir / journal.FILE)
+    assert recorded is not None
+    commits = [event.generation for _, event in recorded.events if isinstance(event, Committed)]
+    assert commits == [2] * 4, "the ranks say that they are at work in the generation that they were given, so the incident ends here"
 
 
 @MODES

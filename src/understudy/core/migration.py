@@ -116,7 +116,9 @@ def disrupted(state: JobState, lost: set[str], why: str) -> None:
         return
     state.migration = None
     if leaver.name in lost:
-        if newcomer.name not in lost:
+        if newcomer.name not in lost and rank in state.departed:  # it had finished: nobody waits for the rank
+            give_back(state, newcomer, "the job is about to finish")
+        elif newcomer.name not in lost:
             state.ranks[rank] = newcomer.name
             _outcome(state, rank, newcomer.name, f"rank {rank} was migrating already, to {newcomer.name}")
         return

@@ -89,7 +89,8 @@ class Runtime(Membership):
         """Makes the default process group among the first workers, and starts recording."""
         assert self.control.assignment is not None
         self.groups.install()
-        self.meet(self.control.assignment.store, 0)
+        generation = self.control.assignment.generation  # not 0 if the job had to start anew
+        self.meet(self.control.assignment.store, generation)
         assert self.meeting is not None
         self.recorder = Recorder()
         self.recorder.install()
@@ -97,7 +98,7 @@ class Runtime(Membership):
         self.peers = Peers(self.meeting, self.rank)
         self.open_channel(self.peers, self.peers.meet(range(self.world_size)))
         self.new_buddies.clear()
-        self.generation = 0
+        self.generation = generation
         register_optimizer_step_pre_hook(self._before_optimizer_step)
 
     def _arm(self) -> None:
