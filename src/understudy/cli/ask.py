@@ -116,6 +116,9 @@ def _print(what: str, about: Target, as_json: bool, view: Callable[[dict[str, An
 def _from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
     if not run.journal_file.exists():
         raise NoAnswer(f"{run.path} has no journal: the job did not start, or its orchestrator is on another node ({why})") from why
-    from understudy.orchestrator import views  # here, because it brings SQLAlchemy, which the other commands do without
+    from understudy.orchestrator import migrations, views  # here, because they bring SQLAlchemy, which the other commands do without
 
-    return views.offline_status(run.path) if what == "status" else views.offline_report(run.path)
+    try:
+        return views.offline_status(run.path) if what == "status" else views.offline_report(run.path)
+    except migrations.NewerJournal as newer:
+        raise NoAnswer(f"{run.journal_file}: {newer}") from newer

@@ -35,6 +35,7 @@ from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.leadership import Leadership
+from understudy.orchestrator.migrations import NewerJournal
 from understudy.orchestrator.security import VARIABLE, load_or_create, load_or_create_token
 from understudy.orchestrator.service import to_stderr
 from understudy.orchestrator.settings import Settings
@@ -60,9 +61,13 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         to_stderr(str(error))
         return 2
-    if leadership is None:
-        return asyncio.run(_serve(arguments, folder, settings, token, listener, None))
-    return asyncio.run(_lead(arguments, folder, token, leadership))
+    try:
+        if leadership is None:
+            return asyncio.run(_serve(arguments, folder, settings, token, listener, None))
+        return asyncio.run(_lead(arguments, folder, token, leadership))
+    except NewerJournal as error:
+        to_stderr(str(error))
+        return 2
 
 
 async def _lead(arguments: argparse.Namespace, folder: Path, token: str | None, leadership: Leadership) -> int:
