@@ -99,7 +99,7 @@ def numbers(place: Path | str) -> dict[str, list[int]]:
 def version_in(place: Path | str) -> int:
     engine = database.engine(place)
     with engine.connect() as connection:
-        found = connection.execute(sa.select(database.version.c.version)).scalar_one()
+        found: int = connection.execute(sa.select(database.version.c.version)).scalar_one()
     engine.dispose()
     return found
 
