@@ -25,6 +25,7 @@ from understudy.orchestrator.jobs import Job, Jobs
 from understudy.orchestrator.metrics import CONTENT_TYPE, Metrics
 from understudy.orchestrator.security import authorized
 from understudy.orchestrator.service import POLICY_VIOLATION, AgentLink, Close
+from understudy.orchestrator.stream import add_events
 
 HELLO = 10.0  # seconds for an agent to say who it is
 NO_ANSWER: dict[int | str, dict[str, object]] = {401: problems.RESPONSE, 404: problems.RESPONSE, 422: problems.RESPONSE}
@@ -171,6 +172,8 @@ def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None, fe
         if kept is None:
             raise HTTPException(409, "the output of this job goes to the terminals on which `understudy run` was started")
         return StreamingResponse(kept.read(offset, follow), media_type="text/plain; charset=utf-8")
+
+    add_events(app, found, lambda: jobs.history, guarded)
 
     @app.get("/metrics", dependencies=guarded, responses={401: problems.RESPONSE}, response_class=PlainTextResponse)
     async def metrics() -> Response:

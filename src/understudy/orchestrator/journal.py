@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -55,6 +56,10 @@ class Numbered:
     now: float
     event: str
 
+    def shown(self) -> dict[str, Any]:
+        """As users get it: `number`, `time` (unix, seconds), `type`, and the fields of this type, none of which has one of these names."""
+        return {"number": self.number, "time": self.now, **json.loads(self.event)}
+
 
 @dataclass(frozen=True)
 class _Begun:
@@ -62,7 +67,12 @@ class _Begun:
     request: str
 
 
-_Entry = _Begun | tuple[float, Event] | Mapping[str, PageView]
+@dataclass(frozen=True)
+class _Mark:
+    reached: Callable[[], None]
+
+
+_Entry = _Begun | tuple[float, Event] | Mapping[str, PageView] | _Mark
 
 
 class Journal:
@@ -76,7 +86,8 @@ class Journal:
         """With a `fence` of a lease nothing is written any more once another orchestrator has taken that; `deposed` is called then,
         from the writer's thread.
         """
-        self._place = place
+        self.place = place
+        self.listener: Callable[[list[Numbered]], None] = lambda events: None  # called from the writer's thread with what was written
         self._tell = tell
         self._fence = fence
         self._deposed = deposed
@@ -93,13 +104,17 @@ class Journal:
         self._entries.put((job, _Begun(settings, request)))
         return JobJournal(lambda entry: self._entries.put((job, entry)))
 
+    def mark(self, reached: Callable[[], None]) -> None:
+        """Calls `reached`, from the writer's thread, when all that was given until now is written."""
+        self._entries.put(("", _Mark(reached)))
+
     def close(self, timeout: float = 5.0) -> None:
         """Write what is left, for at most `timeout` seconds."""
         self._entries.put(None)
         self._thread.join(timeout)
 
     def _write_all(self) -> None:
-        engine = database.engine(self._place)
+        engine = database.engine(self.place)
         waiting = _Batch()
         last: dict[str, int] = {}  # the number of each job's last event, as far as it was looked up
         sure = False  # that the tables are of this version, and that what could not be written is not there
@@ -113,6 +128,9 @@ class Journal:
                     open_ = False
                 else:
                     waiting.add(*entry)
+            if sure and waiting.only_marks():
+                waiting.reach()
+                continue
             try:
                 with engine.begin() as connection:
                     older = None if sure else database.prepare(connection)
@@ -126,12 +144,14 @@ class Journal:
                 sure = False
                 if not self._told:
                     self._told = True
-                    self._tell(f"the journal {database.shown(self._place)} cannot be written ({error}); training goes on without it")
+                    self._tell(f"the journal {database.shown(self.place)} cannot be written ({error}); training goes on without it")
                 continue
-            waiting, sure = _Batch(), True
             last.update((event.job, event.number) for event in written)
+            self.listener(written)
+            waiting.reach()
+            waiting, sure = _Batch(), True
             if older is not None:
-                self._tell(f"the journal {database.shown(self._place)} {_UPGRADED.format(older, migrations.VERSION)}")
+                self._tell(f"the journal {database.shown(self.place)} {_UPGRADED.format(older, migrations.VERSION)}")
         engine.dispose()
 
 
@@ -159,14 +179,25 @@ class _Batch:
         self._begun: dict[str, dict[str, object]] = {}
         self._events: dict[str, list[tuple[float, str]]] = {}  # by job
         self._pages: dict[tuple[str, str], str] = {}
+        self._marks: list[_Mark] = []
 
     def add(self, job: str, entry: _Entry) -> None:
         if isinstance(entry, _Begun):
             self._begun.setdefault(job, {"job": job, "settings": entry.settings.to_json(), "request": entry.request})
+        elif isinstance(entry, _Mark):
+            self._marks.append(entry)
         elif isinstance(entry, tuple):
             self._events.setdefault(job, []).append((entry[0], encode(entry[1])))
         else:
             self._pages |= {(job, worker): json.dumps(asdict(page)) for worker, page in entry.items()}
+
+    def only_marks(self) -> bool:
+        return not (self._begun or self._events or self._pages)
+
+    def reach(self) -> None:
+        """All of it is written."""
+        while self._marks:
+            self._marks.pop(0).reached()
 
     def write(self, connection: sa.Connection, last: dict[str, int], sure: bool) -> list[Numbered]:
         """All its events, with their numbers. `last` gets what is looked up here. Unless `sure`, a commit that has failed may

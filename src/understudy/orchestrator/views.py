@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from understudy.core.machine import Machine
 from understudy.core.nouns import Incident
 from understudy.core.state import Phase, Worker, WorkerState
+from understudy.links.messages import encode
 from understudy.links.page import PageView
 from understudy.orchestrator import journal
 
@@ -180,12 +181,24 @@ def offline_report(run_dir: Path) -> Report:
     return report(load(run_dir)[0])
 
 
+def offline_events(run_dir: Path) -> tuple[list[dict[str, Any]], bool]:
+    """From the journal alone: the events as the API shows them, and whether the job has ended. Raises `NoJournal`."""
+    found = _recorded(run_dir)
+    rows = (journal.Numbered("", number, now, encode(event)) for number, (now, event) in enumerate(found.events, 1))
+    return [row.shown() for row in rows], journal.replay(found.settings, found.events).state.ended is not None
+
+
 def load(run_dir: Path) -> tuple[Machine, dict[str, PageView]]:
     """The machine and the last known pages of a run. Raises `NoJournal`."""
+    found = _recorded(run_dir)
+    return journal.replay(found.settings, found.events), found.pages
+
+
+def _recorded(run_dir: Path) -> journal.Recorded:
     found = journal.read(run_dir / journal.FILE)
     if found is None:
         raise NoJournal(f"no journal of a run in {run_dir}")
-    return journal.replay(found.settings, found.events), found.pages
+    return found
 
 
 def _step(worker: Worker, pages: Mapping[str, PageView]) -> int:
