@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import sqlite3
@@ -18,8 +19,9 @@ from tests.integration.postgres import needs_postgres, postgres
 from tests.journals import HERE, SAID, version1
 
 from understudy.core import events
-from understudy.links.messages import encode
+from understudy.links.messages import BadMessage, encode
 from understudy.orchestrator import database, journal, migrations, views
+from understudy.orchestrator.leadership import Leadership
 
 STOPPED = events.StopAsked("after the upgrade", 3)
 # Brings a journal to this version with a step behind the real ones that says so and waits, in the middle of the transaction.
@@ -152,7 +154,12 @@ def test_who_takes_the_lease_upgrades(tmp_path: Path) -> None:
         assert version_in(server.url) == 1, "another one leads, and uses these tables"
         with database.engine(server.url).begin() as connection:
             connection.execute(sa.text("update lease set until = 0"))
-        assert lease.take() == 8
+        said: list[str] = []
+        leadership = Leadership(server.url, said.append)
+        asyncio.run(leadership.wait())
+        assert leadership.fence == 8
+        (told,) = said
+        assert "was of version 1 and is of version 2 from now on" in told and "a password" not in told and "a%20password" not in told
         as_version1_said(server.url)
         assert append(server.url, 8) == []
         with database.engine(server.url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -289,3 +296,50 @@ def test_every_kind_of_event_of_version_1_can_be_read(tmp_path: Path) -> None:
     connection.close()
     for (_, event), text in zip(recorded.events, texts, strict=True):
         assert json.loads(text).items() <= json.loads(encode(event)).items(), "fields may only be added"
+
+
+def test_a_field_that_is_gone_is_not_looked_at(tmp_path: Path) -> None:
+    """As if this Understudy had one field less than version 1, in each of its events, settings and pages."""
+    path = version1(tmp_path / journal.FILE)
+    with sqlite3.connect(path) as connection:
+        for table, column in (("events", "event"), ("jobs", "settings"), ("progress", "page")):
+            connection.execute(f"update {table} set {column} = json_set({column}, '$.gone', 1)")
+        connection.execute(
+            "update events set event = json_set(event, '$.position.gone', 1) where json_extract(event, '$.type') = 'Quiesced'"
+        )
+        connection.execute("update jobs set settings = json_set(settings, '$.spec.gone', 1, '$.timeouts.gone', 1)")
+    connection.close()
+    as_version1_said(path)
+
+
+def test_an_event_that_is_not_known_stops_the_reader(tmp_path: Path) -> None:
+    path = version1(tmp_path / journal.FILE)
+    with sqlite3.connect(path) as connection:
+        connection.execute("update events set event = replace(event, 'Quiesced', 'Rested')")
+    connection.close()
+    with pytest.raises(BadMessage, match="Rested"):
+        journal.read_all(path)
+
+
+def test_an_event_gets_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule for it: a step rewrites it, for those who write and for those who only read. As if `Quiesced` had been `Rested` until now."""
+    path = version1(tmp_path / journal.FILE)
+    with sqlite3.connect(path) as connection:
+        connection.execute("update events set event = replace(event, 'Quiesced', 'Rested')")
+    connection.close()
+
+    def renamed(connection: sa.Connection) -> None:
+        names = {"old": '{"type":"Rested",', "new": '{"type":"Quiesced",'}
+        connection.execute(sa.text("update events set event = replace(event, :old, :new) where event like :old || '%'"), names)
+
+    monkeypatch.setattr(migrations, "STEPS", (*migrations.STEPS, renamed))
+    monkeypatch.setattr(migrations, "VERSION", migrations.VERSION + 1)
+    before = path.read_bytes()
+    as_version1_said(path)
+    assert path.read_bytes() == before
+    assert "from now on" in append(path)[0]
+    with sqlite3.connect(path) as connection:
+        kinds = {json.loads(text)["type"] for (text,) in connection.execute("select event from events")}
+    connection.close()
+    assert "Quiesced" in kinds and "Rested" not in kinds
+    assert version_in(path) == migrations.VERSION

@@ -153,6 +153,7 @@ class Lease:
         self._engine = engine(place)
         self._holder = holder
         self._seconds = seconds
+        self.migrated: int | None = None  # the version from which `take` has brought the journal to this one
 
     def take(self) -> int | None:
         """The fence number if this orchestrator leads from now on; None while another one does, whose tables are left alone until then.
@@ -164,7 +165,7 @@ class Lease:
             row = connection.execute(sa.select(lease)).first() if migrations.version_of(connection) is not None else None
             if row is not None and row.until > _now(connection) and row.holder != self._holder:
                 return None
-            prepare(connection)
+            self.migrated = prepare(connection)
             until = _now(connection) + self._seconds  # not before this: a long journal takes its time
             values = {"holder": self._holder, "fence": (row.fence if row is not None else 0) + 1, "until": until}
             connection.execute(sa.update(lease) if row is not None else sa.insert(lease), {"number": 1, **values})

@@ -21,7 +21,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -151,11 +151,8 @@ class Journal:
             waiting.reach()
             waiting, sure = _Batch(), True
             if older is not None:
-                self._tell(f"the journal {database.shown(self.place)} {_UPGRADED.format(older, migrations.VERSION)}")
+                self._tell(migrations.told(database.shown(self.place), older))
         engine.dispose()
-
-
-_UPGRADED = "was of version {} and is of version {} from now on: an older Understudy cannot use it any more"
 
 
 class JobJournal:
@@ -268,5 +265,6 @@ def replay(settings: Settings, events: list[tuple[float, Event]]) -> Machine:
 
 
 def _page(text: str) -> PageView:
-    fields = json.loads(text)
-    return PageView(**{**fields, "activity": Activity(fields["activity"])})
+    found = json.loads(text)
+    known = {field.name: found[field.name] for field in fields(PageView) if field.name in found}
+    return PageView(**{**known, "activity": Activity(known["activity"])})

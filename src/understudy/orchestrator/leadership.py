@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from understudy.orchestrator import migrations
 from understudy.orchestrator.database import Deposed, Lease, shown
 
 SECONDS = 3.0  # for which a lease is good
@@ -42,6 +43,8 @@ class Leadership:
             except SQLAlchemyError as error:
                 fence, why = None, f"{shown(self._database)} cannot be used: {_reason(error)}; trying again"
             if fence is not None:
+                if self._lease.migrated is not None:
+                    self._tell(migrations.told(shown(self._database), self._lease.migrated))
                 if time.monotonic() - asked > SECONDS / 2:
                     continue  # bringing an older journal up to date has used the time up: once more, which is quick
                 self.fence, self._good_until = fence, asked + SECONDS

@@ -61,3 +61,8 @@ def migrate(connection: sa.Connection, found: int) -> None:
     for step in STEPS[found - 1 :]:
         step(connection)
     connection.execute(sa.text("update version set version = :version"), {"version": VERSION})
+
+
+def told(place: str, found: int) -> str:
+    """What to tell about the journal at `place`, which was of version `found`."""
+    return f"the journal {place} was of version {found} and is of version {VERSION} from now on: an older Understudy cannot use it any more"
