@@ -322,7 +322,7 @@ def test_an_event_that_is_not_known_stops_the_reader(tmp_path: Path) -> None:
 
 
 def test_an_event_gets_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule for it: a step rewrites it, for those who write and for those who only read. As if `Quiesced` had been `Rested` until now."""
+    """The rule for it: a step rewrites it, for writers and for those who only read. As if `Quiesced` had been `Rested` until now."""
     path = version1(tmp_path / journal.FILE)
     with sqlite3.connect(path) as connection:
         connection.execute("update events set event = replace(event, 'Quiesced', 'Rested')")
