@@ -209,7 +209,7 @@ class _Batch:
             first = last.setdefault(job, there) + 1
             mine = [Numbered(job, number, now, text) for number, (now, text) in enumerate(events, first)]
             numbered += mine
-            rows += [asdict(event) for event in mine if event.number > there]
+            rows += [vars(event) for event in mine if event.number > there]
         if rows:
             connection.execute(sa.insert(database.events), rows)
         for (job, worker), page in self._pages.items():
