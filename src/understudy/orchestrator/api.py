@@ -173,7 +173,7 @@ def create_app(jobs: Jobs, token: str | None, cluster: Cluster | None = None, fe
             raise HTTPException(409, "the output of this job goes to the terminals on which `understudy run` was started")
         return StreamingResponse(kept.read(offset, follow), media_type="text/plain; charset=utf-8")
 
-    add_events(app, found, lambda: jobs.history, guarded)
+    add_events(app, found, lambda: jobs.history, NO_ANSWER, dependencies=guarded)
 
     @app.get("/metrics", dependencies=guarded, responses={401: problems.RESPONSE}, response_class=PlainTextResponse)
     async def metrics() -> Response:

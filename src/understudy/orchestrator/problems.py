@@ -30,7 +30,9 @@ MEANING = {
     403: "the token may not do this",
     404: "there is no such job",
     409: "not now, or not for this job; `detail` says why",
+    413: "the body is too long",
     422: "a value is not as described; `detail` names it",
+    429: "too many requests",
     503: "the journal cannot be read now",
 }
 
@@ -47,7 +49,7 @@ def describe(description: dict[str, Any]) -> None:
         for operation in path.values():
             for status, response in operation["responses"].items():
                 if MEDIA_TYPE in response.get("content", {}):
-                    response["description"] = MEANING[int(status)]
+                    response["description"] = MEANING.get(int(status)) or HTTPStatus(int(status)).phrase
 
 
 def install(app: FastAPI) -> None:

@@ -21,15 +21,15 @@ from understudy.orchestrator.jobs import Job
 from understudy.orchestrator.journal import Numbered
 
 MEDIA_TYPE = "text/event-stream"
+Responses = dict[int | str, dict[str, Any]]
 MOST = (1 << 31) - 1  # the largest number that an event can have
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"content": {MEDIA_TYPE: {}}},
-    **dict.fromkeys((400, 401, 404, 422, 503), problems.RESPONSE),
-}
 
 
-def add_events(app: FastAPI, found: Callable[[str], Job], history: Callable[[], History], guarded: list[Any]) -> None:
-    @app.get("/v1/jobs/{job}/events", dependencies=guarded, responses=RESPONSES, response_class=StreamingResponse)
+def add_events(app: FastAPI, found: Callable[[str], Job], history: Callable[[], History], refusals: Responses, **access: Any) -> None:
+    """`refusals`: what any request about a job may be answered; `access`: who may ask, as the route's decorator takes it."""
+    responses: Responses = {200: {"content": {MEDIA_TYPE: {}}}, **refusals, 400: problems.RESPONSE, 503: problems.RESPONSE}
+
+    @app.get("/v1/jobs/{job}/events", responses=responses, response_class=StreamingResponse, **access)
     async def events(
         job: str,
         after: int = Query(0, ge=0, le=MOST, description="the number of the last event that is not wanted"),
