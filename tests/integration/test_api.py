@@ -139,8 +139,8 @@ def test_junk_of_an_agent_changes_nothing(service: Service) -> None:
         wait_until(lambda: any(node["node"] == "junk" for node in service.ask("nodes")), "it is still served", LONG)
     with _open(service, "/v1/agent", TOKEN) as socket:
         socket.send(encode(hello))
-        socket.send("x" * (LIMIT + 1))
         with pytest.raises(ConnectionClosed) as closed:
+            socket.send("x" * (LIMIT + 1))
             while True:
                 socket.recv(LONG)
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009, "too big"

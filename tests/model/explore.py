@@ -13,6 +13,7 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from tests.model.world import Mode, Shape, Worker, World, Wrong, acts, dies, obey, order, story, tidy
@@ -87,7 +88,8 @@ class Explorer:
     def start(self) -> State:
         """All ranks have taken their place and done their set-up; spares are warm."""
         b = self.bounds
-        machine = Machine(JobSpec("job", b.ranks, b.ranks // b.nodes, b.nodes, b.spares, b.replenish, max_losses_per_transaction=99), Timeouts())
+        spec = JobSpec("job", b.ranks, b.ranks // b.nodes, b.nodes, b.spares, b.replenish, max_losses_per_transaction=99)
+        machine = Machine(spec, Timeouts())
         self.opening: list[events.Event] = []
 
         def handle(event: events.Event) -> list[commands.Command]:
@@ -241,23 +243,23 @@ class Explorer:
     def _normal(self, state: State) -> Iterable[tuple[str, Callable[[], State]]]:
         world = state.world
         for what, after in acts(world, self.shape):
-            yield what, lambda after=after: state._replace(world=after)
+            yield what, _always(state._replace(world=after))
         for w in world.workers:
             if world.linked[w.node] and w.up:
-                yield f"{type(w.up[0]).__name__} of {w.name} arrives", lambda w=w: self._heard(state, w)
+                yield f"{type(w.up[0]).__name__} of {w.name} arrives", partial(self._heard, state, w)
             if world.linked[w.node] and w.down and w.alive:
-                yield f"{w.name} is told to {w.down[0][0]} {w.down[0][1:2]}", lambda w=w: self._told(state, w)
+                yield f"{w.name} is told to {w.down[0][0]} {w.down[0][1:2]}", partial(self._told, state, w)
         for node in range(self.bounds.nodes):
             if not world.linked[node] and not world.cut[node]:
-                yield f"n{node} connects", lambda node=node: self._connect(state, node, lost=False)
+                yield f"n{node} connects", partial(self._connect, state, node)
             if world.cut[node]:
-                yield f"the network to n{node} heals", lambda node=node: self._heal(state, node)
+                yield f"the network to n{node} heals", partial(self._heal, state, node)
                 if not state.machine.state.nodes[f"n{node}"].lost:
-                    yield f"n{node} is taken for lost", lambda node=node: self.submit(state, events.NodeLost(f"n{node}", "silent"))
+                    yield f"n{node} is taken for lost", partial(self.submit, state, events.NodeLost(f"n{node}", "silent"))
 
     def _timers(self, state: State, early: str) -> Iterable[tuple[str, Callable[[], State]]]:
         for timer in sorted(state.machine.state.timers):
-            yield f"the timer {timer} runs out{early}", lambda timer=timer: self.submit(state, events.Expired(timer))
+            yield f"the timer {timer} runs out{early}", partial(self.submit, state, events.Expired(timer))
 
     def _faults(self, state: State) -> Iterable[tuple[str, Callable[[], State]]]:
         if state.total == 0 or state.machine.state.phase is Phase.ENDED:
@@ -274,34 +276,33 @@ class Explorer:
             case "kill":
                 for w in world.workers:
                     if w.alive and not w.released:
-                        yield f"{w.name} is killed", lambda w=w: spent._replace(world=world.put(dies(w, "signal 9")))
+                        yield f"{w.name} is killed", _always(spent._replace(world=world.put(dies(w, "signal 9"))))
             case "hung":
                 for known in state.machine.state.workers.values():
                     if known.state not in (WorkerState.LOST, WorkerState.RELEASED) and known.rank >= 0:
-                        event = events.WorkerLost(known.name, LossCause.HUNG, "stands still", 0.0)
-                        yield f"{known.name} is taken for hung", lambda event=event: self.submit(spent, event)
+                        lost = events.WorkerLost(known.name, LossCause.HUNG, "stands still", 0.0)
+                        yield f"{known.name} is taken for hung", partial(self.submit, spent, lost)
             case "cut":
                 for node in range(self.bounds.nodes):
                     if not world.cut[node]:
-                        yield f"n{node} is cut off", lambda node=node: spent._replace(world=_cut(world, node))
+                        yield f"n{node} is cut off", _always(spent._replace(world=_cut(world, node)))
             case "crash":
-                yield "the orchestrator is killed", lambda: spent._replace(world=_unlinked(world))
-                if state.before not in (None, state.interned):
+                yield "the orchestrator is killed", _always(spent._replace(world=_unlinked(world)))
+                if state.before is not None and state.before is not state.interned:
                     forgot = spent._replace(world=_unlinked(world), interned=state.before, before=state.before)
-                    yield "the orchestrator is killed, and its last event is not in the journal", lambda: forgot
+                    yield "the orchestrator is killed, and its last event is not in the journal", _always(forgot)
             case "migrate":
                 for rank in range(self.bounds.ranks):
                     if not state.machine.migration_refusal(rank):
-                        yield f"rank {rank} is to migrate", lambda rank=rank: self.submit(spent, events.MigrationAsked(rank, "asked"))
+                        yield f"rank {rank} is to migrate", partial(self.submit, spent, events.MigrationAsked(rank, "asked"))
             case "early":
-                for what, make in self._timers(spent, " early"):
-                    yield what, make
+                yield from self._timers(spent, " early")
             case "repeat":
                 for w in world.workers:
-                    for index, event in enumerate(w.said):
-                        if event not in w.up:
-                            again = world.put(w._replace(up=(*w.up, event)))
-                            yield f"{type(event).__name__} {index} of {w.name} comes again", lambda again=again: spent._replace(world=again)
+                    for index, said in enumerate(w.said):
+                        if said not in w.up:
+                            again = spent._replace(world=world.put(w._replace(up=(*w.up, said))))
+                            yield f"{type(said).__name__} {index} of {w.name} comes again", _always(again)
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -354,13 +355,13 @@ class Explorer:
         return self.submit(state._replace(world=world), w.up[0])
 
     def _told(self, state: State, w: Worker) -> State:
-        return state._replace(world=state.world.put(obey(w._replace(down=w.down[1:]), w.down[0])))
+        return state._replace(world=state.world.put(obey(w._replace(down=w.down[1:]), w.down[0], self.shape)))
 
     def _heal(self, state: State, node: int) -> State:
         cut = tuple(was and n != node for n, was in enumerate(state.world.cut))
         return state._replace(world=state.world._replace(cut=cut))
 
-    def _connect(self, state: State, node: int, lost: bool) -> State:
+    def _connect(self, state: State, node: int) -> State:
         """The agent introduces itself and repeats what it knows; what it had kept and does not repeat comes behind."""
         workers = []
         for w in state.world.workers:
@@ -399,13 +400,27 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
     s = machine.state
     recovery, migration, incident = s.recovery, s.migration, s.incident
     workers = tuple(
-        (w.name, w.node, w.spare, w.state.value, w.store, w.rank, w.local_rank, w.heard if heard and w.state is not WorkerState.LOST else 0, w.recovered, w.committed, w.step, w.finished)
+        (
+            w.name,
+            w.node,
+            w.spare,
+            w.state.value,
+            w.store,
+            w.rank,
+            w.local_rank,
+            w.heard if heard and w.state is not WorkerState.LOST else 0,
+            w.recovered,
+            w.committed,
+            w.step,
+            w.finished,
+        )
         + ((w.assign.generation, w.assign.store) if w.assign is not None else ())
         for w in s.workers.values()
         if w.state is not WorkerState.LOST or w.name in s.ranks.values()
     )
     return (
-        s.phase.value, s.generation, s.promised, s.store, s.started, s.settled, s.begun, s.restarts, s.ended is not None and s.ended.exit_code,
+        s.phase.value, s.generation, s.promised, s.store, s.started, s.settled, s.begun, s.restarts,
+        s.ended is not None and s.ended.exit_code,
         tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost) for n in s.nodes.values()),
         workers,
         tuple(sorted(s.ranks.items())), frozenset(s.departed), bool(s.broken), frozenset(s.timers),
@@ -417,6 +432,10 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
         None if migration is None else (migration.rank, migration.leaver, migration.newcomer, migration.generation, migration.stage.value),
         None if incident is None else (incident.planned, incident.decision),
     )  # fmt: skip
+
+
+def _always(state: State) -> Callable[[], State]:
+    return lambda: state
 
 
 def _cut(world: World, node: int) -> World:

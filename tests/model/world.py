@@ -1,11 +1,11 @@
 """A small pure model of what is around the machine: workers, their data plane, agents and links.
 
-A worker is where it stands in `understudy.worker`: every action here is one step of it that others could see, named after what does it there.
-What a worker computes is not modelled; that it is bitwise the same is for the tests with real processes. A transaction is a number, and the
-state of a rank is how many it has applied: what a recovery must get right is who applies which one when, and who gets whose state.
+A worker is where it stands in `understudy.worker`: every action here is one step of it that others could see. What a worker computes
+is not modelled; that it is bitwise the same is for the tests with real processes. A transaction is a number, and the state of a rank is
+how many it has applied: what a recovery must get right is who applies which one when, and who gets whose state.
 
-Links deliver in order, at any later time. A command for a node that is not connected is lost; an agent repeats what it knows when it connects
-again (`agent/worker.py`). The data plane between two nodes is there unless one of them is cut off.
+Links deliver in order, at any later time. A command for a node that is not connected is lost; an agent repeats what it knows when it
+connects again (`agent/worker.py`). The data plane between two nodes is there unless one of them is cut off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from understudy.core import commands, events
-from understudy.core.nouns import Copy, Position, Stand
+from understudy.core.nouns import Copy, LossCause, Position, Stand
 
 Order = tuple[Any, ...]  # a command on its way, without what nobody here looks at
 
@@ -125,7 +125,7 @@ def order(command: commands.Command) -> Order | None:
             return None
 
 
-def obey(worker: Worker, message: Order) -> Worker:
+def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
     """`Control._handle`, and the agent's part in front of it (`Agent._relay`, `_kill`)."""
     kind, *rest = message
     if kind == "kill":
@@ -147,19 +147,19 @@ def obey(worker: Worker, message: Order) -> Worker:
             mode = Mode.SETUP if newcomer else Mode.IDLE
             worker = worker._replace(mode=mode, rank=rank, newcomer=newcomer, came=newcomer)
             if not newcomer:
-                worker = worker._replace(generation=generation, shelf=frozenset())
+                shelf = frozenset((ward, -1) for ward in shape.wards(rank))  # its set-up is not modelled, and done
+                worker = worker._replace(generation=generation, shelf=shelf)
         return worker
     if kind == "recover":
         return worker._replace(recover=message)
-    again = generation == worker.answered and worker.mode is Mode.WAIT and any(isinstance(e, events.Quiesced) and e.generation == generation for e in worker.said)
-    if again:  # asked again: the same answer
-        answer = next(e for e in worker.said if isinstance(e, events.Quiesced) and e.generation == generation)
-        return worker._replace(up=(*worker.up, answer))
+    answers = [event for event in worker.said if isinstance(event, events.Quiesced) and event.generation == generation]
+    if answers and generation == worker.answered and worker.mode is Mode.WAIT:  # asked again: the same answer
+        return worker._replace(up=(*worker.up, answers[0]))
     return worker._replace(abort=generation) if kind == "abort" else worker._replace(pause=generation)
 
 
 def dies(worker: Worker, detail: str) -> Worker:
-    lost = events.WorkerLost(worker.name, events.LossCause.KILLED, detail, 0.0)
+    lost = events.WorkerLost(worker.name, LossCause.KILLED, detail, 0.0)
     silent = worker.released  # then its end is no loss
     return Worker(
         worker.name, worker.node, Mode.GONE, worker.rank, up=worker.up if silent else (*worker.up, lost), said=worker.said,
@@ -229,9 +229,8 @@ def _acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
         found.append(("breaks off", world.put(_broken_off(w))))
     if w.mode is Mode.RUN and not aborted:
         found.append(("votes", _vote(world, w)))
-    if w.mode is Mode.VOTING:
-        if _copies_come(world, shape, w, w.t):
-            found.append(("agrees", _agree(world, shape, w)))
+    if w.mode is Mode.VOTING and _copies_come(world, shape, w, w.t):
+        found.append(("agrees", _agree(world, shape, w)))
     if w.mode is Mode.AGREED:
         flags = {r: pause for g, t, r, node, pause in world.agreed if (g, t) == (w.generation, w.t) and _hears(world, w, node)}
         if len(flags) == shape.ranks:
@@ -247,10 +246,9 @@ def _acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
             found.append(("connects", _tell(connected, w, "connected", generation, _member(shape, w, leavers))))
     if w.mode is Mode.CONNECTED:
         found += _moves(world, shape, w)
-    if w.mode is Mode.SHARE:
-        if _copies_come(world, shape, w, -1):
-            shelf = w.shelf | {(ward, w.t - 1) for ward in shape.wards(w.rank)}
-            found.append(("has shared", world.put(w._replace(mode=Mode.IDLE, shelf=_kept(shelf, w.t - 1)))))
+    if w.mode is Mode.SHARE and _copies_come(world, shape, w, -1):
+        shelf = w.shelf | {(ward, w.t - 1) for ward in shape.wards(w.rank)}
+        found.append(("has shared", world.put(w._replace(mode=Mode.IDLE, shelf=_kept(shelf, w.t - 1)))))
     return found
 
 
@@ -302,7 +300,7 @@ def _decided(world: World, shape: Shape, w: Worker, generation: int) -> list[Wor
     message = w.recover
     if message is None or message[1] < generation or w.abort > message[1]:
         return []
-    _, g, start, newcomers, holders, _, _ = message
+    _, g, start, newcomers, *_ = message
     shelf = frozenset(copy for copy in w.shelf if copy[1] < start)
     if w.newcomer:
         if w.rank not in newcomers:
@@ -352,7 +350,9 @@ def _publish(world: World, shape: Shape, w: Worker) -> World:
         w = w._replace(newcomer=True)  # a loss overtook the news that its state was proven
     if not w.newcomer:
         if (w.t, w.applied) != (start, start):
-            raise Wrong(f"{w.name} gives a state that has seen {w.applied} transactions to generation {generation}, which starts at {start}")
+            raise Wrong(
+                f"{w.name} gives a state that has seen {w.applied} transactions to generation {generation}, which starts at {start}"
+            )
         for rank, holder in zip(newcomers, holders, strict=True):
             if holder == w.rank and rank not in leavers and (rank, start - 1) not in w.shelf:
                 raise Wrong(f"{w.name} has no copy of rank {rank} at {start - 1}, which generation {generation} counts on")

@@ -6,7 +6,11 @@ Whatever is cheap to check is checked, so that a renamed option or key is notice
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +18,8 @@ from typing import Any, cast
 import pytest
 import typer
 from fastapi.routing import APIRoute
+from scripts.api_page import describe
+from scripts.api_page import page as api_page
 
 import understudy
 from understudy.cli import app
@@ -70,6 +76,14 @@ def test_links_lead_to_files(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose(page)):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@EVERY_PAGE
+def test_links_within_a_page_lead_to_headings(page: Path) -> None:
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+    for target in re.findall(r"\]\(#([^)]+)\)", prose(page)):
+        assert target in anchors, f"{page.name} links to #{target}"
 
 
 @EVERY_PAGE
@@ -139,6 +153,34 @@ def test_http_interface() -> None:
     app = create_app(cast(Jobs, None), Access(["secret"]), cast(Cluster, object()))
     served = {(m, r.path) for r in app.routes if isinstance(r, APIRoute) for m in r.methods or ()}
     assert served | {("GET", "/openapi.json")} == described
+
+
+def test_the_http_interface_is_described_as_it_is() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "api_page.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_names_the_role_that_a_request_needs() -> None:
+    description = describe()
+    assert "Role of the token" not in api_page(description) or any("x-role" in o for p in description["paths"].values() for o in p.values())
+    description["paths"]["/v1/nodes"]["get"]["x-role"] = "watcher"
+    assert "Role of the token: watcher." in api_page(description).partition("### GET /v1/nodes")[2].partition("###")[0]
+
+
+def test_a_stale_description_is_found(tmp_path: Path) -> None:
+    """The script on a copy of the project in which the interface says something else."""
+    for name in ("src", "docs", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    source = tmp_path / "src" / "understudy" / "orchestrator" / "api.py"
+    source.write_text(source.read_text().replace("A node in a list.", "A node, in a list."))
+    command = [sys.executable, str(tmp_path / "scripts" / "api_page.py")]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+    stale = subprocess.run([*command, "--check"], capture_output=True, text=True, env=environment)
+    assert stale.returncode == 1
+    assert "-A node in a list." in stale.stdout and "+A node, in a list." in stale.stdout and "scripts/api_page.py" in stale.stdout
+    for more, code in (([], 0), (["--check"], 0)):
+        assert subprocess.run([*command, *more], env=environment).returncode == code
+    assert "A node, in a list." in (tmp_path / "docs" / "api.md").read_text()
 
 
 def test_metrics_are_described() -> None:

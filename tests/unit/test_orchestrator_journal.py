@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from pathlib import Path
 
@@ -136,24 +135,6 @@ def test_several_jobs_in_one_journal(tmp_path: Path) -> None:
     assert (found["a"].pages, found["b"].pages) == ({"w0": page}, {})
     assert journal.read(path, "a") == found["a"]
     assert journal.read(path, "c") is None
-
-
-def test_tables_of_another_version_are_not_touched(tmp_path: Path) -> None:
-    path = tmp_path / journal.FILE
-    first = journal.Journal(path, pytest.fail)
-    first.start()
-    first.begin(SETTINGS)
-    first.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("update version set version = 99")
-    told: list[str] = []
-    second = journal.Journal(path, told.append)
-    second.start()
-    second.begin(SETTINGS).append(0.0, STORY[0])
-    second.close()
-    assert len(told) == 1 and "its tables are of version 99" in told[0]
-    found = journal.read(path)
-    assert found is not None and found.events == []
 
 
 def test_settings_that_are_not() -> None:

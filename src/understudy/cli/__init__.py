@@ -6,6 +6,7 @@ import typer
 
 from understudy.cli.access_command import certs, token
 from understudy.cli.ask import migrate, report, status, stop
+from understudy.cli.events_command import events
 from understudy.cli.jobs_command import cancel, jobs, logs, nodes
 from understudy.cli.run_command import run
 from understudy.cli.serve_command import agent, orchestrator
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command("run", context_settings={"allow_interspersed_args": False})(run)
 app.command("status")(status)
 app.command("report")(report)
+app.command("events")(events)
 app.command("migrate")(migrate)
 app.command("stop")(stop)
 SERVICE = "A service for many jobs on many nodes"

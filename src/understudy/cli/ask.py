@@ -99,23 +99,32 @@ def _ask(what: str, about: Target, body: dict[str, Any]) -> None:
 
 def _print(what: str, about: Target, as_json: bool, view: Callable[[dict[str, Any]], RenderableType]) -> None:
     with asking():
-        try:
-            if about.server is None:
-                raise NoAnswer("its orchestrator has not said where it listens")
-            answer = about.server.call("GET", of_job(about.job, what))
-        except NoAnswer as error:
-            if about.run is None:
-                raise
-            answer = _from_journal(about.run, what, error)
+        found = answer(what, about)
     if as_json:
-        print(json.dumps(answer, indent=1))
+        print(json.dumps(found, indent=1))
     else:
-        Console().print(view(answer))
+        Console().print(view(found))
 
 
-def _from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
+def answer(what: str, about: Target) -> Any:
+    """Status or report, from the orchestrator, else from the journal. Raises `NoAnswer` or `Denied`."""
+    try:
+        if about.server is None:
+            raise NoAnswer("its orchestrator has not said where it listens")
+        return about.server.call("GET", of_job(about.job, what))
+    except NoAnswer as error:
+        if about.run is None:
+            raise
+        return from_journal(about.run, what, error)
+
+
+def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
+    """Status, report or events without the orchestrator, which did not answer: that is `why`. Raises `NoAnswer`."""
     if not run.journal_file.exists():
         raise NoAnswer(f"{run.path} has no journal: the job did not start, or its orchestrator is on another node ({why})") from why
-    from understudy.orchestrator import views  # here, because it brings SQLAlchemy, which the other commands do without
+    from understudy.orchestrator import migrations, views  # here, because they bring SQLAlchemy, which the other commands do without
 
-    return views.offline_status(run.path) if what == "status" else views.offline_report(run.path)
+    try:
+        return {"status": views.offline_status, "report": views.offline_report, "events": views.offline_events}[what](run.path)
+    except (migrations.NewerJournal, views.NoJournal) as error:
+        raise NoAnswer(f"{run.journal_file}: {error}") from error

@@ -52,14 +52,22 @@ class JobSpec:
 class Timeouts:
     """Every limit of the control plane, in seconds. The order is an invariant: a shorter wait must not outlast a longer one."""
 
-    beat: float = 0.2  # a worker proves this often that it is scheduled
-    hang_floor: float = 60.0  # no progress for less than this is never a hang ...
-    hang_factor: float = 20.0  # ... nor for less than this many times the job's own longest transaction
-    hang_first: float = 900.0  # the limit before the first commit of a worker: compilation, downloads
-    quiesce: float = 300.0  # a survivor that does not reach its position within this is itself lost
-    stop: float = 10.0  # from SIGTERM to SIGKILL
-    heartbeat: float = 0.5  # an agent proves this often that its node is there
-    node_lost: float = 2.0  # a node that is silent for longer, or whose agent does not come back, is lost
+    beat: float = 0.2
+    """a worker proves this often that it is scheduled"""
+    hang_floor: float = 60.0
+    """no progress for less than this is never a hang"""
+    hang_factor: float = 20.0
+    """nor is it for less than this many times the job's own longest transaction (a factor, not seconds)"""
+    hang_first: float = 900.0
+    """the limit before the first commit of a worker: compilation, downloads"""
+    quiesce: float = 300.0
+    """a survivor that does not reach its position within this is itself lost"""
+    stop: float = 10.0
+    """from SIGTERM to SIGKILL"""
+    heartbeat: float = 0.5
+    """an agent proves this often that its node is there"""
+    node_lost: float = 2.0
+    """a node that is silent for longer, or whose agent does not come back, is lost"""
 
     def __post_init__(self) -> None:
         if not 0 < self.beat < self.hang_floor <= self.hang_first:

@@ -31,6 +31,7 @@ from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.leadership import Leadership
+from understudy.orchestrator.migrations import NewerJournal
 from understudy.orchestrator.security import SHORTEST, VARIABLE, Access, load_or_create, load_or_create_token, read_secrets
 from understudy.orchestrator.server import Certificates, Server, announce, listen
 from understudy.orchestrator.service import to_stderr
@@ -55,9 +56,13 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         to_stderr(str(error))
         return 2
-    if leadership is None:
-        return asyncio.run(_serve(arguments, folder, settings, entry, listener, None))
-    return asyncio.run(_lead(arguments, folder, entry, leadership))
+    try:
+        if leadership is None:
+            return asyncio.run(_serve(arguments, folder, settings, entry, listener, None))
+        return asyncio.run(_lead(arguments, folder, entry, leadership))
+    except NewerJournal as error:
+        to_stderr(str(error))
+        return 2
 
 
 async def _lead(arguments: argparse.Namespace, folder: Path, entry: _Entry, leadership: Leadership) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from fastapi import FastAPI, HTTPException, Query, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import PlainTextResponse, StreamingResponse
@@ -26,6 +26,7 @@ from understudy.orchestrator.limits import Limits, Pace
 from understudy.orchestrator.metrics import CONTENT_TYPE, Metrics
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.service import AgentLink, Close
+from understudy.orchestrator.stream import add_events
 
 NOT_LET: dict[int | str, dict[str, object]] = dict.fromkeys((401, 403, 413, 429), problems.RESPONSE)
 NO_ANSWER: dict[int | str, dict[str, object]] = {**NOT_LET, 404: problems.RESPONSE, 422: problems.RESPONSE}
@@ -33,51 +34,61 @@ REFUSED: dict[int | str, dict[str, object]] = {**NO_ANSWER, 400: problems.RESPON
 
 
 class Migrate(BaseModel):
-    rank: int = Field(ge=0)
-    reason: str = Field(default="", max_length=1000)
+    """A wish to move a rank."""
+
+    rank: int = Field(ge=0, description="which")
+    reason: str = Field(default="", max_length=1000, description="for the report")
 
 
 class Stop(BaseModel):
-    reason: str = Field(default="asked for", max_length=1000)
-    exit_code: int = Field(default=130, ge=0, le=255)
+    """A wish to end a job."""
+
+    reason: str = Field(default="asked for", max_length=1000, description="for the journal and the job's last message")
+    exit_code: int = Field(default=130, ge=0, le=255, description="what `understudy run` or `understudy logs --follow` exits with")
 
 
 class Accepted(BaseModel):
-    accepted: bool = True
+    """The wish was passed on; status and report show what becomes of it."""
+
+    accepted: bool = Field(default=True, description="always true")
 
 
 class Health(BaseModel):
-    status: str = "ok"
-    version: str = understudy.__version__
+    """The orchestrator serves."""
+
+    status: str = Field(default="ok", description="always `ok`")
+    version: str = Field(default=understudy.__version__, description="of Understudy")
 
 
 class Submitted(BaseModel):
-    job: str
+    """The job is known from now on, and waits for slots or starts."""
+
+    job: str = Field(description="its name")
 
 
 class JobLine(BaseModel):
     """A job in a list."""
 
-    job: str
-    state: str
-    step: int
-    ranks: int
-    generation: int
-    incidents: int
-    message: str
+    job: str = Field(description="its name")
+    state: str = Field(description=f"one of {views.STATES}")
+    step: int = Field(description="the last step that every rank has committed")
+    ranks: int = Field(description="how many it has")
+    generation: int = Field(description="how often the assignment of ranks to workers has changed")
+    incidents: int = Field(description="how many so far")
+    message: str = Field(description="how the job ended, or what it waits for")
 
 
 class NodeLine(BaseModel):
     """A node in a list."""
 
-    node: str
-    state: str = Field(description="here, or away: nothing is heard of its agent")
-    address: str
-    domain: str
-    labels: dict[str, str]
-    slots: int
-    free: int
-    jobs: list[str]
+    node: str = Field(description="its name")
+    state: str = Field(description="`here`, or `away`: nothing is heard of its agent")
+    address: str = Field(description="where other nodes reach its workers")
+    domain: str = Field(description="its failure domain; empty: one of its own")
+    labels: dict[str, str] = Field(description="as its agent was given them")
+    slots: int = Field(description="how many workers it takes")
+    free: int = Field(description="slots that no job has")
+    jobs: list[str] = Field(description="that have slots there")
 
 
 class Peer(Protocol):
@@ -106,7 +117,7 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
 
     @app.get("/v1/health")
     async def health() -> Health:
-        """Whether the orchestrator serves."""
+        """Whether the orchestrator serves. Needs no token."""
         return Health()
 
     @app.get("/v1/jobs", **entrance.needs(Role.READ, of_all=False), responses=NOT_LET)
@@ -116,17 +127,17 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
 
     @app.get("/v1/jobs/{job}/status", **read, responses=NO_ANSWER)
     async def status(job: str) -> views.Status:
-        """Who holds which rank, and how far the job is."""
+        """Who holds which rank, and how far the job is. Also after its end."""
         return _status(found(job), cluster)
 
     @app.get("/v1/jobs/{job}/report", **read, responses=NO_ANSWER)
     async def report(job: str) -> views.Report:
-        """Every incident so far, phase by phase."""
+        """Every incident so far, phase by phase. Also after the job's end."""
         return views.report(found(job).service.machine)
 
     @app.post("/v1/jobs/{job}/migrate", **operate, responses=REFUSED)
     async def migrate(job: str, wish: Migrate) -> Accepted:
-        """Move a healthy rank to a spare at a step boundary."""
+        """Move a healthy rank to a spare at a step boundary. Not during an incident, before the first step, or without a warm spare."""
         service = found(job).service
         why_not = service.machine.migration_refusal(wish.rank)
         if why_not:
@@ -136,7 +147,7 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
 
     @app.post("/v1/jobs/{job}/stop", **operate, responses=REFUSED)
     async def stop(job: str, wish: Stop) -> Accepted:
-        """End the job."""
+        """End the job on all its nodes, or take it back if it waits for slots."""
         if cluster is None:
             found(job).service.submit(StopAsked(wish.reason, wish.exit_code))
         else:
@@ -149,16 +160,22 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
         responses={**REFUSED, 200: {"content": {"text/plain": {}}}},
         response_class=StreamingResponse,
     )
-    async def output(job: str, offset: int = Query(0, ge=0, le=1 << 53), follow: bool = False) -> StreamingResponse:
-        """What the job's workers have printed, with prefixes, from byte `offset` on; with `follow` until the job ends."""
+    async def output(
+        job: str,
+        offset: int = Query(0, ge=0, le=1 << 53, description="from this byte on"),
+        follow: bool = Query(False, description="go on until the job has ended"),
+    ) -> StreamingResponse:
+        """What the workers of a submitted job have printed, each line with its rank and worker in front, in UTF-8."""
         kept = found(job).output
         if kept is None:
             raise HTTPException(409, "the output of this job goes to the terminals on which `understudy run` was started")
         return StreamingResponse(kept.read(offset, follow), media_type="text/plain; charset=utf-8")
 
+    add_events(app, found, lambda: jobs.history, NO_ANSWER, **read)
+
     @app.get("/metrics", **read, responses=NOT_LET, response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """For Prometheus."""
+        """For Prometheus; [operations](operations.md) lists the metrics."""
         return Response(measured.text(), media_type=CONTENT_TYPE)
 
     @app.websocket("/v1/jobs/{job}/agent")
@@ -182,7 +199,7 @@ def _add_cluster(app: FastAPI, cluster: Cluster, entrance: Entrance, fence: int)
 
     @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED)
     async def submit(request: Submission, http: Request) -> Submitted:
-        """Submit a job. It starts as soon as there are slots for its ranks and spares."""
+        """Submit a job, of a service. It starts as soon as there are slots for its ranks and spares. Its name must not have been used."""
         if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
             raise HTTPException(403, f"this token may not submit a job named {request.name}")
         try:
@@ -194,7 +211,7 @@ def _add_cluster(app: FastAPI, cluster: Cluster, entrance: Entrance, fence: int)
 
     @app.get("/v1/nodes", **read, responses=NOT_LET)
     async def list_nodes() -> list[NodeLine]:
-        """All nodes whose agents have ever been here since the orchestrator was started."""
+        """All nodes, of a service, whose agents have ever been here since the orchestrator was started."""
         return [
             NodeLine(
                 node=name,
@@ -263,13 +280,16 @@ async def _send(socket: WebSocket, link: AgentLink) -> None:
 
 
 def _describe_problems(app: FastAPI) -> None:
-    make: Callable[[], dict[str, object]] = app.openapi
+    make: Callable[[], dict[str, Any]] = app.openapi
 
-    def openapi() -> dict[str, object]:
+    def openapi() -> dict[str, Any]:
         description = make()
-        components = description.setdefault("components", {})
-        assert isinstance(components, dict)
-        components.setdefault("schemas", {})["Problem"] = problems.SCHEMA
+        problems.describe(description)
+        for path in description["paths"].values():
+            for operation in path.values():
+                for parameter in operation.get("parameters", ()):
+                    if parameter["name"] == "job":
+                        parameter["description"] = "its name; `-` is the only job of an orchestrator that was started with `understudy run`"
         return description
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from understudy.core.events import NodeLost, StopAsked
 from understudy.core.nouns import JobSpec, Timeouts
@@ -38,16 +38,20 @@ RESTARTS = 3  # of a part whose agent has died, for each job and node
 class Submission(BaseModel):
     """A job as it is submitted. Times in seconds."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)  # for those of Timeouts, which knows nothing of pydantic
+
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="not used before")
-    program: list[Text] = Field(min_length=1, max_length=10_000, description="the script, or -m and a module, and its arguments")
+    program: list[Text] = Field(min_length=1, max_length=10_000, description="the script, or `-m` and a module, and its arguments")
     folder: str = Field(pattern=r"^/[^\x00]*$", max_length=4096, description="working directory, the same path on every node")
-    nodes: int = Field(default=1, ge=1, le=100_000)
-    workers_per_node: int = Field(default=1, ge=1, le=1024)
-    spares: int = Field(default=1, ge=0, le=100_000)
-    replenish: bool = True
-    max_restarts: int = Field(default=3, ge=0)
-    role: Text = "default"
-    timeouts: Timeouts = Field(default_factory=Timeouts)
+    nodes: int = Field(default=1, ge=1, le=100_000, description="how many nodes hold ranks")
+    workers_per_node: int = Field(default=1, ge=1, le=1024, description="ranks on each of them")
+    spares: int = Field(default=1, ge=0, le=100_000, description="workers that wait for a rank; each takes a slot")
+    replenish: bool = Field(default=True, description="start a new spare for each one that was used")
+    max_restarts: int = Field(
+        default=3, ge=0, description="how often the job may start anew when a rank is lost before the first transaction"
+    )
+    role: Text = Field(default="default", description="the name of the workers' role, as in torchrun")
+    timeouts: Timeouts = Field(default_factory=Timeouts, description="see there; their order is checked")
     environment: dict[Name, Text] = Field(default_factory=dict, description="of the workers; kept in a file that only the service can read")
 
     def spec(self) -> JobSpec:

@@ -9,12 +9,15 @@ Times are the database's own.
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy import event as sa_event
 
-VERSION = 1  # of the tables
+from understudy.orchestrator import migrations
 
 metadata = sa.MetaData()
 version = sa.Table("version", metadata, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
@@ -30,9 +33,11 @@ events = sa.Table(
     "events",
     metadata,
     sa.Column("seq", sa.Integer, primary_key=True),
-    sa.Column("job", sa.Text, nullable=False, index=True),
+    sa.Column("job", sa.Text, nullable=False),
     sa.Column("now", sa.Double, nullable=False),
     sa.Column("event", sa.Text, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False, server_default=sa.text("0")),  # within the job: 1, 2, 3, ...
+    sa.Index("ix_events_job_number", "job", "number", unique=True),
 )
 progress = sa.Table(
     "progress",
@@ -56,7 +61,9 @@ class Deposed(Exception):
 
 
 def engine(place: Path | str, *, readonly: bool = False) -> sa.Engine:
-    """`place`: the path of an SQLite file, or the URL of a PostgreSQL database."""
+    """`place`: the path of an SQLite file, or the URL of a PostgreSQL database. A transaction holds everything that is done in it,
+    tables made or changed included.
+    """
     if isinstance(place, str):
         url = sa.make_url(place)
         if url.drivername in ("postgresql", "postgres"):
@@ -67,12 +74,54 @@ def engine(place: Path | str, *, readonly: bool = False) -> sa.Engine:
 
         @sa_event.listens_for(made, "connect")
         def configure(connection: sa.engine.interfaces.DBAPIConnection, _: object) -> None:
+            # Python's driver begins a transaction only in front of a row's change, and not of a table's: we begin it ourselves.
+            connection.isolation_level = None
             cursor = connection.cursor()
             cursor.execute("PRAGMA journal_mode=WAL")
             cursor.execute("PRAGMA synchronous=NORMAL")
             cursor.close()
 
+        @sa_event.listens_for(made, "begin")
+        def begin(connection: sa.Connection) -> None:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
     return made
+
+
+@contextmanager
+def reading(place: Path | str) -> Iterator[sa.Connection | None]:
+    """A connection that sees the journal as this version has it; None if there is none yet. Raises `migrations.NewerJournal`.
+
+    Nothing is changed there: of an SQLite file of an older version it sees a copy in memory that was brought up to date. (A PostgreSQL
+    database is read by the orchestrator that leads, and has been brought up to date with the lease.)
+    """
+    if isinstance(place, Path) and not place.exists():
+        yield None
+        return
+    source = engine(place.resolve() if isinstance(place, Path) else place, readonly=True)
+    try:
+        with source.connect() as connection:
+            found = migrations.version_of(connection)
+            if found is None:
+                yield None
+            elif found == migrations.VERSION:
+                yield connection
+            else:
+                assert isinstance(place, Path), "whoever leads has brought the database up to date"
+                copy = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+                with copy.connect() as upgraded:
+                    _driver(connection).backup(_driver(upgraded))
+                    migrations.migrate(upgraded, found)
+                    yield upgraded
+                copy.dispose()
+    finally:
+        source.dispose()
+
+
+def _driver(connection: sa.Connection) -> sqlite3.Connection:
+    found = connection.connection.driver_connection
+    assert isinstance(found, sqlite3.Connection)
+    return found
 
 
 def shown(place: Path | str) -> str:
@@ -80,14 +129,20 @@ def shown(place: Path | str) -> str:
     return str(place) if isinstance(place, Path) else sa.make_url(place).render_as_string(hide_password=True)
 
 
-def prepare(connection: sa.Connection) -> None:
-    """Makes the tables. Raises `sqlalchemy.exc.InvalidRequestError` if they are of another version."""
-    metadata.create_all(connection)
-    found = connection.execute(sa.select(version.c.version)).scalar()
+def prepare(connection: sa.Connection) -> int | None:
+    """Makes the tables, or brings those of an older version to this one; in the caller's transaction, which should be a short one's first
+    part. Returns the older version if there was one. Raises `migrations.NewerJournal`.
+    """
+    found = migrations.version_of(connection)
     if found is None:
-        connection.execute(sa.insert(version).values(version=VERSION))
-    elif found != VERSION:
-        raise sa.exc.InvalidRequestError(f"its tables are of version {found}, this Understudy writes version {VERSION}")
+        if connection.dialect.name == "sqlite":
+            metadata.drop_all(connection)  # version 1 could be killed between making tables there and the first row, the version's own
+        metadata.create_all(connection)
+        connection.execute(sa.insert(version).values(version=migrations.VERSION))
+    elif found < migrations.VERSION:
+        migrations.migrate(connection, found)
+        return found
+    return None
 
 
 class Lease:
@@ -98,17 +153,21 @@ class Lease:
         self._engine = engine(place)
         self._holder = holder
         self._seconds = seconds
+        self.migrated: int | None = None  # the version from which `take` has brought the journal to this one
 
     def take(self) -> int | None:
-        """The fence number if this orchestrator leads from now on; None while another one does."""
+        """The fence number if this orchestrator leads from now on; None while another one does, whose tables are left alone until then.
+        Raises `migrations.NewerJournal`.
+        """
         with self._engine.begin() as connection:
             connection.execute(sa.text("select pg_advisory_xact_lock(7964311)"))  # two that make the tables at once
-            prepare(connection)
-            row = connection.execute(sa.select(lease)).first()
-            now = _now(connection)
-            if row is not None and row.until > now and row.holder != self._holder:
+            # The lease may be older than this Understudy: a migration that changes its table has to read the older one here, too.
+            row = connection.execute(sa.select(lease)).first() if migrations.version_of(connection) is not None else None
+            if row is not None and row.until > _now(connection) and row.holder != self._holder:
                 return None
-            values = {"holder": self._holder, "fence": (row.fence if row is not None else 0) + 1, "until": now + self._seconds}
+            self.migrated = prepare(connection)
+            until = _now(connection) + self._seconds  # not before this: a long journal takes its time
+            values = {"holder": self._holder, "fence": (row.fence if row is not None else 0) + 1, "until": until}
             connection.execute(sa.update(lease) if row is not None else sa.insert(lease), {"number": 1, **values})
             return int(values["fence"])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from understudy.core.machine import Machine
 from understudy.links.messages import ONLY
+from understudy.orchestrator.history import History
 from understudy.orchestrator.journal import Journal, Recorded
 from understudy.orchestrator.output import FILE, Output
 from understudy.orchestrator.service import Service
@@ -28,6 +29,7 @@ class Jobs:
         """`guard` returns only while this process may decide."""
         self._guard = guard
         self.journal = journal
+        self.history = History(journal)
         self._tell = tell
         self._jobs: dict[str, Job] = {}
         self.single = False

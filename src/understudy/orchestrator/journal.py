@@ -10,6 +10,9 @@ have had.
 
 A disk that is full or gone must not stop training: it is told once, the events wait in memory, and every later write
 tries again.
+
+A journal of an older version is brought to this one before the first write (`migrations.py`, which also says what keeps its
+JSON readable), and can be read as it is. One of a newer version is refused.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -27,7 +31,7 @@ from understudy.core.events import Event
 from understudy.core.machine import Machine
 from understudy.links.messages import decode, encode
 from understudy.links.page import Activity, PageView
-from understudy.orchestrator import database
+from understudy.orchestrator import database, migrations
 from understudy.orchestrator.settings import Settings
 
 FILE = "journal.db"
@@ -44,27 +48,47 @@ class Recorded:
 
 
 @dataclass(frozen=True)
+class Numbered:
+    """An event as it is in the journal: `number` counts from 1 within the job, `now` is unix time, `event` is JSON."""
+
+    job: str
+    number: int
+    now: float
+    event: str
+
+    def shown(self) -> dict[str, Any]:
+        """As users get it: `number`, `time` (unix, seconds), `type`, and the fields of this type, none of which has one of these names."""
+        return {"number": self.number, "time": self.now, **json.loads(self.event)}
+
+
+@dataclass(frozen=True)
 class _Begun:
     settings: Settings
     request: str
 
 
-_Entry = _Begun | tuple[float, Event] | Mapping[str, PageView]
+@dataclass(frozen=True)
+class _Mark:
+    reached: Callable[[], None]
+
+
+_Entry = _Begun | tuple[float, Event] | Mapping[str, PageView] | _Mark
 
 
 class Journal:
-    """The writer, of all jobs. `start` it, write from the service's thread through `of`, `close` it. `failed` is called once, from
-    the writer's thread, when the disk refuses.
+    """The writer, of all jobs. `start` it, write from the service's thread through what `begin` returns, `close` it. `tell` is called
+    from the writer's thread: when the disk refuses, once, and when an older journal was brought to this version.
     """
 
     def __init__(
-        self, place: Path | str, failed: Callable[[str], None], fence: int | None = None, deposed: Callable[[], None] = lambda: None
+        self, place: Path | str, tell: Callable[[str], None], fence: int | None = None, deposed: Callable[[], None] = lambda: None
     ) -> None:
         """With a `fence` of a lease nothing is written any more once another orchestrator has taken that; `deposed` is called then,
         from the writer's thread.
         """
-        self._place = place
-        self._failed = failed
+        self.place = place
+        self.listener: Callable[[list[Numbered]], None] = lambda events: None  # called from the writer's thread with what was written
+        self._tell = tell
         self._fence = fence
         self._deposed = deposed
         self._told = False
@@ -85,13 +109,19 @@ class Journal:
         """How many entries are not written yet: many, or for long, mean that the disk or the database refuses."""
         return self._entries.qsize() + self._batch.size
 
+    def mark(self, reached: Callable[[], None]) -> None:
+        """Calls `reached`, from the writer's thread, when all that was given until now is written."""
+        self._entries.put(("", _Mark(reached)))
+
     def close(self, timeout: float = 5.0) -> None:
         """Write what is left, for at most `timeout` seconds."""
         self._entries.put(None)
         self._thread.join(timeout)
 
     def _write_all(self) -> None:
-        engine = database.engine(self._place)
+        engine = database.engine(self.place)
+        last: dict[str, int] = {}  # the number of each job's last event, as far as it was looked up
+        sure = False  # that the tables are of this version, and that what could not be written is not there
         open_ = True
         while open_:
             entries = [self._entries.get()]
@@ -102,21 +132,31 @@ class Journal:
                     open_ = False
                 else:
                     self._batch.add(*entry)
+            if sure and self._batch.only_marks():
+                self._batch.reach()
+                self._batch = _Batch()
+                continue
             try:
                 with engine.begin() as connection:
-                    database.prepare(connection)
+                    older = None if sure else database.prepare(connection)
                     if self._fence is not None:
                         database.check(connection, self._fence)
-                    self._batch.write(connection)
+                    written = self._batch.write(connection, last, sure)
             except database.Deposed:
                 self._deposed()
                 break
-            except (sa.exc.SQLAlchemyError, OSError) as error:
+            except (sa.exc.SQLAlchemyError, OSError, migrations.NewerJournal) as error:
+                sure = False
                 if not self._told:
                     self._told = True
-                    self._failed(f"the journal {database.shown(self._place)} cannot be written ({error}); training goes on without it")
-            else:
-                self._batch = _Batch()
+                    self._tell(f"the journal {database.shown(self.place)} cannot be written ({error}); training goes on without it")
+                continue
+            last.update((event.job, event.number) for event in written)
+            self.listener(written)
+            self._batch.reach()
+            self._batch, sure = _Batch(), True
+            if older is not None:
+                self._tell(migrations.told(database.shown(self.place), older))
         engine.dispose()
 
 
@@ -140,27 +180,53 @@ class _Batch:
     def __init__(self) -> None:
         self.size = 0
         self._begun: dict[str, dict[str, object]] = {}
-        self._events: list[dict[str, object]] = []
+        self._events: dict[str, list[tuple[float, str]]] = {}  # by job
         self._pages: dict[tuple[str, str], str] = {}
+        self._marks: list[_Mark] = []
 
     def add(self, job: str, entry: _Entry) -> None:
         self.size += 1
         if isinstance(entry, _Begun):
             self._begun.setdefault(job, {"job": job, "settings": entry.settings.to_json(), "request": entry.request})
+        elif isinstance(entry, _Mark):
+            self._marks.append(entry)
         elif isinstance(entry, tuple):
-            self._events.append({"job": job, "now": entry[0], "event": encode(entry[1])})
+            self._events.setdefault(job, []).append((entry[0], encode(entry[1])))
         else:
             self._pages |= {(job, worker): json.dumps(asdict(page)) for worker, page in entry.items()}
 
-    def write(self, connection: sa.Connection) -> None:
+    def only_marks(self) -> bool:
+        return not (self._begun or self._events or self._pages)
+
+    def reach(self) -> None:
+        """All of it is written."""
+        while self._marks:
+            self._marks.pop(0).reached()
+
+    def write(self, connection: sa.Connection, last: dict[str, int], sure: bool) -> list[Numbered]:
+        """All its events, with their numbers. `last` gets what is looked up here. Unless `sure`, a commit that has failed may
+        have been carried out all the same (the connection broke before the answer): what is there is not written again.
+        """
         for job, row in self._begun.items():
             if connection.execute(sa.select(database.jobs.c.job).where(database.jobs.c.job == job)).first() is None:
                 connection.execute(sa.insert(database.jobs), row)
-        if self._events:
-            connection.execute(sa.insert(database.events), self._events)
+        numbered, rows = [], []
+        for job, events in self._events.items():
+            there = last[job] if sure and job in last else _last(connection, job)
+            first = last.setdefault(job, there) + 1
+            mine = [Numbered(job, number, now, text) for number, (now, text) in enumerate(events, first)]
+            numbered += mine
+            rows += [vars(event) for event in mine if event.number > there]
+        if rows:
+            connection.execute(sa.insert(database.events), rows)
         for (job, worker), page in self._pages.items():
             connection.execute(sa.delete(database.progress).where(database.progress.c.job == job, database.progress.c.worker == worker))
             connection.execute(sa.insert(database.progress).values(job=job, worker=worker, page=page))
+        return numbered
+
+
+def _last(connection: sa.Connection, job: str) -> int:
+    return connection.execute(sa.select(sa.func.max(database.events.c.number)).where(database.events.c.job == job)).scalar() or 0
 
 
 def read(place: Path | str, job: str | None = None) -> Recorded | None:
@@ -170,29 +236,23 @@ def read(place: Path | str, job: str | None = None) -> Recorded | None:
 
 
 def read_all(place: Path | str, only: str | None = None) -> dict[str, Recorded]:
-    """All jobs in the order in which they were begun, or `only` one."""
-    if isinstance(place, Path) and not place.exists():
-        return {}
-    engine = database.engine(place.resolve() if isinstance(place, Path) else place, readonly=True)
-    try:
-        with engine.connect() as connection:
-            if not sa.inspect(connection).has_table("jobs"):
-                return {}
-            rows = connection.execute(
-                sa.select(database.jobs.c.job, database.jobs.c.settings, database.jobs.c.request).order_by(database.jobs.c.number)
-            ).all()
-            return {
-                job: Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
-                for job, settings, request in rows
-                if only in (None, job)
-            }
-    finally:
-        engine.dispose()
+    """All jobs in the order in which they were begun, or `only` one. Raises `migrations.NewerJournal`."""
+    with database.reading(place) as connection:
+        if connection is None:
+            return {}
+        rows = connection.execute(
+            sa.select(database.jobs.c.job, database.jobs.c.settings, database.jobs.c.request).order_by(database.jobs.c.number)
+        ).all()
+        return {
+            job: Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
+            for job, settings, request in rows
+            if only in (None, job)
+        }
 
 
 def _events_of(connection: sa.Connection, job: str) -> list[tuple[float, Event]]:
     rows = connection.execute(
-        sa.select(database.events.c.now, database.events.c.event).where(database.events.c.job == job).order_by(database.events.c.seq)
+        sa.select(database.events.c.now, database.events.c.event).where(database.events.c.job == job).order_by(database.events.c.number)
     ).all()
     events = [(now, decode(text)) for now, text in rows]
     return [(now, event) for now, event in events if isinstance(event, Event)]
@@ -212,5 +272,6 @@ def replay(settings: Settings, events: list[tuple[float, Event]]) -> Machine:
 
 
 def _page(text: str) -> PageView:
-    fields = json.loads(text)
-    return PageView(**{**fields, "activity": Activity(fields["activity"])})
+    found = json.loads(text)
+    known = {field.name: found[field.name] for field in fields(PageView) if field.name in found}
+    return PageView(**{**known, "activity": Activity(known["activity"])})

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from understudy.orchestrator import migrations
 from understudy.orchestrator.database import Deposed, Lease, shown
 
 SECONDS = 3.0  # for which a lease is good
@@ -32,7 +33,7 @@ class Leadership:
         self._good_until = 0.0  # CLOCK_MONOTONIC
 
     async def wait(self) -> None:
-        """Until this orchestrator leads."""
+        """Until this orchestrator leads. Raises `NewerJournal`."""
         told = ""
         while True:
             asked = time.monotonic()
@@ -42,6 +43,10 @@ class Leadership:
             except SQLAlchemyError as error:
                 fence, why = None, f"{shown(self._database)} cannot be used: {_reason(error)}; trying again"
             if fence is not None:
+                if self._lease.migrated is not None:
+                    self._tell(migrations.told(shown(self._database), self._lease.migrated))
+                if time.monotonic() - asked > SECONDS / 2:
+                    continue  # bringing an older journal up to date has used the time up: once more, which is quick
                 self.fence, self._good_until = fence, asked + SECONDS
                 return
             if why != told:

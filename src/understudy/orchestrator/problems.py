@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,21 +14,42 @@ MEDIA_TYPE = "application/problem+json"
 RESPONSE: dict[str, object] = {"description": "why not", "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 SCHEMA = {
     "title": "Problem",
-    "description": "RFC 9457",
+    "description": "Why a request was refused (RFC 9457, `application/problem+json`).",
     "type": "object",
     "required": ["type", "title", "status", "detail"],
     "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
+        "type": {"type": "string", "description": "always `about:blank`"},
+        "title": {"type": "string", "description": "the status in words"},
+        "status": {"type": "integer", "description": "the status of the answer"},
+        "detail": {"type": "string", "description": "what is wrong, and what to do"},
     },
+}
+MEANING = {
+    400: "not a request that can be read",
+    401: "no valid token",
+    403: "the token may not do this",
+    404: "there is no such job",
+    409: "not now, or not for this job; `detail` says why",
+    413: "the body is too long",
+    422: "a value is not as described; `detail` names it",
+    429: "too many requests",
+    503: "the journal cannot be read now",
 }
 
 
 def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
     content = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     return JSONResponse(content, status, headers, MEDIA_TYPE)
+
+
+def describe(description: dict[str, Any]) -> None:
+    """Puts the schema of problems into an OpenAPI description, and what each status means."""
+    description.setdefault("components", {}).setdefault("schemas", {})["Problem"] = SCHEMA
+    for path in description["paths"].values():
+        for operation in path.values():
+            for status, response in operation["responses"].items():
+                if MEDIA_TYPE in response.get("content", {}):
+                    response["description"] = MEANING.get(int(status)) or HTTPStatus(int(status)).phrase
 
 
 def install(app: FastAPI) -> None:

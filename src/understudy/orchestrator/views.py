@@ -8,80 +8,122 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from understudy.core.machine import Machine
 from understudy.core.nouns import Incident
 from understudy.core.state import Phase, Worker, WorkerState
+from understudy.links.messages import encode
 from understudy.links.page import PageView
 from understudy.orchestrator import journal
 
+STATES = "`waiting` (for slots), `forming`, `training`, `recovering`, `finished`, `failed`"
 PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")
 
 
+Rank = Annotated[int, Field(description="from 0 to one less than the job's size")]
+WorkerName = Annotated[str, Field(description="its name, such as `w3`; names are not used again")]
+NodeName = Annotated[str, Field(description="the node on which it is")]
+Pid = Annotated[int, Field(description="process id on its node; 0 while it has not started")]
+Cause = Annotated[
+    str,
+    Field(
+        description="`killed` (a signal from outside), `crashed` (a signal of its own making), `exited`, `hung`, "
+        "`node` (its node is lost), `digest` (a newcomer whose state did not verify), `migrated`"
+    ),
+]
+
+
 class RankStatus(TypedDict):
-    rank: int
-    worker: str
-    pid: int
-    node: str
-    state: str
-    step: int
+    """A rank, and the worker that holds it or held it last."""
+
+    rank: Rank
+    worker: WorkerName
+    pid: Pid
+    node: NodeName
+    state: Annotated[
+        str,
+        Field(
+            description="`training`, `newcomer` (its state is not verified yet), `leaving` (its rank is being moved), `lost`, `finished`, "
+            "`released` or `stopped`; `starting` or `warm` while the job forms"
+        ),
+    ]
+    step: Annotated[int, Field(description="steps that it has committed")]
 
 
 class SpareStatus(TypedDict):
-    worker: str
-    pid: int
-    node: str
-    state: str
+    """A worker that waits for a rank."""
+
+    worker: WorkerName
+    pid: Pid
+    node: NodeName
+    state: Annotated[str, Field(description="`starting` or `warm`; only a warm one can take a rank at once")]
 
 
 class Status(TypedDict):
-    job: str
-    state: str  # forming, training, recovering, finished, failed
-    generation: int
-    step: int  # last step that every rank has committed
-    transaction: int  # the one that the slowest rank is in
-    ranks: list[RankStatus]
-    spares: list[SpareStatus]
-    incidents: int
-    notices: list[str]
-    message: str  # how the job ended
-    exit_code: int | None  # None while it has not
+    """Where a job is."""
+
+    job: Annotated[str, Field(description="its name")]
+    state: Annotated[str, Field(description=f"one of {STATES}")]
+    generation: Annotated[int, Field(description="how often the assignment of ranks to workers has changed")]
+    step: Annotated[int, Field(description="the last step that every rank has committed")]
+    transaction: Annotated[int, Field(description="the one that the slowest rank is in, counted from 0; -1: its script still sets up")]
+    ranks: Annotated[list[RankStatus], Field(description="by rank; empty while the job forms")]
+    spares: Annotated[list[SpareStatus], Field(description="workers that wait for a rank")]
+    incidents: Annotated[int, Field(description="how many so far, one that is open included")]
+    notices: Annotated[list[str], Field(description="what workers have told, each once")]
+    message: Annotated[str, Field(description="how the job ended, or what it waits for")]
+    exit_code: Annotated[int | None, Field(description="of the job; null while it has not ended")]
 
 
 class RankReport(TypedDict):
-    rank: int
-    cause: str
-    detail: str
-    old_worker: str
-    new_worker: str
+    """One rank's loss, or move."""
+
+    rank: Rank
+    cause: Cause
+    detail: Annotated[str, Field(description="such as the signal, and where in the script")]
+    old_worker: Annotated[str, Field(description="who held the rank")]
+    new_worker: Annotated[str, Field(description="who has taken it; empty while nobody has")]
 
 
 class IncidentReport(TypedDict):
-    number: int
-    planned: bool
-    cause: str
-    rank: int | None  # None: nobody was lost
-    old_worker: str
-    new_worker: str
-    ranks: list[RankReport]  # every loss of the incident, in the order in which they were seen
-    decision: str
-    fault_at: float
-    step: int
-    transaction: int
-    phases: dict[str, float]  # a phase that did not take place took 0 s
-    starts: dict[str, float]  # seconds from the fault to the start of each phase that took place
-    seconds: float | None  # fault to next commit by every rank; None while it lasts
-    bytes_moved: int
-    steps_lost: int
-    digests_verified: int
-    notes: list[str]
+    """One interruption, from the fault to the next step that every rank has committed."""
+
+    number: Annotated[int, Field(description="from 1")]
+    planned: Annotated[bool, Field(description="whether it was asked for")]
+    cause: Annotated[str, Field(description="of the first loss, as there; `communication` if nobody was lost")]
+    rank: Annotated[int | None, Field(description="the first that was lost; null where communication broke and nobody was lost")]
+    old_worker: Annotated[str, Field(description="who held that rank; empty if nobody was lost")]
+    new_worker: Annotated[str, Field(description="who holds it since; empty while nobody does")]
+    ranks: Annotated[list[RankReport], Field(description="every loss of the incident, in the order in which they were seen")]
+    decision: Annotated[
+        str,
+        Field(description="`redo`, `roll forward`, `boundary` (a migration), `start anew` (nothing was done yet); empty until it is made"),
+    ]
+    fault_at: Annotated[float, Field(description="unix time of the fault, in seconds")]
+    step: Annotated[int, Field(description="the last step that the survivors had all committed")]
+    transaction: Annotated[int, Field(description="the one at which the job went on")]
+    phases: Annotated[
+        dict[str, float], Field(description=f"seconds of each phase ({', '.join(f'`{p}`' for p in PHASES)}); 0: it did not take place")
+    ]
+    starts: Annotated[
+        dict[str, float], Field(description="seconds from the fault to the start of each phase that took place; they overlap")
+    ]
+    seconds: Annotated[float | None, Field(description="from the fault to the next commit by every rank; null while it lasts")]
+    bytes_moved: Annotated[int, Field(description="bytes of state that newcomers received from donors, over all attempts")]
+    steps_lost: Annotated[int, Field(description="0: the protocol loses none")]
+    digests_verified: Annotated[int, Field(description="how many digests of newcomers' state agreed with the donors'")]
+    notes: Annotated[list[str], Field(description="what a person should know")]
 
 
 class Report(TypedDict):
-    job: str
-    incidents: list[IncidentReport]
+    """What has happened to a job."""
+
+    job: Annotated[str, Field(description="its name")]
+    incidents: Annotated[list[IncidentReport], Field(description="in the order in which they began; the last one may be open")]
 
 
 class NoJournal(FileNotFoundError):
@@ -139,12 +181,24 @@ def offline_report(run_dir: Path) -> Report:
     return report(load(run_dir)[0])
 
 
+def offline_events(run_dir: Path) -> tuple[list[dict[str, Any]], bool]:
+    """From the journal alone: the events as the API shows them, and whether the job has ended. Raises `NoJournal`."""
+    found = _recorded(run_dir)
+    rows = (journal.Numbered("", number, now, encode(event)) for number, (now, event) in enumerate(found.events, 1))
+    return [row.shown() for row in rows], journal.replay(found.settings, found.events).state.ended is not None
+
+
 def load(run_dir: Path) -> tuple[Machine, dict[str, PageView]]:
     """The machine and the last known pages of a run. Raises `NoJournal`."""
+    found = _recorded(run_dir)
+    return journal.replay(found.settings, found.events), found.pages
+
+
+def _recorded(run_dir: Path) -> journal.Recorded:
     found = journal.read(run_dir / journal.FILE)
     if found is None:
         raise NoJournal(f"no journal of a run in {run_dir}")
-    return journal.replay(found.settings, found.events), found.pages
+    return found
 
 
 def _step(worker: Worker, pages: Mapping[str, PageView]) -> int:

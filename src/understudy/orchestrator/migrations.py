@@ -1,0 +1,68 @@
+"""How the journal's tables of an earlier version become those of this one.
+
+`STEPS[n - 1]` leads from version n to n + 1. An orchestrator that opens an older journal for writing runs the steps that are missing
+and writes the new version in one transaction (`database.prepare`), so whoever is killed in between leaves the old version whole.
+Whoever only reads changes nothing, and runs the steps on a copy in memory (`database.reading`).
+
+A step is finished once it was released: it knows the tables as they were then, in SQL that SQLite and PostgreSQL both understand,
+and nothing of today's `database.metadata`. A test compares the tables that the steps lead to with those that are made anew.
+
+Events, settings and pages are JSON in these tables, as the dataclasses of `core` have them, and the same rule keeps them readable:
+a new field has a default that means what was true before; a field that is gone is not looked at; an event or a field that gets another
+name gets a step that rewrites it (`update events set event = ... where event like '{"type":"OldName",%'`). Nothing is
+skipped in silence: an event whose name is not known stops the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+
+def numbered_events(connection: sa.Connection) -> None:
+    """1 -> 2: events are numbered within their job, from 1 and without gaps, so that a reader can name the last one that it has had."""
+    for statement in (
+        "alter table events add column number integer default 0 not null",
+        "update events set number = counted.number from "
+        "(select seq, row_number() over (partition by job order by seq) as number from events) as counted where counted.seq = events.seq",
+        "create unique index ix_events_job_number on events (job, number)",
+        "drop index ix_events_job",  # the new one serves for it
+    ):
+        connection.execute(sa.text(statement))
+
+
+STEPS: tuple[Callable[[sa.Connection], None], ...] = (numbered_events,)
+VERSION = 1 + len(STEPS)  # of the tables that this Understudy writes
+
+
+class NewerJournal(ValueError):
+    """The journal was written by a newer Understudy."""
+
+    def __init__(self, found: int) -> None:
+        super().__init__(
+            f"the journal is of version {found}, and this Understudy knows versions up to {VERSION}: "
+            "use the Understudy that wrote it or a newer one, or give another folder (or database) for a new journal"
+        )
+
+
+def version_of(connection: sa.Connection) -> int | None:
+    """None if there are no tables yet, or if a process of version 1 was killed while it made them. Raises `NewerJournal`."""
+    if not sa.inspect(connection).has_table("version"):
+        return None
+    found: int | None = connection.execute(sa.text("select version from version")).scalar()
+    if found is not None and found > VERSION:
+        raise NewerJournal(found)
+    return found
+
+
+def migrate(connection: sa.Connection, found: int) -> None:
+    """From version `found` to this one, in the caller's transaction."""
+    for step in STEPS[found - 1 :]:
+        step(connection)
+    connection.execute(sa.text("update version set version = :version"), {"version": VERSION})
+
+
+def told(place: str, found: int) -> str:
+    """What to tell about the journal at `place`, which was of version `found`."""
+    return f"the journal {place} was of version {found} and is of version {VERSION} from now on: an older Understudy cannot use it any more"

@@ -1,0 +1,68 @@
+"""An Understudy of this version on what one of an earlier version has left, and on what one of a later version has."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import httpx
+from tests.integration.processes import marked, wait_until
+from tests.integration.service import TOKEN, Service
+from tests.integration.training import LONG, understudy
+from tests.journals import SAID, version1
+
+from understudy.orchestrator import journal, migrations
+
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def newer(path: Path) -> Path:
+    with sqlite3.connect(version1(path)) as connection:
+        connection.execute("update version set version = 99")
+    connection.close()
+    return path
+
+
+def test_an_orchestrator_goes_on_with_the_jobs_of_version_1(tmp_path: Path) -> None:
+    state = tmp_path / "orchestrator"
+    state.mkdir()
+    place = version1(state / journal.FILE)
+    with marked() as mark:
+        service = Service(tmp_path, mark)
+
+        def as_before() -> None:
+            with httpx.Client(base_url=service.url, headers=HEADERS) as client:
+                for job, said in SAID.items():
+                    assert client.get(f"/v1/jobs/{job}/status").json() == said["status"]
+                    assert client.get(f"/v1/jobs/{job}/report").json() == said["report"]
+
+        as_before()
+        service.wait_for_words("orchestrator.txt", f"{place} was of version 1 and is of version {migrations.VERSION} from now on")
+        service.kill_orchestrator()
+        service.start_orchestrator()
+        as_before()
+        assert service.command("cancel", "running").returncode == 0
+        wait_until(lambda: {j["job"]: j["state"] for j in service.ask("jobs")}["running"] == "failed", "it has ended", LONG)
+
+
+def test_what_a_newer_understudy_has_left_is_refused(tmp_path: Path) -> None:
+    newer(tmp_path / journal.FILE)
+    (tmp_path / "job.json").write_text('{"spec": {}, "program": [], "started": 1}')
+    words = f"the journal is of version 99, and this Understudy knows versions up to {migrations.VERSION}: use the Understudy that wrote it"
+    with marked():
+        for command in ("status", "report"):
+            done = understudy(command, "--run-dir", str(tmp_path))
+            assert done.returncode == 1 and words in done.stderr and "Traceback" not in done.stderr
+        served = understudy("orchestrator", "--listen", "127.0.0.1:0", "--state-dir", str(tmp_path))
+        assert served.returncode == 2 and words in served.stderr and "Traceback" not in served.stderr
+
+
+def test_status_and_report_of_a_run_of_version_1(tmp_path: Path) -> None:
+    place = version1(tmp_path / journal.FILE)
+    before = place.read_bytes()
+    (tmp_path / "job.json").write_text('{"spec": {}, "program": [], "started": 1}')
+    for command in ("status", "report"):
+        done = understudy(command, "--run-dir", str(tmp_path), "--json")
+        assert json.loads(done.stdout) == SAID["finished"][command], "of a run's only job, the first one here"
+    assert place.read_bytes() == before

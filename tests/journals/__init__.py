@@ -1,0 +1,24 @@
+"""Journals as earlier versions of Understudy wrote them.
+
+`version1.sql` is the SQLite journal of a service: its job `finished` had lost a rank and ended, its job `running` had lost one and went
+on as the orchestrator was killed, and `every` has an event of each kind. `version1.json` is what version 1 said of them.
+`version1.postgres.sql` is how it made its tables in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+SAID: dict[str, dict[str, Any]] = json.loads((HERE / "version1.json").read_text())  # by job: status, report, request, how many events
+
+
+def version1(path: Path) -> Path:
+    """The journal as version 1 left it, at `path`."""
+    with sqlite3.connect(path) as connection:
+        connection.executescript((HERE / "version1.sql").read_text())
+    connection.close()
+    return path
