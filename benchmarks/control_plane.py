@@ -240,9 +240,10 @@ class Run:
         self._say(
             f"steady: {result.processor_share:.1%} of a core, {result.memory_mib:.0f} MiB (the agents' process: {share:.1%} of a core)"
         )
-        lost = [incident for incident in (await orchestrator.get("report"))["incidents"]]
-        if lost:
-            raise SystemExit(f"a node was lost although none was silent: this machine is too slow for so many agents\n{lost}")
+        if (await orchestrator.get("report"))["incidents"]:
+            raise SystemExit(
+                f"a node was lost although none was silent: this machine is too slow for so many agents\n{orchestrator.said()}"
+            )
 
     async def _lose(self, orchestrator: Orchestrator, fleet: Fleet, node: Node) -> Loss:
         await self._ready(orchestrator, fleet)
@@ -260,7 +261,7 @@ class Run:
             report[:] = (await orchestrator.get("report"))["incidents"]
             return len(report) > before and report[before]["seconds"] is not None
 
-        while not await closed():
+        while not await closed():  # noqa: ASYNC110 - it is another process that we wait for
             await asyncio.sleep(0.2)
         node.close()
         fleet.incident = None
@@ -307,7 +308,7 @@ class Run:
 
     async def _until(self, there: Callable[[], bool], what: str, orchestrator: Orchestrator) -> None:
         async def wait() -> None:
-            while not there():
+            while not there():  # noqa: ASYNC110 - thousands of nodes, of which each has an event
                 await asyncio.sleep(0.01)
 
         await self._wait(wait(), what, orchestrator)
@@ -397,7 +398,9 @@ def main() -> None:
     parser.add_argument("--settle", type=float, default=0.1, help="seconds that a worker needs to come to rest after an Abort (0.1)")
     parser.add_argument("--pause", type=float, default=2.0, help="seconds between an incident and the next loss (2)")
     parser.add_argument("--node-timeout", type=float, default=Timeouts().node_lost, help="seconds of silence after which a node is lost")
-    parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="orchestrator and agents each on cores of their own")
+    parser.add_argument(
+        "--pin", action=argparse.BooleanOptionalAction, default=True, help="orchestrator and agents each on cores of their own"
+    )
     parser.add_argument("--profile", default="", help="file for a cProfile of the orchestrator, which makes it several times slower")
     parser.add_argument("--seed", type=int, default=0, help="chooses the nodes to lose")
     parser.add_argument("--json", default="", help="file for all figures")
