@@ -131,7 +131,8 @@ class Node:
                         max_size=4 * messages.LIMIT,
                     )
                     self._socket = await opening
-                    await self._say(events.NodeJoined(self.name, "127.0.0.1", self.number, self.domain, self.spares), *self._story())
+                    await self._say(events.NodeJoined(self.name, "127.0.0.1", self.number, self.domain, self.spares))
+                    await self._say(*self._story())
                 beating = asyncio.create_task(self._beat())
                 self.connected.set()
                 try:
@@ -171,8 +172,8 @@ class Node:
         if self.dark or self._socket is None:
             return
         with contextlib.suppress(ConnectionClosed):
-            for message in said:
-                await self._socket.send(messages.encode(message))
+            for frame, _ in messages.pack(map(messages.encode, said)):
+                await self._socket.send(frame)
 
     async def _beat(self) -> None:
         await asyncio.sleep(random.random() * self._fleet.heartbeat)
@@ -193,7 +194,7 @@ class Node:
         assert self._socket is not None
         async for frame in self._socket:
             now = time.time()
-            heard = [messages.decode(line) for line in frame.splitlines()]
+            heard = [message for line in str(frame).split("\n") for message in messages.unfold(messages.decode(line))]
             if any(isinstance(message, commands.EndJob) for message in heard):
                 await self._socket.close()
                 return True

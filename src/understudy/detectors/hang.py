@@ -22,7 +22,7 @@ the readings know only later.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from understudy.core.nouns import Timeouts
@@ -70,9 +70,9 @@ class HangWatch:
             seen.moved_at = max(seen.moved_at, moved)
             seen.page, seen.clock, seen.at = page, clock, now
 
-    def forget(self, keep: Collection[str]) -> None:
+    def forget(self, keep: Set[str]) -> None:
         """Only these workers are of interest from now on."""
-        for worker in self._workers.keys() - set(keep):
+        for worker in self._workers.keys() - keep:
             del self._workers[worker]
 
     def stalled(self, ranks: Mapping[int, str], now: float) -> float:
@@ -97,23 +97,32 @@ class HangWatch:
 
     def limit(self, worker: str) -> float:
         """Seconds without a sign of life that this worker is granted."""
+        return self._limit(worker, self._longest())
+
+    def _longest(self) -> float:
+        return max((watched.page.longest for watched in self._workers.values()), default=0.0)
+
+    def _limit(self, worker: str, longest: float) -> float:
         page = self._workers[worker].page
         if page.activity is Activity.WARMING or (page.step == 0 and page.activity is not Activity.WARM):
             return self._timeouts.hang_first
-        longest = max(watched.page.longest for watched in self._workers.values())
         return max(self._timeouts.hang_floor, self._timeouts.hang_factor * longest)
 
     def _silent(self, workers: Collection[str], now: float) -> Verdict | None:
+        oldest = now - self._timeouts.hang_floor / 2
         silences = {}
         for name in workers:
             watched = self._workers.get(name)
-            fresh = watched is not None and now - watched.at < self._timeouts.hang_floor / 2
-            if watched is not None and fresh and watched.page.beats > 0:
+            if watched is not None and watched.at > oldest and watched.page.beats > 0:
                 silences[name] = watched.clock - watched.page.beat_at
         if not silences or min(silences.values()) > self._timeouts.hang_floor / 2:
             return None
-        name = max(silences, key=lambda name: silences[name] / self.limit(name))
-        silence, limit = silences[name], self.limit(name)
+        late = [name for name, silence in silences.items() if silence > self._timeouts.hang_floor]  # no limit is below that
+        if not late:
+            return None
+        longest = self._longest()
+        name = max(late, key=lambda name: silences[name] / self._limit(name, longest))
+        silence, limit = silences[name], self._limit(name, longest)
         if silence <= limit:
             return None
         detail = f"no sign of life for {silence:.1f} s (limit {limit:.1f} s): stopped, or stuck in a call"

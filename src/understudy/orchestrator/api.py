@@ -257,7 +257,8 @@ async def _serve(socket: WebSocket, peer: Peer, link: AgentLink) -> None:
     try:
         while True:
             try:
-                peer.receive(link, await socket.receive_text())
+                for line in (await socket.receive_text()).split("\n"):
+                    peer.receive(link, line)
             except KeyError:
                 continue  # a binary frame
     except (WebSocketDisconnect, RuntimeError):

@@ -18,7 +18,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -136,7 +136,7 @@ class _Batch:
     def __init__(self) -> None:
         self._begun: dict[str, dict[str, object]] = {}
         self._events: list[dict[str, object]] = []
-        self._pages: dict[tuple[str, str], str] = {}
+        self._pages: dict[tuple[str, str], PageView] = {}
 
     def add(self, job: str, entry: _Entry) -> None:
         if isinstance(entry, _Begun):
@@ -144,7 +144,7 @@ class _Batch:
         elif isinstance(entry, tuple):
             self._events.append({"job": job, "now": entry[0], "event": encode(entry[1])})
         else:
-            self._pages |= {(job, worker): json.dumps(asdict(page)) for worker, page in entry.items()}
+            self._pages |= {(job, worker): page for worker, page in entry.items()}
 
     def write(self, connection: sa.Connection) -> None:
         for job, row in self._begun.items():
@@ -152,9 +152,12 @@ class _Batch:
                 connection.execute(sa.insert(database.jobs), row)
         if self._events:
             connection.execute(sa.insert(database.events), self._events)
-        for (job, worker), page in self._pages.items():
-            connection.execute(sa.delete(database.progress).where(database.progress.c.job == job, database.progress.c.worker == worker))
-            connection.execute(sa.insert(database.progress).values(job=job, worker=worker, page=page))
+        if self._pages:  # each of these two statements is prepared once for all rows
+            progress = database.progress
+            old = sa.delete(progress).where(progress.c.job == sa.bindparam("of"), progress.c.worker == sa.bindparam("by"))
+            connection.execute(old, [{"of": job, "by": worker} for job, worker in self._pages])
+            rows = [{"job": job, "worker": worker, "page": json.dumps(page._asdict())} for (job, worker), page in self._pages.items()]
+            connection.execute(sa.insert(progress), rows)
 
 
 def read(place: Path | str, job: str | None = None) -> Recorded | None:
