@@ -30,6 +30,7 @@ import random
 import resource
 import shutil
 import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -112,7 +113,7 @@ class Orchestrator:
         place = self._folder / "orchestrator.json"
         place.unlink(missing_ok=True)
         command = [sys.executable, *(["-m", "cProfile", "-o", self._profile] if self._profile else []), "-m", "understudy.orchestrator"]
-        command += ["--run-dir", str(self._folder), "--spec-json", self._settings.to_json(), "--port", str(self._port)]
+        command += ["--run-dir", str(self._folder), "--spec-json", self._settings.to_json(), "--port", str(self._port), "--die-with-parent"]
         os.sched_setaffinity(0, self._cores)  # which the process inherits
         try:
             self.process = subprocess.Popen(command, stderr=self.log, start_new_session=True)
@@ -288,11 +289,7 @@ class Run:
         result.replay_seconds = serving - began
         await self._until(lambda: all(n.connected.is_set() for n in fleet.nodes if not n.dark), "all agents are back", orchestrator)
         result.back_seconds = time.monotonic() - serving
-        file = self._folder / journal.FILE
-        recorded = journal.read(file)
-        assert recorded is not None
-        result.events = len(recorded.events)
-        result.journal_mib = file.stat().st_size / 2**20
+        result.events, result.journal_mib = await asyncio.to_thread(_journal, self._folder / journal.FILE)
         self._say(
             f"restart: {result.events} events replayed and serving after {result.replay_seconds:.1f} s, "
             f"agents back {result.back_seconds:.1f} s later"
@@ -328,6 +325,13 @@ class Run:
 
     def _say(self, text: str) -> None:
         self._console.print(f"{self._agents} agents: {text}", highlight=False)
+
+
+def _journal(file: Path) -> tuple[int, float]:
+    """Its events, and its size in MiB."""
+    with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
+        (count,) = connection.execute("select count(*) from events").fetchone()
+    return int(count), file.stat().st_size / 2**20
 
 
 def _line(loss: Loss) -> str:

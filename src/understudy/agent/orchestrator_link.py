@@ -21,7 +21,7 @@ from understudy.links import messages
 
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0  # seconds
 OPEN = 5.0  # seconds for a connection to be made
-PING, PONG = 1.0, 5.0  # seconds between two pings, and without an answer after which the connection counts as closed
+PING, PONG = 2.5, 5.0  # seconds between two pings, and without an answer after which the connection counts as closed
 TELL_AFTER = 5.0  # seconds without a connection before the user hears of it
 MOST_LINES = 4 << 20  # characters that wait for the orchestrator
 MOST_AT_ONCE = 1 << 16

@@ -16,7 +16,11 @@ from understudy.core.state import JobState, Node, Phase, Worker, WorkerState
 def give_out_ranks(state: JobState) -> None:
     """Assign every rank, once enough workers are warm on every node."""
     wanted = state.spec.workers_per_node
-    if not state.complete() or not state.all_of("warm", state.spec.nodes, lambda rank: len(_warm(state.places[rank])) >= wanted):
+
+    def ready(rank: int) -> bool:
+        return rank in state.places and len(_warm(state.places[rank])) >= wanted
+
+    if not state.all_of("warm", state.spec.nodes, ready):
         return
     chosen = [worker for node in state.hosts() for worker in _warm(node)[:wanted]]
     state.store = chosen[0].store

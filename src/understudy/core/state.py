@@ -161,7 +161,7 @@ class JobState:
 
     def all_of(self, question: str, count: int, true: Callable[[int], bool]) -> bool:
         """Whether `true` holds for every number below `count`. The first for which it does not is asked first the next time, so that
-        asking after every event until all have come round costs as much as asking each of them once or twice.
+        asking after every event, until the answer is yes, costs as much as asking each of them once or twice. A yes looks at all.
         """
         first = self.laggards.get(question, 0) % count
         for number in chain(range(first, count), range(first)):
