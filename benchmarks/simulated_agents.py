@@ -180,29 +180,29 @@ class Node:
         while not self.dark:
             clock, transaction = time.monotonic(), self._fleet.now_in()
             self._pages += 1
-            pages = {
-                worker.name: PageView(
-                    self._pages, clock, Activity.WARM if worker.rank < 0 else Activity.RUNNING, transaction, transaction, clock, 40, STEP
-                )
-                for worker in self.workers.values()
-            }
-            await self._say(messages.Pages(self.name, clock, pages))
+            idle = PageView(self._pages, clock, Activity.WARM, -1, 0, clock, 0, 0.0)
+            busy = PageView(self._pages, clock, Activity.RUNNING, transaction, transaction, clock, 40, STEP)
+            await self._say(messages.Pages(self.name, clock, {w.name: busy if w.rank >= 0 else idle for w in self.workers.values()}))
             await asyncio.sleep(self._fleet.heartbeat)
 
     async def _listen(self) -> bool:
         """Whether the job has ended."""
         assert self._socket is not None
         async for frame in self._socket:
-            now = time.time()
-            heard = [message for line in str(frame).split("\n") for message in messages.unfold(messages.decode(line))]
-            if any(isinstance(message, commands.EndJob) for message in heard):
+            if '"EndJob"' in str(frame):
                 await self._socket.close()
                 return True
-            self._note(heard, now)
-            answer = asyncio.create_task(self._answer(heard))
+            answer = asyncio.create_task(self._take(str(frame), time.time()))
             self._answers.add(answer)
             answer.add_done_callback(self._answers.discard)
         return False
+
+    async def _take(self, frame: str, now: float) -> None:
+        """What it says is looked at a little later, so that this process first reads what else has come, at its time."""
+        await asyncio.sleep(self._fleet.settle / 2)
+        heard = [message for line in frame.split("\n") for message in messages.unfold(messages.decode(line))]
+        self._note(heard, now)
+        await self._answer(heard)
 
     def _note(self, heard: list[messages.Message], now: float) -> None:
         incident = self._fleet.incident
@@ -212,10 +212,10 @@ class Node:
         for message in heard:
             incident.heard[type(message)] += 1
             if isinstance(message, COMMANDS):
-                incident.first = incident.first or now
-                incident.last = now
+                incident.first = min(incident.first or now, now)
+                incident.last = max(incident.last, now)
             elif isinstance(message, commands.Recover):
-                incident.recovered = now
+                incident.recovered = max(incident.recovered, now)
         if incident.heard[commands.Abort] >= incident.aborts and incident.heard[commands.Assign] >= self._fleet.ranks_per_node:
             incident.warned.set()
         if incident.heard[commands.Recover] >= incident.recovers:
@@ -242,7 +242,7 @@ class Node:
         await self._say(*at_once)
         incident = self._fleet.incident
         if settled and incident is not None:
-            await asyncio.sleep(self._fleet.settle)
+            await asyncio.sleep(self._fleet.settle / 2)
             await self._say(*settled)
             if any(isinstance(said, events.Quiesced) for said in settled):
                 incident.quiesced = time.time()

@@ -83,6 +83,12 @@ class HangWatch:
             return 0.0
         return self.still(ranks.values(), now)
 
+    def moves(self, ranks: Mapping[int, str], now: float) -> bool:
+        """Whether any rank has made progress, or got a new holder, within the shortest limit. As a rule the first one has."""
+        since = now - self._timeouts.hang_floor
+        watched = map(self._workers.get, ranks.values())
+        return self._changed_at >= since or any(one.moved_at >= since for one in watched if one is not None)
+
     def still(self, workers: Iterable[str], now: float) -> float:
         """Seconds since any of these workers made progress, or any rank got a new holder; 0 if none has been read."""
         moved = [self._workers[worker].moved_at for worker in workers if worker in self._workers]
@@ -109,16 +115,15 @@ class HangWatch:
         return max(self._timeouts.hang_floor, self._timeouts.hang_factor * longest)
 
     def _silent(self, workers: Collection[str], now: float) -> Verdict | None:
-        oldest = now - self._timeouts.hang_floor / 2
-        silences = {}
-        for name in workers:
-            watched = self._workers.get(name)
-            if watched is not None and watched.at > oldest and watched.page.beats > 0:
-                silences[name] = watched.clock - watched.page.beat_at
-        if not silences or min(silences.values()) > self._timeouts.hang_floor / 2:
-            return None
-        late = [name for name, silence in silences.items() if silence > self._timeouts.hang_floor]  # no limit is below that
-        if not late:
+        floor, oldest = self._timeouts.hang_floor, now - self._timeouts.hang_floor / 2
+        known = {name: watched for name in workers if (watched := self._workers.get(name)) is not None}
+        if not any(watched.clock - watched.page.beat_at > floor for watched in known.values()):
+            return None  # no limit is below that
+        silences = {
+            name: watched.clock - watched.page.beat_at for name, watched in known.items() if watched.at > oldest and watched.page.beats > 0
+        }
+        late = [name for name, silence in silences.items() if silence > floor]
+        if not late or min(silences.values()) > floor / 2:
             return None
         longest = self._longest()
         name = max(late, key=lambda name: silences[name] / self._limit(name, longest))
@@ -129,8 +134,10 @@ class HangWatch:
         return Verdict(name, detail, self._workers[name].at - silence)
 
     def _standstill(self, ranks: Mapping[int, str], now: float) -> Verdict | None:
+        if len(ranks) < 2 or self.moves(ranks, now):
+            return None
         stalled = self.stalled(ranks, now)
-        if stalled <= self._timeouts.hang_floor or len(ranks) < 2:
+        if stalled <= self._timeouts.hang_floor:
             return None
         rank = self._behind(ranks)
         if rank is None:

@@ -77,7 +77,8 @@ class Service:
     ) -> None:
         """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one."""
         self.machine = machine
-        self.pages: dict[str, PageView] = {}
+        self._pages: dict[str, PageView] = {}
+        self._readings: dict[str, tuple[Pages, float]] = {}  # by node, those that have not been looked at, and when they came
         self._journal = journal
         self._clock = clock
         self._tell = tell
@@ -247,7 +248,7 @@ class Service:
             return  # a connection that has been replaced
         self._hear(link)
         if isinstance(message, Pages):
-            self._see_pages(link, message)
+            self._readings[link.node] = message, self._clock()
             return
         if isinstance(message, Lines):
             self._output(message.text)
@@ -270,11 +271,16 @@ class Service:
 
     # -- progress ---------------------------------------------------------------------------------------------------
 
-    def _see_pages(self, link: AgentLink, message: Pages) -> None:
+    @property
+    def pages(self) -> dict[str, PageView]:
+        """The newest page of every worker that has been heard of."""
         workers = self.machine.state.workers
-        mine = {w: page for w, page in message.pages.items() if w in workers and workers[w].node == link.node}
-        self.pages.update(mine)
-        self._watch.observe(mine, message.clock, self._clock())
+        for node, (message, then) in self._readings.items():
+            mine = {w: page for w, page in message.pages.items() if w in workers and workers[w].node == node}
+            self._pages.update(mine)
+            self._watch.observe(mine, message.clock, then)
+        self._readings.clear()
+        return self._pages
 
     async def _watch_pages(self) -> None:
         kept = looked = 0.0
@@ -286,13 +292,14 @@ class Service:
             if now - looked >= look_every:
                 looked = now
                 self.look()
-            if now - kept >= max(KEEP, len(self.pages) / KEEP_WORKERS) and self.pages:
+            if now - kept >= max(KEEP, len(self._pages) / KEEP_WORKERS) and self.pages:
                 kept = now
                 self._journal.progress(self.pages)
 
     def look(self) -> None:
         """Does a worker hang? Then it is lost."""
         state, now = self.machine.state, self._clock()
+        _ = self.pages  # what has come since the last look
         there = {w.name: w for node in state.nodes.values() for w in node.workers.values() if w.state is not WorkerState.RELEASED}
         self._watch.forget(there.keys())
         holding = (WorkerState.MEMBER, WorkerState.NEWCOMER)
@@ -303,7 +310,7 @@ class Service:
         if verdict is not None:
             self.submit(WorkerLost(verdict.worker, LossCause.HUNG, verdict.detail, verdict.happened))
             return
-        stalled = self._watch.stalled(held, now)
+        stalled = not self._watch.moves(held, now) and self._watch.stalled(held, now)
         if not held or stalled < state.timeouts.hang_first:
             self._warned_stall = False
         elif not self._warned_stall:
