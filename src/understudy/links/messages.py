@@ -108,10 +108,10 @@ Shared = commands.Abort | commands.Publish | commands.Pause | commands.Recover |
 
 @dataclass(frozen=True)
 class ToWorkers:
-    """To the agent: the same `command` for each of these `workers` of its node. The worker that it names is the first of them."""
+    """To the agent: the same command for each of these `workers` of its node."""
 
     workers: tuple[str, ...]
-    command: str  # encoded
+    command: str  # encoded, without a worker
 
 
 NodeMessage = Hello | StartPart | EndPart | PartEnded
@@ -188,16 +188,23 @@ def _shared(for_one_node: Iterable[commands.Command]) -> Iterator[str]:
         first, *others = group
         if isinstance(first, Shared) and others:
             workers = (first.worker, *(other.worker for other in others if isinstance(other, Shared)))
-            yield encode(ToWorkers(workers, encode(first)))
+            yield encode(ToWorkers(workers, _encode_without_worker(*_all_but_worker(first))))
         else:
             yield encode(first)
 
 
-def _all_but_worker(command: commands.Command) -> object:
-    """Equal for commands that may be one `ToWorkers`."""
+def _all_but_worker(command: commands.Command) -> tuple[typing.Any, ...]:
+    """Equal for commands that may be one `ToWorkers`: their type and what they hold behind the worker, which comes first in all of them."""
     if not isinstance(command, Shared):
-        return object()
-    return (type(command), *(value for name, value in vars(command).items() if name != "worker"))
+        return (object(),)
+    _, *rest = vars(command).values()
+    return type(command), *rest
+
+
+@functools.lru_cache(maxsize=4)
+def _encode_without_worker(kind: type[Shared], *rest: typing.Any) -> str:
+    """The same text goes to thousands of nodes."""
+    return encode(kind("", *rest))
 
 
 def unfold(message: Message) -> list[Message]:

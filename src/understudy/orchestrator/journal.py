@@ -49,7 +49,7 @@ class _Begun:
     request: str
 
 
-_Entry = _Begun | tuple[float, Event] | Mapping[str, PageView]
+_Entry = _Begun | tuple[float, Event, str] | Mapping[str, PageView]
 
 
 class Journal:
@@ -122,8 +122,9 @@ class JobJournal:
     def __init__(self, put: Callable[[_Entry], None]) -> None:
         self._put = put
 
-    def append(self, now: float, event: Event) -> None:
-        self._put((now, event))
+    def append(self, now: float, event: Event, encoded: str = "") -> None:
+        """`encoded`: the event, if that has been done already."""
+        self._put((now, event, encoded))
 
     def progress(self, pages: Mapping[str, PageView]) -> None:
         """Where the workers are: for looking at a job after its end, not for replaying. Each overwrites the last."""
@@ -142,7 +143,8 @@ class _Batch:
         if isinstance(entry, _Begun):
             self._begun.setdefault(job, {"job": job, "settings": entry.settings.to_json(), "request": entry.request})
         elif isinstance(entry, tuple):
-            self._events.append({"job": job, "now": entry[0], "event": encode(entry[1])})
+            now, event, encoded = entry
+            self._events.append({"job": job, "now": now, "event": encoded or encode(event)})
         else:
             self._pages |= {(job, worker): page for worker, page in entry.items()}
 

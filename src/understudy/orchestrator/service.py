@@ -136,13 +136,13 @@ class Service:
 
     # -- events in, commands out ------------------------------------------------------------------------------------
 
-    def submit(self, event: Event) -> None:
-        """Let the machine handle `event`, now, and send what it decides."""
+    def submit(self, event: Event, encoded: str = "") -> None:
+        """Let the machine handle `event`, now, and send what it decides. `encoded`: the same event as it came, which the journal keeps."""
         self._guard()
         now = self._clock()
         commands = self.machine.handle(event, now)
         self._carry_out(commands)
-        self._journal.append(now, event)
+        self._journal.append(now, event, encoded)
 
     def _carry_out(self, commands: list[Command]) -> None:
         """What goes to one node shares its frames. Nodes need not hear of anything in the same order as each other."""
@@ -262,7 +262,7 @@ class Service:
             self._complain(f"node {link.node} speaks of worker {worker}, which is not there")
             return
         if not isinstance(message, NodeJoined) or message.node == link.node:
-            self.submit(message)
+            self.submit(message, text)
 
     def _complain(self, text: str) -> None:
         if text not in self._complaints and len(self._complaints) < 100:
