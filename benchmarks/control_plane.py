@@ -146,6 +146,7 @@ class Orchestrator:
         return float(times.user + times.system)
 
     def end(self, how: signal.Signals) -> None:
+        """Sends the signal, if it still runs, and waits for its end."""
         self.process.send_signal(how)
         try:
             self.process.wait(30)
@@ -195,6 +196,7 @@ class Run:
             result.status_seconds = time.monotonic() - began
             if not self._args.profile:
                 await self._restart(orchestrator, fleet, result, victims[-1])
+            await asyncio.to_thread(orchestrator.end, signal.SIGTERM)  # it ends the job, and the agents go
             return result
         finally:
             os.sched_setaffinity(0, set(cores))
@@ -202,7 +204,7 @@ class Run:
                 node.dark = True
             for task in running:
                 task.cancel()
-            orchestrator.end(signal.SIGTERM if self._args.profile else signal.SIGKILL)
+            orchestrator.end(signal.SIGKILL)
             await asyncio.gather(*running, return_exceptions=True)
             for node in fleet.nodes:
                 node.close()
