@@ -31,6 +31,7 @@ from understudy.links.page import Activity, PageView
 
 STEP = 0.25  # seconds of a simulated transaction
 CONNECTING = 32  # connections that are being made at a time
+SPEAKING = 32  # nodes that answer at a time: what they say takes this process long, and the others' heartbeats must not wait for it
 COMMANDS = (commands.KillWorker, commands.Abort, commands.Assign)  # those with which an incident begins
 
 
@@ -83,6 +84,7 @@ class Fleet:
         self.transaction = 0
         self.incident: Incident | None = None
         self.opening = asyncio.Semaphore(CONNECTING)
+        self.speaking = asyncio.Semaphore(SPEAKING)
 
     def now_in(self) -> int:
         """The transaction that all ranks are in; it stands still in an incident."""
@@ -200,8 +202,9 @@ class Node:
     async def _take(self, frame: str, now: float) -> None:
         """What it says is looked at a little later, so that this process first reads what else has come, at its time."""
         await asyncio.sleep(self._fleet.settle / 2)
-        heard = [message for line in frame.split("\n") for message in messages.unfold(messages.decode(line))]
-        self._note(heard, now)
+        async with self._fleet.speaking:
+            heard = [message for line in frame.split("\n") for message in messages.unfold(messages.decode(line))]
+            self._note(heard, now)
         await self._answer(heard)
 
     def _note(self, heard: list[messages.Message], now: float) -> None:
@@ -243,14 +246,16 @@ class Node:
         incident = self._fleet.incident
         if settled and incident is not None:
             await asyncio.sleep(self._fleet.settle / 2)
-            await self._say(*settled)
+            async with self._fleet.speaking:
+                await self._say(*settled)
             if any(isinstance(said, events.Quiesced) for said in settled):
                 incident.quiesced = time.time()
         elif settled:
             await self._say(*settled)
         if recovered and incident is not None:
             await incident.met.wait()
-            await self._say(*(replace(said, started=time.time()) if isinstance(said, events.PhaseDone) else said for said in recovered))
+            async with self._fleet.speaking:
+                await self._say(*(replace(said, started=time.time()) if isinstance(said, events.PhaseDone) else said for said in recovered))
             incident.committed += sum(isinstance(said, events.Committed) for said in recovered)
             if incident.committed >= incident.recovers:
                 incident.over.set()
