@@ -92,14 +92,18 @@ class Orchestrator:
             self._agent = connection
             self.connections += 1
             self._news.notify_all()
+        await self._take(messages.decode(await connection.recv()))  # who it is, alone in its frame
         async for text in connection:
-            message = messages.decode(text)
-            async with self._news:
-                if isinstance(message, messages.Pages):
-                    self.pages.append(message)
-                else:
-                    self.heard.append(message)
-                self._news.notify_all()
+            for line in str(text).split("\n"):
+                await self._take(messages.decode(line))
+
+    async def _take(self, message: messages.Message) -> None:
+        async with self._news:
+            if isinstance(message, messages.Pages):
+                self.pages.append(message)
+            else:
+                self.heard.append(message)
+            self._news.notify_all()
 
 
 class AgentProcess:

@@ -45,7 +45,8 @@ class Postgres:
     def start(self) -> None:
         with (self.folder / "postgres.log").open("ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        wait_until(lambda: (self.folder / ".s.PGSQL.5432").exists(), "PostgreSQL", LONG)
+        ready = [str(Path(PROGRAMS).parent / "pg_isready"), "-h", str(self.folder), "-q"]
+        wait_until(lambda: subprocess.run(ready).returncode == 0, "PostgreSQL takes connections", LONG)
 
     def stop(self) -> None:
         """At once: connections break."""

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +23,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from understudy.core import commands, events
 from understudy.core.nouns import Copy, LossCause, Position, Stand
-from understudy.links.messages import Message, Pages, decode, encode
+from understudy.links.messages import Message, Pages, decode, encode, unfold
 from understudy.links.page import Activity, PageView
 from understudy.orchestrator import views
 
@@ -84,6 +85,7 @@ class Agent:
     def __init__(self, socket: ClientConnection, node: str, rank: int) -> None:
         self.socket = socket
         self.node = node
+        self._heard: deque[Message] = deque()
         self.say(events.NodeJoined(node, "127.0.0.1", rank))
 
     def say(self, *messages: Message) -> None:
@@ -92,9 +94,16 @@ class Agent:
 
     def hear(self, kind: type[Any]) -> Any:
         """The next command, which must be of this kind."""
-        command = decode(self.socket.recv(timeout=LONG))
+        command = self.next()
         assert isinstance(command, kind), command
         return command
+
+    def next(self, timeout: float = LONG) -> Message:
+        """The next command, whichever. Raises `TimeoutError`."""
+        while not self._heard:
+            for line in str(self.socket.recv(timeout)).split("\n"):
+                self._heard += unfold(decode(line))
+        return self._heard.popleft()
 
     def begin(self) -> None:
         """Up to the first commit of both ranks."""
@@ -276,7 +285,7 @@ def test_a_killed_orchestrator_goes_on_where_it_was(orchestrator: Orchestrator) 
     assert orchestrator.ask("GET", "/status").json() == before
     agent = orchestrator.agent()
     # What was under way is said again, and repeats from the agent change nothing.
-    again = [decode(agent.socket.recv(timeout=LONG)) for _ in range(3)]
+    again = [agent.next() for _ in range(3)]
     assert [type(command).__name__ for command in again] == ["Recover", "Assign", "Recover"]
     agent.say(*(events.WorkerStarted(f"w{number}", "n0", 100 + number) for number in (0, 2)))
     agent.say(*(events.WorkerWarm(f"w{number}", f"127.0.0.1:{7000 + number}") for number in (0, 2)))
@@ -301,7 +310,7 @@ def test_a_hang_is_a_loss(tmp_path: Path) -> None:
             alive = PageView(51, clock, Activity.RUNNING, 3, 3, 100.0, 40, 0.01)
             agent.say(Pages("n0", clock, {"w0": alive, "w1": stopped}))
             try:
-                command = decode(agent.socket.recv(timeout=0.05))
+                command = agent.next(timeout=0.05)
             except TimeoutError:
                 continue
         assert isinstance(command, commands.KillWorker) and command.worker == "w1" and "no sign of life" in command.reason

@@ -64,6 +64,34 @@ def check(state: JobState) -> None:
         assert not state.vacant()
     if state.phase is Phase.TRAINING and state.settled:
         assert state.incident is None and state.recovery is None
+    check_indexes(state)
+
+
+def check_indexes(state: JobState) -> None:
+    """What is kept beside workers, nodes and ranks says the same as they do."""
+    gone = (WorkerState.LOST, WorkerState.RELEASED)
+    assert list(state.ranks) in ([], list(range(state.spec.world_size)))
+    assert state.places == {node.rank: node for node in state.nodes.values()}
+    assert [node.rank for node in state.hosts()] == sorted(node.rank for node in state.nodes.values() if node.rank < state.spec.nodes)
+    assert state.complete() == (len(state.hosts()) == state.spec.nodes)
+    for node in state.nodes.values():
+        there = [worker for worker in state.workers.values() if worker.node == node.name and worker.state is not WorkerState.LOST]
+        assert list(node.workers.values()) == there
+        for one in (WorkerState.STARTING, WorkerState.WARM):
+            assert node.idle(one) == [worker for worker in there if worker.rank < 0 and worker.state is one]
+    idle = [worker for worker in state.workers.values() if worker.state in (WorkerState.STARTING, WorkerState.WARM)]
+    assert state.idle(WorkerState.STARTING, WorkerState.WARM) == idle and all(worker.rank < 0 for worker in idle)
+    holders = [state.workers[name] for name in state.ranks.values()]
+    assert state.members() == [worker for worker in holders if worker.state is WorkerState.MEMBER]
+    assert state.newcomers() == [worker for worker in holders if worker.state is WorkerState.NEWCOMER]
+    assert state.unverified == {worker.name: worker for worker in state.workers.values() if worker.state is WorkerState.NEWCOMER}
+    assert state.vacant() == [w.rank for w in holders if w.state in gone and w.rank not in state.departed]
+    if holders:
+        here = [worker.state is WorkerState.MEMBER or worker.rank in state.departed for worker in holders]
+        finished = [worker.finished for worker in holders]
+        committed = [worker.finished or worker.committed == state.generation for worker in holders]
+        assert state.all_finished() == all(map(all, zip(here, finished, strict=True)))
+        assert state.all_committed() == all(map(all, zip(here, committed, strict=True)))
 
 
 @settings(max_examples=300, deadline=None)

@@ -33,7 +33,7 @@ class Host:
 
     def read(self, pages: dict[str, PageView], clock: float, frozen: tuple[str, ...] = ()) -> None:
         self.clock = clock
-        beating = {name: page if name in frozen else PageView(**{**vars(page), "beat_at": clock}) for name, page in pages.items()}
+        beating = {name: page if name in frozen else page._replace(beat_at=clock) for name, page in pages.items()}
         self.watch.observe(beating, clock, clock + OFFSET)
 
     def judge(self, idle: tuple[str, ...] = ()) -> Verdict | None:

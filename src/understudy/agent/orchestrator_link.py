@@ -21,7 +21,7 @@ from understudy.links import messages
 
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0  # seconds
 OPEN = 5.0  # seconds for a connection to be made
-PING, PONG = 1.0, 5.0  # seconds between two pings, and without an answer after which the connection counts as closed
+PING, PONG = 2.5, 5.0  # seconds between two pings, and without an answer after which the connection counts as closed
 TELL_AFTER = 5.0  # seconds without a connection before the user hears of it
 MOST_LINES = 4 << 20  # characters that wait for the orchestrator
 MOST_AT_ONCE = 1 << 16
@@ -173,12 +173,16 @@ class OrchestratorLink:
             task.result()
 
     async def _send_all(self, socket: ClientConnection) -> None:
+        await socket.send(messages.encode(self._kept[0]))  # who this is has a frame of its own
+        self._kept.popleft()
         while True:
             await self._something.wait()
             self._something.clear()
             while self._kept:
-                await socket.send(messages.encode(self._kept[0]))
-                self._kept.popleft()
+                frame, count = next(messages.pack(map(messages.encode, self._kept)))
+                await socket.send(frame)
+                for _ in range(count):
+                    self._kept.popleft()
             while self._lines:
                 if self._dropped:
                     lost, self._dropped = self._dropped, 0
@@ -194,13 +198,15 @@ class OrchestratorLink:
                 await socket.send(messages.encode(pages))
 
     async def _receive_all(self, socket: ClientConnection) -> None:
-        async for text in socket:
-            try:
-                message = messages.decode(text)
-            except messages.BadMessage as error:
-                self._say(f"the orchestrator sent something that is not a message: {error}")
-                continue
-            self._on_command(message)
+        async for frame in socket:
+            for line in frame.split("\n") if isinstance(frame, str) else [frame]:
+                try:
+                    told = messages.unfold(messages.decode(line))
+                except messages.BadMessage as error:
+                    self._say(f"the orchestrator sent something that is not a message: {error}")
+                    continue
+                for message in told:
+                    self._on_command(message)
 
 
 def _fence_of(socket: ClientConnection) -> int:

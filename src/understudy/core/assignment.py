@@ -67,7 +67,7 @@ def environment(state: JobState, rank: int, local: int, store: str) -> dict[str,
 
 
 def _on(state: JobState, node: str) -> list[Worker]:
-    return [worker for worker in state.workers.values() if worker.node == node and worker.state in _HOLDING]
+    return [worker for worker in state.nodes[node].workers.values() if worker.state in _HOLDING]
 
 
 def _number(name: str) -> int:

@@ -75,19 +75,26 @@ def decide(positions: Mapping[int, Position], copies: Mapping[int, Collection[Co
         raise InvariantBroken(f"the vote of transaction {lowest} has passed, but not everyone voted: {_list(positions)}")
 
     ordered = tuple(sorted(absent))
-    forward = highest > lowest or (all_voted and all(_holder(copies, Copy(rank, lowest)) is not None for rank in ordered))
+    holders = _holders(copies, set(ordered))
+    forward = highest > lowest or (all_voted and all((rank, lowest) in holders for rank in ordered))
     start = lowest + 1 if forward else lowest
-    holders = [_holder(copies, Copy(rank, start - 1)) for rank in ordered]
     return Decision(
         start=start,
         decision=ROLL_FORWARD if forward else REDO,
         absent=ordered,
-        holders=tuple(-1 if holder is None else holder for holder in holders),
+        holders=tuple(holders.get((rank, start - 1), -1) for rank in ordered),
     )
 
 
-def _holder(copies: Mapping[int, Collection[Copy]], wanted: Copy) -> int | None:
-    return min((rank for rank, held in copies.items() if wanted in held), default=None)
+def _holders(copies: Mapping[int, Collection[Copy]], absent: Collection[int]) -> dict[tuple[int, int], int]:
+    """The lowest rank that holds each copy of an absent rank, by that rank and the copy's transaction."""
+    found: dict[tuple[int, int], int] = {}
+    for rank, held in copies.items():
+        for copy in held:
+            if copy.rank in absent:
+                key = copy.rank, copy.transaction
+                found[key] = min(rank, found.get(key, rank))
+    return found
 
 
 def _list(positions: Mapping[int, Position]) -> str:

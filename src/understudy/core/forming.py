@@ -10,19 +10,19 @@ A loss before the first transaction ends here too: nothing was done yet, so ever
 from __future__ import annotations
 
 from understudy.core.membership import fence, give_back, give_rank, start_worker, top_up
-from understudy.core.state import JobState, Phase, Worker, WorkerState
+from understudy.core.state import JobState, Node, Phase, Worker, WorkerState
 
 
 def give_out_ranks(state: JobState) -> None:
     """Assign every rank, once enough workers are warm on every node."""
-    if len(state.hosts()) < state.spec.nodes:
+    wanted = state.spec.workers_per_node
+
+    def ready(rank: int) -> bool:
+        return rank in state.places and len(_warm(state.places[rank])) >= wanted
+
+    if not state.all_of("warm", state.spec.nodes, ready):
         return
-    chosen: list[Worker] = []
-    for node in state.hosts():
-        warm = [w for w in state.idle(WorkerState.WARM) if w.node == node.name and not w.spare]
-        if len(warm) < state.spec.workers_per_node:
-            return
-        chosen += warm[: state.spec.workers_per_node]
+    chosen = [worker for node in state.hosts() for worker in _warm(node)[:wanted]]
     state.store = chosen[0].store
     state.phase, state.settled = Phase.TRAINING, False
     for rank, worker in enumerate(chosen):
@@ -49,6 +49,7 @@ def start_anew(state: JobState, reason: str) -> None:
     for worker in state.newcomers():
         give_back(state, worker, "the job starts anew")
     state.ranks.clear()
+    state.fallen.clear()
     state.recovery = state.migration = None
     state.cancel("quiesce", "hold", "resume", "communication", "migration")
     state.phase = Phase.FORMING
@@ -57,6 +58,10 @@ def start_anew(state: JobState, reason: str) -> None:
         return
     start_ranks(state)
     top_up(state)
+
+
+def _warm(node: Node) -> list[Worker]:
+    return [worker for worker in node.idle(WorkerState.WARM) if not worker.spare]
 
 
 def start_ranks(state: JobState) -> None:

@@ -50,9 +50,8 @@ def node_lost(state: JobState, event: NodeLost) -> None:
         return
     node.lost, node.spares = True, 0
     state.tell(f"node {node.name} was lost: {event.detail}")
-    workers = [worker for worker in state.workers.values() if worker.node == node.name]
-    _lose(state, [_Loss(worker, LossCause.NODE, event.detail, event.happened or state.now) for worker in workers])
-    if state.phase is Phase.FORMING and node in state.hosts():
+    _lose(state, [_Loss(worker, LossCause.NODE, event.detail, event.happened or state.now) for worker in node.workers.values()])
+    if state.phase is Phase.FORMING and node.rank < state.spec.nodes:
         state.end(1, f"node {node.name} was lost before training began: {event.detail}")
 
 
@@ -116,7 +115,7 @@ def _lose(state: JobState, losses: list[_Loss]) -> None:
         if was is WorkerState.LOST:
             continue
         if was is WorkerState.RELEASED:  # it was told to go
-            loss.worker.state = WorkerState.LOST
+            state.become(loss.worker, WorkerState.LOST)
             continue
         fence(state, loss.worker, f"{loss.cause}: {loss.detail}")
         if loss.worker.rank < 0:
@@ -143,13 +142,13 @@ def _lose_holders(state: JobState, losses: list[_Loss]) -> None:
         if worker.finished and state.phase is Phase.TRAINING and not interrupts:
             state.departed.add(worker.rank)
             continue
-        preparing = migration is not None and worker.name == migration.newcomer and worker.name not in state.ranks.values()
+        preparing = migration is not None and worker.name == migration.newcomer and not state.holds(worker)
         if preparing and not boundary:
             continue
         interrupts = True
         incident = open_incident(state, loss.happened, what)
         incident.lost(worker.rank, loss.cause, loss.detail, worker.name)
-        if worker.name in state.ranks.values():
+        if state.holds(worker):
             ranks.append((worker.rank, loss.cause))
     if not losses:
         return

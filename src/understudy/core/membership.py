@@ -15,13 +15,13 @@ from understudy.core.state import JobState, Node, Worker, WorkerState
 def start_worker(state: JobState, node: Node, spare: bool) -> None:
     name = f"w{state.started}"
     state.started += 1
-    state.workers[name] = Worker(name, node.name, spare)
+    state.enlist(Worker(name, node.name, spare))
     state.emit(StartWorker(node.name, name, spare))
 
 
 def fence(state: JobState, worker: Worker, reason: str) -> None:
     """Whatever it still does, it is not part of the job. Its process ends, with everything that it started."""
-    worker.state = WorkerState.LOST
+    state.become(worker, WorkerState.LOST)
     state.emit(KillWorker(worker.name, reason))
 
 
@@ -29,7 +29,7 @@ def give_rank(state: JobState, worker: Worker, rank: int, generation: int, store
     """`worker` sets up as `rank`. The caller decides when it becomes the rank's holder."""
     local = local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
     worker.rank, worker.local_rank = rank, local
-    worker.state = WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER
+    state.become(worker, WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER)
     node = state.nodes[worker.node]
     if newcomer and not state.spec.replenish:
         node.spares = max(0, node.spares - 1)
@@ -49,10 +49,10 @@ def top_up(state: JobState) -> None:
     """Start the spares that are missing. Not called in the middle of an incident unless a rank waits for one: warming
     takes processor time from the recovery.
     """
-    for node in sorted(state.nodes.values(), key=lambda node: node.rank):
-        if node.lost:
+    for _, node in sorted(state.places.items()):
+        if node.lost or not node.spares:
             continue
-        idle = [w for w in state.idle(WorkerState.STARTING, WorkerState.WARM) if w.spare and w.node == node.name]
+        idle = [worker for worker in node.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare]
         for _ in range(node.spares - len(idle)):
             start_worker(state, node, spare=True)
 

@@ -107,7 +107,7 @@ def disrupted(state: JobState, lost: set[str], why: str) -> None:
     state.cancel("migration")
     if migration.stage is Stage.MOVING:
         if newcomer.name in lost and leaver.name not in lost:
-            leaver.state = WorkerState.MEMBER
+            state.become(leaver, WorkerState.MEMBER)
             state.ranks[rank] = leaver.name
             _outcome(state, rank, leaver.name, f"rank {rank} stays on {leaver.name}: {why}")
         elif newcomer.name not in lost and leaver.name not in lost:

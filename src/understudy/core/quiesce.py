@@ -167,7 +167,7 @@ def _decide(state: JobState, recovery: Recovery) -> Decision:
             fence(state, leaver, f"rank {migration.rank} has moved on")
             del recovery.answers[leaver.name]
         else:
-            leaver.state = WorkerState.MEMBER
+            state.become(leaver, WorkerState.MEMBER)
             state.ranks[migration.rank] = leaver.name
             give_back(state, newcomer, f"rank {migration.rank} stays where it was")
             if state.incident is not None:
@@ -222,7 +222,7 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
         if all(answer.position.stand is Stand.IDLE for answer in recovery.answers.values()) and decision.decision == "redo":
             word = BOUNDARY
         leaver = state.workers[migration.leaver]
-        leaver.state = WorkerState.LEAVING
+        state.become(leaver, WorkerState.LEAVING)
         state.ranks[migration.rank] = migration.newcomer
         migration.stage, leavers = Stage.MOVING, (migration.rank,)
     if state.incident is not None:

@@ -84,7 +84,7 @@ def maybe_done(state: JobState) -> None:
         return
     for worker in state.workers.values():
         if worker.state not in (WorkerState.LOST, WorkerState.RELEASED):
-            worker.state = WorkerState.RELEASED
+            state.become(worker, WorkerState.RELEASED)
             state.emit(Release(worker.name, 0))
     count = len(state.incidents)
     told = {0: "no incidents", 1: "1 incident"}.get(count, f"{count} incidents")
@@ -93,11 +93,11 @@ def maybe_done(state: JobState) -> None:
 
 def _promote(state: JobState, worker: Worker) -> None:
     """The newcomer's state is good: it is a member like any other."""
-    worker.state = WorkerState.MEMBER
+    state.become(worker, WorkerState.MEMBER)
     migration, recovery = state.migration, state.recovery
     if migration is not None and migration.newcomer == worker.name:
         leaver = state.workers[migration.leaver]
-        leaver.state = WorkerState.RELEASED
+        state.become(leaver, WorkerState.RELEASED)
         state.migration = None
         state.emit(Release(leaver.name, 0))
         if recovery is not None:
@@ -114,11 +114,8 @@ def _settle(state: JobState) -> None:
     """Has every rank committed in this generation? Then the interruption is over."""
     if state.settled or state.phase not in (Phase.TRAINING, Phase.RESUMING):
         return
-    for rank, name in state.ranks.items():
-        worker = state.workers[name]
-        done = worker.finished or worker.committed == state.generation
-        if not done or (worker.state is not WorkerState.MEMBER and rank not in state.departed):
-            return
+    if not state.all_committed():
+        return
     state.settled, state.phase, state.recovery = True, Phase.TRAINING, None
     incident, state.incident = state.incident, None
     if incident is None:

@@ -3,12 +3,18 @@
 `JobState` is plain data with a few questions on it. Everything that changes it lives in the modules that the table in
 `machine.py` names. Two machines that handled the same events have equal states: this is what replaying the journal
 relies on.
+
+A job may have tens of thousands of ranks, and each of them speaks several times in every incident. What is asked for every such event
+must therefore not look at all ranks. Four small indexes serve that (`Node.workers`, `JobState.unassigned`, `unverified`, `fallen`);
+they change in `enlist` and `become` and nowhere else. Questions of the kind "have all of them ...?" go through `all_of`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 
 from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Recover, SetTimer, Tell
 from understudy.core.commit import Decision
@@ -49,6 +55,11 @@ class Node:
     refused: int = 0  # spares not wanted for now, because the agent had no room
     failed_starts: int = 0  # workers in a row that were lost before they were warm
     lost: bool = False
+    workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
+
+    def idle(self, *states: WorkerState) -> list[Worker]:
+        """As `JobState.idle`, on this node."""
+        return [worker for worker in self.workers.values() if worker.rank < 0 and worker.state in states]
 
 
 @dataclass
@@ -114,9 +125,13 @@ class JobState:
     promised: int = 0  # highest generation that any command has named
     store: str = ""
     nodes: dict[str, Node] = field(default_factory=dict)
-    workers: dict[str, Worker] = field(default_factory=dict)
+    places: dict[int, Node] = field(default_factory=dict)  # the same nodes by their rank
+    workers: dict[str, Worker] = field(default_factory=dict)  # all that ever were
+    unassigned: dict[str, Worker] = field(default_factory=dict)  # those that start or are warm, oldest first
+    unverified: dict[str, Worker] = field(default_factory=dict)  # the newcomers
+    fallen: set[int] = field(default_factory=set)  # ranks of which some worker was lost or released
     started: int = 0  # the number of the next worker; names are not used again
-    ranks: dict[int, str] = field(default_factory=dict)  # who holds, or held last
+    ranks: dict[int, str] = field(default_factory=dict)  # who holds, or held last: nobody, or of every rank, in their order
     departed: set[int] = field(default_factory=set)  # ranks whose worker finished and was lost afterwards
     settled: bool = False  # every rank has committed in the current generation
     begun: bool = False  # some rank has committed its first transaction
@@ -131,13 +146,47 @@ class JobState:
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
     broken: str = ""  # the communication failure that waits for its explanation
     timers: set[str] = field(default_factory=set)
+    laggards: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` looks first; no answer depends on it
     ended: EndJob | None = None
     now: float = 0.0
     out: list[Command] = field(default_factory=list, compare=False)
 
     def hosts(self) -> list[Node]:
         """The nodes on which the ranks are started, in their order; others have spares only."""
-        return sorted((node for node in self.nodes.values() if node.rank < self.spec.nodes), key=lambda node: node.rank)
+        return [self.places[rank] for rank in range(self.spec.nodes) if rank in self.places]
+
+    def complete(self) -> bool:
+        """Whether the nodes of all ranks have joined."""
+        return self.all_of("joined", self.spec.nodes, self.places.__contains__)
+
+    def all_of(self, question: str, count: int, true: Callable[[int], bool]) -> bool:
+        """Whether `true` holds for every number below `count`. The first for which it does not is asked first the next time, so that
+        asking after every event, until the answer is yes, costs as much as asking each of them once or twice. A yes looks at all.
+        """
+        first = self.laggards.get(question, 0) % count
+        for number in chain(range(first, count), range(first)):
+            if not true(number):
+                self.laggards[question] = number
+                return False
+        return True
+
+    def enlist(self, worker: Worker) -> None:
+        """A new worker, which starts."""
+        self.workers[worker.name] = self.unassigned[worker.name] = self.nodes[worker.node].workers[worker.name] = worker
+
+    def become(self, worker: Worker, state: WorkerState) -> None:
+        """The only way in which what a worker is to the job changes. One that takes a rank has its `rank` already."""
+        worker.state = state
+        if state not in (WorkerState.STARTING, WorkerState.WARM):
+            self.unassigned.pop(worker.name, None)
+        if state is WorkerState.NEWCOMER:
+            self.unverified[worker.name] = worker
+        else:
+            self.unverified.pop(worker.name, None)
+        if state in (WorkerState.LOST, WorkerState.RELEASED) and worker.rank >= 0:
+            self.fallen.add(worker.rank)
+        if state is WorkerState.LOST:
+            self.nodes[worker.node].workers.pop(worker.name, None)
 
     def emit(self, *commands: Command) -> None:
         self.out.extend(commands)
@@ -169,38 +218,50 @@ class JobState:
     def holder(self, rank: int) -> Worker:
         return self.workers[self.ranks[rank]]
 
+    def holds(self, worker: Worker) -> bool:
+        """Whether it holds its rank, or held it last."""
+        return self.ranks.get(worker.rank) == worker.name
+
     def members(self) -> list[Worker]:
         """Holders whose state is good, by rank. In a recovery these are the survivors."""
-        return self._holders(WorkerState.MEMBER)
+        holders = map(self.workers.__getitem__, self.ranks.values())
+        return [worker for worker in holders if worker.state is WorkerState.MEMBER]
 
     def newcomers(self) -> list[Worker]:
-        return self._holders(WorkerState.NEWCOMER)
-
-    def _holders(self, state: WorkerState) -> list[Worker]:
-        holders = (self.workers[name] for _, name in sorted(self.ranks.items()))
-        return [worker for worker in holders if worker.state is state]
+        """Holders that are not verified, by rank."""
+        return sorted(filter(self.holds, self.unverified.values()), key=lambda worker: worker.rank)
 
     def vacant(self) -> list[int]:
         """Ranks that nobody holds and somebody must."""
         return [
             rank
-            for rank, name in sorted(self.ranks.items())
-            if self.workers[name].state in (WorkerState.LOST, WorkerState.RELEASED) and rank not in self.departed
+            for rank in sorted(self.fallen - self.departed)
+            if rank in self.ranks and self.holder(rank).state in (WorkerState.LOST, WorkerState.RELEASED)
         ]
 
     def idle(self, *states: WorkerState) -> list[Worker]:
-        """Workers without a rank in these states, oldest first."""
-        return [worker for worker in self.workers.values() if worker.rank < 0 and worker.state in states]
+        """Workers without a rank that are starting or warm, whichever of these is asked for, oldest first."""
+        return [worker for worker in self.unassigned.values() if worker.state in states]
 
     def step(self) -> int:
         """The last step that every rank is known to have committed. Workers say so only at the edges of a recovery."""
         return min((worker.step for worker in self.members()), default=0)
 
     def all_finished(self) -> bool:
-        return bool(self.ranks) and all(
-            self.workers[name].finished and (rank in self.departed or self.workers[name].state is WorkerState.MEMBER)
-            for rank, name in self.ranks.items()
-        )
+        return bool(self.ranks) and self.all_of("finished", len(self.ranks), self._has_finished)
+
+    def _has_finished(self, rank: int) -> bool:
+        worker = self.holder(rank)
+        return worker.finished and (rank in self.departed or worker.state is WorkerState.MEMBER)
+
+    def all_committed(self) -> bool:
+        """Whether every rank has committed in the present generation."""
+        return self.all_of("committed", len(self.ranks), self._has_committed)
+
+    def _has_committed(self, rank: int) -> bool:
+        worker = self.holder(rank)
+        done = worker.finished or worker.committed == self.generation
+        return done and (rank in self.departed or worker.state is WorkerState.MEMBER)
 
     def describe(self, worker: Worker) -> str:
         where = f"worker {worker.name} on node {worker.node}"

@@ -27,13 +27,12 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
                 top_up(state)
         _repeat(state, node)
         return
-    taken = any(other.rank == event.node_rank for other in state.nodes.values())
-    if taken or event.node_rank < 0 or (event.node_rank >= state.spec.nodes and event.spares < 0):
+    if event.node_rank in state.places or event.node_rank < 0 or (event.node_rank >= state.spec.nodes and event.spares < 0):
         state.tell(f"node {event.node} was refused: its node rank {event.node_rank} is taken or out of range")
         return
     node = Node(event.node, event.address, event.node_rank, _spares(state, event), event.domain or event.node)
-    state.nodes[event.node] = node
-    if len(state.hosts()) < state.spec.nodes:
+    state.nodes[event.node] = state.places[node.rank] = node
+    if not state.complete():
         return
     if node.rank < state.spec.nodes:
         start_ranks(state)
@@ -62,7 +61,8 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
     worker = state.workers.get(event.worker)
     if worker is None or worker.state is not WorkerState.STARTING:
         return
-    worker.state, worker.store = WorkerState.WARM, event.store
+    state.become(worker, WorkerState.WARM)
+    worker.store = event.store
     state.nodes[worker.node].failed_starts = 0
     if state.phase is Phase.FORMING:
         give_out_ranks(state)
@@ -75,7 +75,7 @@ def start_refused(state: JobState, event: StartRefused) -> None:
     worker = state.workers.get(event.worker)
     if worker is None or worker.state is not WorkerState.STARTING:
         return
-    worker.state = WorkerState.LOST
+    state.become(worker, WorkerState.LOST)
     if not worker.spare:
         state.end(1, f"node {event.node} could not start worker {worker.name}: {event.detail}")
         return
@@ -98,7 +98,7 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
         if hopeless or node.lost:
             state.end(1, f"workers on node {node.name} are lost before they are warm: {detail}")
             return
-        spares = [w for w in state.idle(WorkerState.WARM, WorkerState.STARTING) if w.spare and w.node == node.name]
+        spares = [w for w in node.idle(WorkerState.WARM, WorkerState.STARTING) if w.spare]
         if spares:
             min(spares, key=lambda w: w.state is not WorkerState.WARM).spare = False
         else:
@@ -122,9 +122,7 @@ def _repeat(state: JobState, node: Node) -> None:
     and generation what they have had.
     """
     recovery = state.recovery
-    for worker in state.workers.values():
-        if worker.node != node.name or worker.state is WorkerState.LOST:
-            continue
+    for worker in node.workers.values():
         if worker.state is WorkerState.STARTING and worker.pid == 0:
             state.emit(StartWorker(node.name, worker.name, worker.spare))
         if worker.state is WorkerState.RELEASED:

@@ -22,7 +22,7 @@ the readings know only later.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from understudy.core.nouns import Timeouts
@@ -70,9 +70,9 @@ class HangWatch:
             seen.moved_at = max(seen.moved_at, moved)
             seen.page, seen.clock, seen.at = page, clock, now
 
-    def forget(self, keep: Collection[str]) -> None:
+    def forget(self, keep: Set[str]) -> None:
         """Only these workers are of interest from now on."""
-        for worker in self._workers.keys() - set(keep):
+        for worker in self._workers.keys() - keep:
             del self._workers[worker]
 
     def stalled(self, ranks: Mapping[int, str], now: float) -> float:
@@ -82,6 +82,12 @@ class HangWatch:
         if len(known) < len(held) or not known or any(w.page.activity is Activity.FINISHED for w in known):
             return 0.0
         return self.still(ranks.values(), now)
+
+    def moves(self, ranks: Mapping[int, str], now: float) -> bool:
+        """Whether any rank has made progress, or got a new holder, within the shortest limit. As a rule the first one has."""
+        since = now - self._timeouts.hang_floor
+        watched = map(self._workers.get, ranks.values())
+        return self._changed_at >= since or any(one.moved_at >= since for one in watched if one is not None)
 
     def still(self, workers: Iterable[str], now: float) -> float:
         """Seconds since any of these workers made progress, or any rank got a new holder; 0 if none has been read."""
@@ -97,31 +103,41 @@ class HangWatch:
 
     def limit(self, worker: str) -> float:
         """Seconds without a sign of life that this worker is granted."""
+        return self._limit(worker, self._longest())
+
+    def _longest(self) -> float:
+        return max((watched.page.longest for watched in self._workers.values()), default=0.0)
+
+    def _limit(self, worker: str, longest: float) -> float:
         page = self._workers[worker].page
         if page.activity is Activity.WARMING or (page.step == 0 and page.activity is not Activity.WARM):
             return self._timeouts.hang_first
-        longest = max(watched.page.longest for watched in self._workers.values())
         return max(self._timeouts.hang_floor, self._timeouts.hang_factor * longest)
 
     def _silent(self, workers: Collection[str], now: float) -> Verdict | None:
-        silences = {}
-        for name in workers:
-            watched = self._workers.get(name)
-            fresh = watched is not None and now - watched.at < self._timeouts.hang_floor / 2
-            if watched is not None and fresh and watched.page.beats > 0:
-                silences[name] = watched.clock - watched.page.beat_at
-        if not silences or min(silences.values()) > self._timeouts.hang_floor / 2:
+        floor, oldest = self._timeouts.hang_floor, now - self._timeouts.hang_floor / 2
+        known = {name: watched for name in workers if (watched := self._workers.get(name)) is not None}
+        if not any(watched.clock - watched.page.beat_at > floor for watched in known.values()):
+            return None  # no limit is below that
+        silences = {
+            name: watched.clock - watched.page.beat_at for name, watched in known.items() if watched.at > oldest and watched.page.beats > 0
+        }
+        late = [name for name, silence in silences.items() if silence > floor]
+        if not late or min(silences.values()) > floor / 2:
             return None
-        name = max(silences, key=lambda name: silences[name] / self.limit(name))
-        silence, limit = silences[name], self.limit(name)
+        longest = self._longest()
+        name = max(late, key=lambda name: silences[name] / self._limit(name, longest))
+        silence, limit = silences[name], self._limit(name, longest)
         if silence <= limit:
             return None
         detail = f"no sign of life for {silence:.1f} s (limit {limit:.1f} s): stopped, or stuck in a call"
         return Verdict(name, detail, self._workers[name].at - silence)
 
     def _standstill(self, ranks: Mapping[int, str], now: float) -> Verdict | None:
+        if len(ranks) < 2 or self.moves(ranks, now):
+            return None
         stalled = self.stalled(ranks, now)
-        if stalled <= self._timeouts.hang_floor or len(ranks) < 2:
+        if stalled <= self._timeouts.hang_floor:
             return None
         rank = self._behind(ranks)
         if rank is None:

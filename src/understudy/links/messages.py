@@ -1,15 +1,19 @@
-"""Events and commands as JSON: one object per message, `{"type": "WorkerWarm", ...fields}`.
+"""Events and commands as JSON: one object per message, `{"type": "WorkerWarm", ...fields}`, the type first.
 
-The dataclasses of `core` are the wire format; pydantic checks what arrives. Nothing is ever unpickled. On a stream
-socket (worker <-> agent) each message is one line.
+The dataclasses of `core` are the wire format; pydantic checks what arrives. Nothing is ever unpickled. Each message is one line: on
+the stream socket between worker and agent, and in the WebSocket's frames between agent and orchestrator, where those that wait
+for the same receiver share a frame. In an incident every rank gets the same command: one `ToWorkers` for each node carries it.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
+import re
 import typing
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,7 +23,9 @@ from understudy.links.page import PageView
 
 FENCE = "understudy-fence"  # header of an orchestrator's answer to an agent: grows whenever another orchestrator begins to lead
 ONLY = "-"  # in place of a job's name: the only one of an orchestrator that was started with `understudy run`
-LIMIT = 1 << 20  # bytes of one message: tracebacks are the longest
+LIMIT = 1 << 20  # characters of one message or frame: tracebacks are the longest
+FRAME = 1 << 18  # characters of several messages in one frame
+_HEAD = re.compile(r'\s*\{\s*"type"\s*:\s*"(\w+)"')
 
 
 class BadMessage(ValueError):
@@ -97,13 +103,25 @@ class PartEnded:
     exit_code: int
 
 
+Shared = commands.Abort | commands.Publish | commands.Pause | commands.Recover | commands.Release
+
+
+@dataclass(frozen=True)
+class ToWorkers:
+    """To the agent: the same command for each of these `workers` of its node."""
+
+    workers: tuple[str, ...]
+    command: str  # encoded, without a worker
+
+
 NodeMessage = Hello | StartPart | EndPart | PartEnded
-Message = events.Event | commands.Command | Pages | Lines | NodeMessage
+Message = events.Event | commands.Command | Pages | Lines | NodeMessage | ToWorkers
 
 _TYPES: dict[str, type[typing.Any]] = {
     kind.__name__: kind
-    for kind in (*typing.get_args(events.Event), *typing.get_args(commands.Command), *typing.get_args(NodeMessage), Pages, Lines)
+    for kind in (*typing.get_args(events.Event), *typing.get_args(commands.Command), *typing.get_args(NodeMessage), Pages, Lines, ToWorkers)
 }
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=vars)
 
 
 @functools.cache
@@ -114,7 +132,7 @@ def _adapter(name: str) -> TypeAdapter[typing.Any]:
 
 def encode(message: Message) -> str:
     """One line of JSON, without the newline."""
-    return json.dumps({"type": type(message).__name__, **asdict(message)}, separators=(",", ":"))
+    return _ENCODER.encode({"type": type(message).__name__, **vars(message)})
 
 
 def decode(text: str | bytes) -> Message:
@@ -122,16 +140,81 @@ def decode(text: str | bytes) -> Message:
     if len(text) > LIMIT:
         raise BadMessage(f"a message of {len(text)} bytes is longer than {LIMIT}")
     try:
-        fields = json.loads(text)
-        name = fields.pop("type")
+        text = text.decode() if isinstance(text, bytes) else text
+        head = _HEAD.match(text)
+        name = head[1] if head is not None else ""
         _TYPES[name]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError) as error:
         raise BadMessage(f"not a message: {text[:200]!r} ({error!r})") from error
     try:
-        message: Message = _adapter(name).validate_python(fields)
+        message: Message = _adapter(name).validate_json(text)
     except ValidationError as error:
-        raise BadMessage(f"malformed {name}: {error}") from error
+        message = _decode_slowly(name, text, error)
     return message
+
+
+def _decode_slowly(name: str, text: str, refused: ValidationError) -> Message:
+    """pydantic's own parser takes no half of a surrogate pair, of which Python makes undecodable bytes in the names of files, and such
+    a name may be in a traceback. The standard library's does.
+    """
+    try:
+        message: Message = _adapter(name).validate_python(json.loads(text))
+    except (ValidationError, ValueError, RecursionError):
+        raise BadMessage(f"malformed {name}: {refused}") from refused
+    return message
+
+
+def pack(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Frames of at most about `FRAME` characters, and how many of the encoded `lines` are in each. It takes one line more than it gives."""
+    frame: list[str] = []
+    size = 0
+    for line in lines:
+        if frame and size + len(line) >= FRAME:
+            yield "\n".join(frame), len(frame)
+            frame, size = [], 0
+        frame.append(line)
+        size += len(line) + 1
+    if frame:
+        yield "\n".join(frame), len(frame)
+
+
+def encode_all(for_one_node: Iterable[commands.Command]) -> Iterator[str]:
+    """Frames with these commands in their order. Those in a row that differ in their worker only become one `ToWorkers`."""
+    return (frame for frame, _ in pack(_shared(for_one_node)))
+
+
+def _shared(for_one_node: Iterable[commands.Command]) -> Iterator[str]:
+    for _, group in itertools.groupby(for_one_node, _all_but_worker):
+        first, *others = group
+        if isinstance(first, Shared) and others:
+            workers = (first.worker, *(other.worker for other in others if isinstance(other, Shared)))
+            yield encode(ToWorkers(workers, _encode_without_worker(*_all_but_worker(first))))
+        else:
+            yield encode(first)
+
+
+def _all_but_worker(command: commands.Command) -> tuple[typing.Any, ...]:
+    """Equal for commands that may be one `ToWorkers`: their type and what they hold behind the worker, which comes first in all of them."""
+    if not isinstance(command, Shared):
+        return (object(),)
+    _, *rest = vars(command).values()
+    return type(command), *rest
+
+
+@functools.lru_cache(maxsize=4)
+def _encode_without_worker(kind: type[Shared], *rest: typing.Any) -> str:
+    """The same text goes to thousands of nodes."""
+    return encode(kind("", *rest))
+
+
+def unfold(message: Message) -> list[Message]:
+    """What an agent has to do: the message itself, or the commands in a `ToWorkers`. Raises `BadMessage`."""
+    if not isinstance(message, ToWorkers):
+        return [message]
+    command = decode(message.command)
+    if not isinstance(command, Shared):
+        raise BadMessage(f"{type(command).__name__} is not for several workers")
+    return [replace(command, worker=worker) for worker in message.workers]
 
 
 def prepare() -> None:

@@ -13,9 +13,11 @@ import argparse
 import asyncio
 import ctypes
 import fcntl
+import gc
 import ipaddress
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -37,6 +39,7 @@ from understudy.orchestrator.server import Certificates, Server, announce, liste
 from understudy.orchestrator.service import to_stderr
 from understudy.orchestrator.settings import Settings
 
+GARBAGE = (50_000, 20, 50)  # hardly anything here is garbage in cycles, and an incident of a big job makes objects by the 100,000
 _PR_SET_PDEATHSIG = 1
 
 
@@ -45,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.die_with_parent:
         _die_with_parent()
     folder: Path = arguments.run_dir or arguments.state_dir
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket for each agent
     try:
         folder.mkdir(parents=True, exist_ok=True)
         settings = _settings(folder, arguments.spec_json) if arguments.run_dir else None
@@ -95,6 +100,8 @@ async def _serve(
     leadership: Leadership | None,
 ) -> int:
     messages.prepare()
+    gc.freeze()  # what is there now stays
+    gc.set_threshold(*GARBAGE)
     place: Path | str = arguments.database or folder / journal.FILE
     known = journal.read_all(place)
     if leadership is None:

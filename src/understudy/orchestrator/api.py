@@ -258,9 +258,10 @@ async def _serve(socket: WebSocket, peer: Peer, link: AgentLink) -> None:
     pace = Pace()
     try:
         while True:
-            await pace.wait()
             try:
-                peer.receive(link, await socket.receive_text())
+                for line in (await socket.receive_text()).split("\n"):
+                    await pace.wait()
+                    peer.receive(link, line)
             except KeyError:
                 continue  # a binary frame
     except (WebSocketDisconnect, RuntimeError):

@@ -21,7 +21,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ class _Mark:
     reached: Callable[[], None]
 
 
-_Entry = _Begun | tuple[float, Event] | Mapping[str, PageView] | _Mark
+_Entry = _Begun | tuple[float, Event, str] | Mapping[str, PageView] | _Mark
 
 
 class Journal:
@@ -166,8 +166,9 @@ class JobJournal:
     def __init__(self, put: Callable[[_Entry], None]) -> None:
         self._put = put
 
-    def append(self, now: float, event: Event) -> None:
-        self._put((now, event))
+    def append(self, now: float, event: Event, encoded: str = "") -> None:
+        """`encoded`: the event, if that has been done already."""
+        self._put((now, event, encoded))
 
     def progress(self, pages: Mapping[str, PageView]) -> None:
         """Where the workers are: for looking at a job after its end, not for replaying. Each overwrites the last."""
@@ -181,7 +182,7 @@ class _Batch:
         self.size = 0
         self._begun: dict[str, dict[str, object]] = {}
         self._events: dict[str, list[tuple[float, str]]] = {}  # by job
-        self._pages: dict[tuple[str, str], str] = {}
+        self._pages: dict[tuple[str, str], PageView] = {}
         self._marks: list[_Mark] = []
 
     def add(self, job: str, entry: _Entry) -> None:
@@ -191,9 +192,10 @@ class _Batch:
         elif isinstance(entry, _Mark):
             self._marks.append(entry)
         elif isinstance(entry, tuple):
-            self._events.setdefault(job, []).append((entry[0], encode(entry[1])))
+            now, event, encoded = entry
+            self._events.setdefault(job, []).append((now, encoded or encode(event)))
         else:
-            self._pages |= {(job, worker): json.dumps(asdict(page)) for worker, page in entry.items()}
+            self._pages |= {(job, worker): page for worker, page in entry.items()}
 
     def only_marks(self) -> bool:
         return not (self._begun or self._events or self._pages)
@@ -219,9 +221,12 @@ class _Batch:
             rows += [vars(event) for event in mine if event.number > there]
         if rows:
             connection.execute(sa.insert(database.events), rows)
-        for (job, worker), page in self._pages.items():
-            connection.execute(sa.delete(database.progress).where(database.progress.c.job == job, database.progress.c.worker == worker))
-            connection.execute(sa.insert(database.progress).values(job=job, worker=worker, page=page))
+        if self._pages:  # each of these two statements is prepared once for all rows
+            progress = database.progress
+            old = sa.delete(progress).where(progress.c.job == sa.bindparam("of"), progress.c.worker == sa.bindparam("by"))
+            connection.execute(old, [{"of": job, "by": worker} for job, worker in self._pages])
+            rows = [{"job": job, "worker": worker, "page": json.dumps(page._asdict())} for (job, worker), page in self._pages.items()]
+            connection.execute(sa.insert(progress), rows)
         return numbered
 
 
@@ -273,5 +278,5 @@ def replay(settings: Settings, events: list[tuple[float, Event]]) -> Machine:
 
 def _page(text: str) -> PageView:
     found = json.loads(text)
-    known = {field.name: found[field.name] for field in fields(PageView) if field.name in found}
+    known = {name: found[name] for name in PageView._fields if name in found}
     return PageView(**{**known, "activity": Activity(known["activity"])})

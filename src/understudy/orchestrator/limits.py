@@ -46,7 +46,7 @@ class Pace:
         self._bucket = Bucket(rate, most)
 
     async def wait(self) -> None:
-        """Before each message is read."""
+        """Before each message is handled; the next frame is not read before that."""
         seconds = self._bucket.take(asyncio.get_running_loop().time())
         if seconds > 0:
             await asyncio.sleep(seconds)

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from understudy.links import messages
 from understudy.orchestrator.service import to_stderr
 
-PING = 5.0  # seconds between two pings on an agent's connection
+PING = 15.0  # seconds between two pings on an agent's connection; the heartbeats tell earlier
 PONG = 15.0  # seconds without an answer after which it counts as gone
 
 

@@ -25,13 +25,15 @@ from understudy.core.nouns import LossCause
 from understudy.core.state import WorkerState
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.heartbeats import Heartbeats
-from understudy.links.messages import BadMessage, Lines, Pages, decode, encode
+from understudy.links.messages import BadMessage, Lines, Pages, decode, encode, encode_all
 from understudy.links.page import PageView
 from understudy.orchestrator.journal import JobJournal
 
 GRACE = 15.0  # seconds for the agents to come back to an orchestrator that was started again, and for the only agent of a job at any time
-WATCH = 0.2  # seconds between two looks at the pages
-KEEP = 2.0  # seconds between two notes of the progress in the journal
+WATCH = 0.2  # seconds between two looks for silent nodes
+LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
+KEEP = 2.0  # seconds between two notes of the progress in the journal, ...
+KEEP_WORKERS = 500  # ... or more where there are more than so many workers for each of these seconds
 
 
 def to_stderr(text: str) -> None:
@@ -75,7 +77,8 @@ class Service:
     ) -> None:
         """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one."""
         self.machine = machine
-        self.pages: dict[str, PageView] = {}
+        self._pages: dict[str, PageView] = {}
+        self._readings: dict[str, tuple[Pages, float]] = {}  # by node, those that have not been looked at, and when they came
         self._journal = journal
         self._clock = clock
         self._tell = tell
@@ -133,36 +136,35 @@ class Service:
 
     # -- events in, commands out ------------------------------------------------------------------------------------
 
-    def submit(self, event: Event) -> None:
-        """Let the machine handle `event`, now, and send what it decides."""
+    def submit(self, event: Event, encoded: str = "") -> None:
+        """Let the machine handle `event`, now, and send what it decides. `encoded`: the same event as it came, which the journal keeps."""
         self._guard()
         now = self._clock()
         commands = self.machine.handle(event, now)
+        self._carry_out(commands)
+        self._journal.append(now, event, encoded)
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        """What goes to one node shares its frames. Nodes need not hear of anything in the same order as each other."""
+        workers = self.machine.state.workers
+        for_nodes: dict[str, list[Command]] = {}
         for command in commands:
-            self._carry_out(command)
-        self._journal.append(now, event)
-        keep = {w.name for w in self.machine.state.workers.values() if w.state is not WorkerState.LOST}
-        self._watch.forget(keep)
-
-    def _carry_out(self, command: Command) -> None:
-        if isinstance(command, Tell):
-            self._tell(command.text)
-        elif isinstance(command, SetTimer):
-            self._set_timer(command.timer, command.seconds)
-        elif isinstance(command, EndJob):
-            text = encode(command)
-            for link in self._links.values():
-                link.outbox.put_nowait(text)
-            self._ended.set()
-        elif isinstance(command, StartWorker):
-            self._send(command.node, command)
-        else:
-            self._send(self.machine.state.workers[command.worker].node, command)
-
-    def _send(self, node: str, command: Command) -> None:
-        link = self._links.get(node)
-        if link is not None:
-            link.outbox.put_nowait(encode(command))
+            if isinstance(command, Tell):
+                self._tell(command.text)
+            elif isinstance(command, SetTimer):
+                self._set_timer(command.timer, command.seconds)
+            elif isinstance(command, EndJob):
+                for node in self._links:
+                    for_nodes.setdefault(node, []).append(command)
+                self._ended.set()
+            else:
+                node = command.node if isinstance(command, StartWorker) else workers[command.worker].node
+                for_nodes.setdefault(node, []).append(command)
+        for node, told in for_nodes.items():
+            link = self._links.get(node)
+            if link is not None:
+                for frame in encode_all(told):
+                    link.outbox.put_nowait(frame)
 
     def _set_timer(self, timer: str, seconds: float) -> None:
         running = self._timers.pop(timer, None)
@@ -234,7 +236,7 @@ class Service:
             self.submit(NodeLost(node, detail, self._clock() - seconds))
 
     def receive(self, link: AgentLink, text: str) -> None:
-        """A frame from an agent. One that is not understood, or speaks of another node's worker, is dropped and told
+        """A line from an agent. One that is not understood, or speaks of another node's worker, is dropped and told
         once.
         """
         try:
@@ -246,7 +248,7 @@ class Service:
             return  # a connection that has been replaced
         self._hear(link)
         if isinstance(message, Pages):
-            self._see_pages(link, message)
+            self._readings[link.node] = message, self._clock()
             return
         if isinstance(message, Lines):
             self._output(message.text)
@@ -262,7 +264,7 @@ class Service:
         if getattr(message, "node", link.node) != link.node:
             self._complain(f"node {link.node} speaks for another node")
             return
-        self.submit(message)
+        self.submit(message, text)
 
     def _complain(self, text: str) -> None:
         if text not in self._complaints and len(self._complaints) < 100:
@@ -271,37 +273,46 @@ class Service:
 
     # -- progress ---------------------------------------------------------------------------------------------------
 
-    def _see_pages(self, link: AgentLink, message: Pages) -> None:
+    @property
+    def pages(self) -> dict[str, PageView]:
+        """The newest page of every worker that has been heard of."""
         workers = self.machine.state.workers
-        mine = {w: page for w, page in message.pages.items() if w in workers and workers[w].node == link.node}
-        self.pages.update(mine)
-        self._watch.observe(mine, message.clock, self._clock())
+        for node, (message, then) in self._readings.items():
+            mine = {w: page for w, page in message.pages.items() if w in workers and workers[w].node == node}
+            self._pages.update(mine)
+            self._watch.observe(mine, message.clock, then)
+        self._readings.clear()
+        return self._pages
 
     async def _watch_pages(self) -> None:
-        kept = 0.0
+        kept = looked = 0.0
+        look_every = min(LOOK, self.machine.state.timeouts.hang_floor / 60)
         while True:
             await asyncio.sleep(WATCH)
             self._look_for_silence()
-            self.look()
             now = asyncio.get_running_loop().time()
-            if now - kept >= KEEP and self.pages:
+            if now - looked >= look_every:
+                looked = now
+                self.look()
+            if now - kept >= max(KEEP, len(self._pages) / KEEP_WORKERS) and self.pages:
                 kept = now
                 self._journal.progress(self.pages)
 
     def look(self) -> None:
         """Does a worker hang? Then it is lost."""
         state, now = self.machine.state, self._clock()
-        held = {rank: name for rank, name in state.ranks.items() if state.workers[name].state in (WorkerState.MEMBER, WorkerState.NEWCOMER)}
-        idle = [
-            worker.name
-            for worker in state.workers.values()
-            if worker.name not in held.values() and worker.state not in (WorkerState.LOST, WorkerState.RELEASED)
-        ]
+        _ = self.pages  # what has come since the last look
+        there = {w.name: w for node in state.nodes.values() for w in node.workers.values() if w.state is not WorkerState.RELEASED}
+        self._watch.forget(there.keys())
+        holding = (WorkerState.MEMBER, WorkerState.NEWCOMER)
+        held = {rank: name for rank, name in state.ranks.items() if name in there and there[name].state in holding}
+        holders = set(held.values())
+        idle = [name for name in there if name not in holders]
         verdict = self._watch.judge(held, idle, now)
         if verdict is not None:
             self.submit(WorkerLost(verdict.worker, LossCause.HUNG, verdict.detail, verdict.happened))
             return
-        stalled = self._watch.stalled(held, now)
+        stalled = not self._watch.moves(held, now) and self._watch.stalled(held, now)
         if not held or stalled < state.timeouts.hang_first:
             self._warned_stall = False
         elif not self._warned_stall:

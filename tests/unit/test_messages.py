@@ -1,0 +1,92 @@
+"""Messages on the wire: what comes out is what went in, however it was put into frames, and nothing else is taken."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.core import commands, events
+from understudy.links.messages import FRAME, LIMIT, BadMessage, Pages, ToWorkers, decode, encode, encode_all, pack, unfold
+from understudy.links.page import Activity, PageView
+
+names = st.sampled_from(["w0", "w1", "w2"])
+numbers = st.integers(0, 2)
+ranks = st.lists(numbers, max_size=2).map(tuple)
+any_command: st.SearchStrategy[commands.Command] = st.one_of(
+    st.builds(commands.StartWorker, st.just("n0"), names, st.booleans()),
+    st.builds(commands.KillWorker, names, st.just("lost")),
+    st.builds(commands.Abort, names, numbers, st.just("h:1"), ranks, st.text(max_size=5)),
+    st.builds(commands.Publish, names, numbers, st.just("h:1"), ranks),
+    st.builds(commands.Pause, names, numbers, st.just("h:1"), ranks),
+    st.builds(commands.Recover, names, numbers, numbers, st.just("redo"), st.just("h:1"), ranks, ranks, ranks),
+    st.builds(commands.Release, names, st.integers(0, 1)),
+    st.builds(commands.Assign, names, numbers, numbers, st.booleans(), st.booleans(), st.just("h:1"), st.just({"RANK": "0"})),
+    st.builds(commands.EndJob, numbers, st.just("over")),
+)
+
+
+@given(st.lists(any_command, max_size=12))
+def test_commands_come_out_of_their_frames_as_they_went_in(told: list[commands.Command]) -> None:
+    lines = [line for frame in encode_all(told) for line in frame.split("\n")]
+    assert [message for line in lines for message in unfold(decode(line))] == told
+
+
+def test_one_line_tells_all_workers_of_a_node() -> None:
+    told = [commands.Abort(f"w{number}", 1, "h:1", (9,), "lost") for number in range(8)]
+    (frame,) = encode_all([*told, commands.KillWorker("w9", "lost")])
+    together, alone = map(decode, frame.split("\n"))
+    assert isinstance(together, ToWorkers) and together.workers == tuple(command.worker for command in told)
+    assert alone == commands.KillWorker("w9", "lost")
+
+
+@given(st.lists(st.integers(1, FRAME + 10), max_size=8))
+def test_frames_are_small_and_lose_nothing(sizes: list[int]) -> None:
+    lines = [str(number) * size for number, size in enumerate(sizes)]
+    frames = list(pack(lines))
+    assert [line for frame, _ in frames for line in frame.split("\n")] == lines
+    assert [count for _, count in frames] == [len(frame.split("\n")) for frame, _ in frames]
+    assert all(len(frame) <= FRAME or count == 1 for frame, count in frames)
+
+
+def test_what_is_not_for_several_workers_is_refused() -> None:
+    for inner in (encode(commands.KillWorker("", "x")), encode(ToWorkers(("w0",), "{}")), "{}", ""):
+        with pytest.raises(BadMessage):
+            unfold(decode(encode(ToWorkers(("w0", "w1"), inner))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "7",
+        "[" * 100_000,
+        '{"type": "NoSuchThing"}',
+        '{"type": "WorkerWarm"}',
+        '{"worker": "w0", "store": "h:1", "type": "WorkerWarm"}',  # the type comes first
+        '{"type": "WorkerWarm", "worker": "w0", "store": "h:1"} {}',
+        '{"type": "WorkerWarm", "worker": 7, "store": "h:1"}',
+        '{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": [1, 2.0]}}',
+        '{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": [1, 1.0, 99, 0, 0, 1.0, 0, 0.0]}}',
+        '{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": [1, 1.0, 4, 0, 0, 1.0, 0, 0.0, 5]}}',
+        json.dumps({"type": "Notice", "worker": "w0", "rank": 0, "text": "x" * LIMIT}),
+        b"\xff\xfe",
+    ],
+)
+def test_anything_else_is_refused(text: str | bytes) -> None:
+    with pytest.raises(BadMessage):
+        decode(text)
+
+
+def test_pages_are_tuples_on_the_wire() -> None:
+    pages = Pages("n0", 3.0, {"w0": PageView(9, 1.0, Activity.RUNNING, 8, 8, 2.0, 40, 0.5)})
+    assert decode(encode(pages)) == pages
+    assert json.loads(encode(pages))["pages"]["w0"] == [9, 1.0, 4, 8, 8, 2.0, 40, 0.5]
+
+
+def test_text_that_python_made_of_undecodable_bytes_survives() -> None:
+    failed = events.ScriptFailed("w0", 0, 3, "OSError", "no file \udcff.txt \U0001f525\n")
+    assert decode(encode(failed)) == failed
+    assert decode(encode(failed).encode()) == failed
