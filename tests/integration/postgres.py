@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG
@@ -45,8 +46,14 @@ class Postgres:
     def start(self) -> None:
         with (self.folder / "postgres.log").open("ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        ready = [str(Path(PROGRAMS).parent / "pg_isready"), "-h", str(self.folder), "-q"]
-        wait_until(lambda: subprocess.run(ready).returncode == 0, "PostgreSQL takes connections", LONG)
+        wait_until(self._takes_connections, "PostgreSQL takes connections", LONG)
+
+    def _takes_connections(self) -> bool:
+        try:
+            psycopg.connect(host=str(self.folder), user="tester", dbname="postgres").close()
+        except psycopg.OperationalError:  # no socket yet, or starting up
+            return False
+        return True
 
     def stop(self) -> None:
         """At once: connections break."""

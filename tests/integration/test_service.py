@@ -80,7 +80,7 @@ def test_one_orchestrator_for_each_folder_and_none_for_everybody(service: Servic
     assert "another orchestrator uses" in second.stderr and "--database" in second.stderr
     open_ = service.command("orchestrator", "--listen", "0.0.0.0:0", "--state-dir", str(tmp_path / "other"), UNDERSTUDY_TOKEN="")
     assert open_.returncode == 2
-    assert "listening on 0.0.0.0 needs a token, because others can reach it" in open_.stderr
+    assert "listening on 0.0.0.0 needs a token or mutual TLS, because others can reach it" in open_.stderr
 
 
 def test_deaths_in_the_control_plane_stop_no_training(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
