@@ -1,8 +1,8 @@
 """Every interleaving, within bounds: the machine that ships, in the world of `world.py`, with faults at any moment.
 
 A state is a world, a machine, and how many faults are left. Its successors are all that can happen next: a worker acts, a message arrives,
-a fault happens, a timer runs out. Timers run out only when nothing else can happen (time passes while everybody waits), or early, as
-a fault. States that differ only in what cannot matter any more (texts, times, what is known of dead workers, how workers are called)
+a fault happens. Timers are for workers that hang: a timer that runs out is a fault like the others, and a state in which only a timer
+could help is wrong. States that differ only in what cannot matter any more (texts, times, what is known of dead workers, how workers are called)
 are one state.
 """
 
@@ -16,20 +16,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from tests.model.bounds import FAULTS, Bounds
+from tests.model.machines import Interned, machine_key
 from tests.model.world import Mode, Shape, Worker, World, Wrong, acts, dies, obey, order, story, tidy
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.nouns import JobSpec, LossCause, Timeouts
 from understudy.core.state import Phase, WorkerState
-
-FAULTS = ("kill", "hung", "cut", "crash", "migrate", "early", "repeat")
-
-
-class Interned(NamedTuple):
-    """A machine that nobody changes any more, and what stands for it. Two of equal keys are one object."""
-
-    key: Any
-    machine: Machine
 
 
 class State(NamedTuple):
@@ -42,20 +35,6 @@ class State(NamedTuple):
     @property
     def machine(self) -> Machine:
         return self.interned.machine
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """How large the job is, and which faults there are: how many of a kind, and of all together."""
-
-    ranks: int = 2
-    nodes: int = 1
-    spares: int = 1
-    transactions: int = 2
-    faults: dict[str, int] = field(default_factory=dict)
-    together: int = 1
-    replenish: bool = False
-    keepers: int = 2
 
 
 @dataclass
@@ -80,6 +59,7 @@ class Explorer:
         ranks = bounds.ranks
         count = min(bounds.keepers, ranks - 1)
         self.shape = Shape(ranks, bounds.transactions, tuple(tuple((r + 1 + n) % ranks for n in range(count)) for r in range(ranks)))
+        self.log: list[events.Event] | None = None  # if there is a list: every event that is handled is put into it
         self._known: dict[Any, Interned] = {}  # machines by their keys
         self._answers: dict[tuple[Any, events.Event], tuple[Interned, list[commands.Command]]] = {}
 
@@ -152,7 +132,7 @@ class Explorer:
             for step, make in following:
                 found.transitions += 1
                 try:
-                    after = self._tidied(make())
+                    after = self.tidied(make())
                 except (Wrong, AssertionError, KeyError) as error:
                     return self._show(found, parents, name, step, f"{type(error).__name__}: {error}")
                 key = self.key(after)
@@ -175,19 +155,17 @@ class Explorer:
         """The events that the machine handles on this way, from the very start."""
         state = self.start()
         handled = list(self.opening)
-        self._log = handled
+        self.log = handled
         for step in trace:
             try:
                 make = dict(self.after(state)).get(step)
-                state = self._tidied(make()) if make is not None else state
+                state = self.tidied(make()) if make is not None else state
             except (Wrong, AssertionError, KeyError):
                 break
-        self._log = None
+        self.log = None
         return handled
 
-    _log: list[events.Event] | None = None
-
-    def _tidied(self, state: State) -> State:
+    def tidied(self, state: State) -> State:
         left = dict(zip(FAULTS, state.left, strict=True))
         split = not all(state.world.linked)
         remembers = split or (state.total > 0 and any(left[kind] for kind in ("cut", "crash", "repeat")))
@@ -236,8 +214,6 @@ class Explorer:
             return  # every agent ends what it has
         normal = list(self._normal(state))
         yield from normal
-        if not normal:
-            yield from self._timers(state, "")
         yield from self._faults(state)
 
     def _normal(self, state: State) -> Iterable[tuple[str, Callable[[], State]]]:
@@ -308,8 +284,8 @@ class Explorer:
 
     def submit(self, state: State, event: events.Event) -> State:
         """The machine handles it. The same event in the same state has the same answer, so each is asked for once."""
-        if self._log is not None:
-            self._log.append(event)
+        if self.log is not None:
+            self.log.append(event)
         question = (state.interned.key, event)
         if question not in self._answers:
             self._answers[question] = self._ask(state.interned, event)
@@ -317,8 +293,19 @@ class Explorer:
         world = state.world
         for command in answer:
             world = self._route(world, interned.machine, command)
+        self._look_for_survivors(world, interned.machine)
         before = state.interned if state.before is not None else None
         return state._replace(interned=interned, world=world, before=before)
+
+    @staticmethod
+    def _look_for_survivors(world: World, machine: Machine) -> None:
+        """A worker that is lost is told to end at once, or as soon as its agent speaks of it."""
+        for w in world.workers:
+            known = machine.state.workers.get(w.name)
+            lost = known is not None and known.state is WorkerState.LOST and machine.state.ended is None
+            told = ("kill",) in w.down or any(isinstance(event, events.WorkerStarted) for event in w.up)
+            if lost and w.alive and world.linked[w.node] and not told:
+                raise Wrong(f"{w.name} is lost, and nobody ends it")
 
     def _ask(self, before: Interned, event: events.Event) -> tuple[Interned, list[commands.Command]]:
         machine = Machine.__new__(Machine)
@@ -380,7 +367,8 @@ class Explorer:
         machine = state.machine
         ended = machine.state.ended
         if ended is None:
-            return f"WRONG: everybody waits, in phase {machine.state.phase}, for ever"
+            timers = f", or until the timer {min(machine.state.timers)} runs out" if machine.state.timers else ""
+            return f"WRONG: everybody waits, in phase {machine.state.phase}, for ever{timers}"
         if not ended.message:
             return "WRONG: it ended and does not say why"
         if ended.exit_code == 0:
@@ -393,45 +381,6 @@ class Explorer:
 
     def key(self, state: State) -> int:
         return hash((state.world, id(state.interned), state.left, state.total, id(state.before)))
-
-
-def machine_key(machine: Machine, heard: bool = True) -> Any:
-    """Everything that the machine may ever decide by, without times and texts."""
-    s = machine.state
-    recovery, migration, incident = s.recovery, s.migration, s.incident
-    workers = tuple(
-        (
-            w.name,
-            w.node,
-            w.spare,
-            w.state.value,
-            w.store,
-            w.rank,
-            w.local_rank,
-            w.heard if heard and w.state is not WorkerState.LOST else 0,
-            w.recovered,
-            w.committed,
-            w.step,
-            w.finished,
-        )
-        + ((w.assign.generation, w.assign.store) if w.assign is not None else ())
-        for w in s.workers.values()
-        if w.state is not WorkerState.LOST or w.name in s.ranks.values()
-    )
-    return (
-        s.phase.value, s.generation, s.promised, s.store, s.started, s.settled, s.begun, s.restarts,
-        s.ended is not None and s.ended.exit_code,
-        tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost) for n in s.nodes.values()),
-        workers,
-        tuple(sorted(s.ranks.items())), frozenset(s.departed), bool(s.broken), frozenset(s.timers),
-        None if recovery is None else (
-            recovery.generation, recovery.planned, recovery.store, frozenset(recovery.waiting), recovery.unexplained, recovery.counted,
-            tuple(sorted((name, answer.position, answer.copies) for name, answer in recovery.answers.items())),
-            recovery.decision, tuple(sorted((name, order(message)) for name, message in recovery.sent.items())), len(recovery.lost),
-        ),
-        None if migration is None else (migration.rank, migration.leaver, migration.newcomer, migration.generation, migration.stage.value),
-        None if incident is None else (incident.planned, incident.decision),
-    )  # fmt: skip
 
 
 def _always(state: State) -> Callable[[], State]:

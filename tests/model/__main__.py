@@ -1,0 +1,36 @@
+"""`python -m tests.model [NAME ...]`: searches through the bounds of these names, or all, and prints what it found as a Markdown table.
+
+What is wrong is printed as the way to it and as a scenario (`tests/scenarios/language.py`), which can be run.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from tests.model.bounds import BOUNDS
+from tests.model.explore import Explorer
+from tests.model.scenario import scenario
+from tests.unit.test_core_machine import check
+
+
+def main(names: list[str]) -> int:
+    print("| what happens, in every order | states | transitions | longest way | ends | seconds |")
+    print("|---|---|---|---|---|---|", flush=True)
+    for name, (bounds, _) in BOUNDS.items():
+        if names and name not in names:
+            continue
+        began = time.monotonic()
+        found = Explorer(bounds, lambda machine: check(machine.state)).explore()
+        if found.wrong:
+            print(f"\n{name}: {found.wrong}", *found.trace, sep="\n  ")
+            print(scenario(bounds, found.events, found.wrong))
+            return 1
+        ends = f"{found.ends.pop('finished', 0)} finished, {sum(found.ends.values())} held or ended with a reason"
+        row = (name, f"{found.states:,}", f"{found.transitions:,}", found.deepest, ends, f"{time.monotonic() - began:.0f}")
+        print("| " + " | ".join(map(str, row)) + " |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,44 @@
+"""How large the jobs are that are searched through, and what may happen to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+FAULTS = ("kill", "hung", "cut", "crash", "migrate", "early", "repeat")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How large the job is, and which faults there are: how many of a kind, and of all together."""
+
+    ranks: int = 2
+    nodes: int = 1
+    spares: int = 1
+    transactions: int = 2
+    faults: dict[str, int] = field(default_factory=dict)
+    together: int = 1
+    replenish: bool = False
+    keepers: int = 2
+
+
+# What is searched through, and how many states that has.
+BOUNDS: dict[str, tuple[Bounds, int]] = {
+    "no fault": (Bounds(transactions=3), 1),
+    "a worker or spare dies": (Bounds(faults={"kill": 1}), 1),
+    "a worker or spare dies, 3 ranks": (Bounds(ranks=3, transactions=1, faults={"kill": 1}), 1),
+    "two die, 1 spare": (Bounds(transactions=1, faults={"kill": 2}, together=2), 1),
+    "two die, 2 spares": (Bounds(transactions=1, spares=2, faults={"kill": 2}, together=2), 1),
+    "a worker is taken for hung and goes on": (Bounds(faults={"hung": 1}), 1),
+    "one hangs and one dies": (Bounds(transactions=1, faults={"kill": 1, "hung": 1}, together=2), 1),
+    "the orchestrator dies": (Bounds(faults={"crash": 1}), 1),
+    "a worker and the orchestrator die": (Bounds(transactions=1, faults={"kill": 1, "crash": 1}, together=2), 1),
+    "a rank moves": (Bounds(transactions=3, faults={"migrate": 1}), 1),
+    "a rank moves and a worker dies": (Bounds(spares=2, faults={"migrate": 1, "kill": 1}, together=2), 1),
+    "a rank moves and one is taken for hung": (Bounds(faults={"migrate": 1, "hung": 1}, together=2), 1),
+    "a rank moves and the orchestrator dies": (Bounds(faults={"migrate": 1, "crash": 1}, together=2), 1),
+    "a rank moves and a timer runs out early": (Bounds(faults={"migrate": 1, "early": 1}, together=2), 1),
+    "a worker dies and a timer runs out early": (Bounds(transactions=1, faults={"kill": 1, "early": 1}, together=2), 1),
+    "a worker dies and words come again": (Bounds(transactions=1, faults={"kill": 1, "repeat": 1}, together=2), 1),
+    "a node is cut off": (Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1}), 1),
+    "spares are replaced, two die": (Bounds(transactions=1, replenish=True, faults={"kill": 2}, together=2), 1),
+}

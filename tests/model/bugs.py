@@ -1,0 +1,241 @@
+"""Bugs put into the core or into the model on purpose: each must be found, or the search is worth nothing.
+
+A bug replaces one function while it is searched for. `BUGS` says what each breaks, and within which bounds it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+from tests.model import world
+from tests.model.bounds import Bounds
+from tests.model.world import Mode, Shape, Worker, World
+from understudy.core import commit, events, forming, loss, machine, membership, migration, quiesce, resume, workers
+from understudy.core.commands import KillWorker
+from understudy.core.commit import Decision
+from understudy.core.nouns import Position, Stand
+from understudy.core.state import JobState, Phase, WorkerState
+
+KILL = Bounds(transactions=1, faults={"kill": 1})
+KILLS = Bounds(transactions=1, faults={"kill": 2}, together=2, spares=2)
+HUNG = Bounds(transactions=1, faults={"hung": 1})
+CRASH = Bounds(transactions=1, faults={"kill": 1, "crash": 1}, together=2)
+MOVE = Bounds(transactions=2, faults={"migrate": 1})
+RING = Bounds(ranks=3, transactions=2, keepers=1, faults={"kill": 1})
+THREE = Bounds(ranks=3, transactions=1, spares=2, faults={"kill": 2}, together=2)
+SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
+AGAIN = Bounds(transactions=1, faults={"kill": 1, "repeat": 1}, together=2)
+
+
+@dataclass(frozen=True)
+class Bug:
+    what: str
+    where: Any
+    name: str
+    instead: Callable[..., Any]
+    bounds: Bounds
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """The bug is in the code as long as this lasts: in the module and in the machine's table of handlers."""
+    original = getattr(bug.where, bug.name)
+    handlers = {kind: bug.instead if handler is original else handler for kind, handler in machine._HANDLERS.items()}
+    with mock.patch.object(bug.where, bug.name, bug.instead), mock.patch.dict(machine._HANDLERS, handlers):
+        yield
+
+
+# -- in the core ----------------------------------------------------------------------------------------------------------
+
+
+def _always_redo(positions: Any, copies: Any, absent: Any) -> Decision:
+    decision = commit.decide(positions, copies, absent)
+    return replace(decision, start=min(p.transaction for p in positions.values()), decision="redo")
+
+
+def _always_forward(positions: Any, copies: Any, absent: Any) -> Decision:
+    lowest = min(position.transaction for position in positions.values())
+    return Decision(lowest + 1, "roll forward", tuple(sorted(absent)), tuple(0 if 0 in positions else min(positions) for _ in absent))
+
+
+def _copies_not_asked_for(positions: Any, copies: Any, absent: Any) -> Decision:
+    """All who are left have voted, so it has passed: forgets that the lost rank may not have."""
+    lowest = min(p.transaction for p in positions.values())
+    if all(p.stand is Stand.VOTED or p.transaction > lowest for p in positions.values()):
+        return Decision(lowest + 1, "roll forward", tuple(sorted(absent)), tuple(min(positions) for _ in absent))
+    return commit.decide(positions, copies, absent)
+
+
+def _any_holder(positions: Any, copies: Any, absent: Any) -> Decision:
+    """Donor not checked: whoever comes first is said to have the copy."""
+    decision = commit.decide(positions, copies, absent)
+    return replace(decision, holders=tuple(max(positions) for _ in decision.absent))
+
+
+def _stale_answer(state: JobState, event: events.Quiesced) -> None:
+    """A position of a generation that is over counts."""
+    quiesced(state, replace(event, generation=state.generation))
+
+
+quiesced = quiesce.quiesced
+
+
+def _early(state: JobState, event: events.Quiesced) -> None:
+    """The first answer is enough."""
+    quiesced(state, event)
+    if state.phase is Phase.QUIESCING and state.recovery is not None and state.recovery.answers:
+        state.recovery.waiting.clear()
+        quiesce.advance(state)
+
+
+def _unfenced(state: JobState, worker: Any, reason: str) -> None:
+    """Nobody ends it."""
+    state.become(worker, WorkerState.LOST)
+
+
+def _fence_forgotten(state: JobState, event: events.WorkerStarted) -> None:
+    """An agent comes back with a worker that is lost by now, and it is let live."""
+    worker_started(state, event)
+    state.out = [command for command in state.out if not isinstance(command, KillWorker)]
+
+
+worker_started = workers.worker_started
+
+
+def _stale_commit(state: JobState, event: events.Committed) -> None:
+    """A commit of a generation that is over counts."""
+    committed(state, replace(event, generation=state.generation))
+
+
+committed = resume.committed
+
+
+def _nothing_repeated(state: JobState, node: Any) -> None:
+    """What an orchestrator said before it was killed is not said again."""
+
+
+def _words_of_the_dead(state: JobState, event: events.Verified) -> None:
+    """A newcomer that is fenced can still take its rank."""
+    worker = state.workers.get(event.worker)
+    if worker is not None and worker.state in (WorkerState.NEWCOMER, WorkerState.LOST) and event.generation == worker.recovered:
+        resume._promote(state, worker)
+        resume._settle(state)
+
+
+def _nobody_released(state: JobState) -> None:
+    """The end barrier never opens."""
+
+
+def _old_generation(state: JobState) -> int:
+    """A second loss goes on in the generation of the first."""
+    state.promised = max(state.promised, 1)
+    return state.promised
+
+
+def _same_spare(state: JobState, rank: int) -> Any:
+    """A spare that has a rank is given another one."""
+    found = [w for w in state.workers.values() if w.spare and w.state in (WorkerState.WARM, WorkerState.NEWCOMER)]
+    return found[0] if found else None
+
+
+def _leaver_kept(state: JobState, worker: Any) -> None:
+    """The old worker is not released when its rank has moved."""
+    state.become(worker, WorkerState.MEMBER)
+    state.migration = None
+
+
+def _moves_unasked(state: JobState, event: events.NewcomerReady) -> None:
+    """The newcomer takes the rank without a boundary."""
+    if state.migration is not None:
+        leaver, newcomer = state.workers[state.migration.leaver], state.workers[state.migration.newcomer]
+        state.become(newcomer, WorkerState.MEMBER)
+        state.ranks[state.migration.rank] = newcomer.name
+        membership.fence(state, leaver, "moved")
+        state.migration = None
+
+
+# -- in the workers -------------------------------------------------------------------------------------------------------
+
+
+def _vote_skipped(world_: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
+    """A rank applies without waiting for the others."""
+    found = acts_of(world_, shape, w)
+    if w.mode is Mode.VOTING:
+        found.append(("passes alone", world_.put(w._replace(mode=Mode.APPLY))._replace(passed=max(world_.passed, w.t))))
+    return found
+
+
+acts_of = world._acts_of
+
+
+def _counts_before_its_copies(world_: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
+    """A vote counts before the copies that the rank keeps for others are there."""
+    found = acts_of(world_, shape, w)
+    if w.mode is Mode.VOTING and not any(what == "agrees" for what, _ in found):
+        early = world._agree(world_, shape, w)
+        found.append(("agrees too early", early.put(early.of(w.name)._replace(shelf=w.shelf))))
+    return found
+
+
+def _goes_on_unverified(world_: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
+    """A newcomer is a rank before it has any state."""
+    found = acts_of(world_, shape, w)
+    if w.mode is Mode.CONNECTED and w.newcomer and w.pending is not None:
+        start, generation = w.pending[2], w.pending[1]
+        after = w._replace(mode=Mode.IDLE, t=start, generation=generation, pending=None, newcomer=False)
+        found.append(("goes on", world_.put(world.says(after, events.Verified(w.name, generation, 1)))))
+    return found
+
+
+def _position_too_high(w: Worker, generation: int, stand: Stand) -> Worker:
+    """A rank that has not voted says that it has."""
+    after = quiesce_of(w, generation, stand)
+    *before, answer = after.up
+    assert isinstance(answer, events.Quiesced)
+    lie = replace(answer, position=Position(answer.position.transaction, Stand.VOTED if stand is Stand.RUNNING else stand))
+    return after._replace(up=(*before, lie), said=(*after.said[:-1], lie))
+
+
+quiesce_of = world._quiesce
+
+
+def _shelf_not_dropped(world_: World, shape: Shape, w: Worker, generation: int) -> list[World]:
+    """Copies of an attempt that was undone speak for the next one."""
+    return [after.put(after.of(w.name)._replace(shelf=w.shelf)) for after in decided(world_, shape, w, generation)]
+
+
+decided = world._decided
+
+
+BUGS = [
+    Bug("a transaction whose vote has passed is redone", quiesce, "decide", _always_redo, KILL),
+    Bug("a transaction that nobody has voted for is rolled forward", quiesce, "decide", _always_forward, KILL),
+    Bug("the lost rank's vote is taken for granted", quiesce, "decide", _copies_not_asked_for, KILL),
+    Bug(
+        "the holder of a copy is not checked",
+        quiesce,
+        "decide",
+        _any_holder,
+        Bounds(ranks=3, transactions=2, keepers=1, faults={"kill": 1}),
+    ),
+    Bug("a position of an old generation counts", quiesce, "quiesced", _stale_answer, KILLS),
+    Bug("not all survivors are waited for", quiesce, "quiesced", _early, Bounds(ranks=3, transactions=1, faults={"kill": 1})),
+    Bug("a lost worker is not ended", loss, "fence", _unfenced, HUNG),
+    Bug("a fenced worker that comes back is let live", workers, "worker_started", _fence_forgotten, SPLIT),
+    Bug("a commit of an old generation counts", resume, "committed", _stale_commit, HUNG),
+    Bug("nothing is repeated after a restart", workers, "_repeat", _nothing_repeated, CRASH),
+    Bug("a fenced newcomer's word counts", resume, "verified", _words_of_the_dead, KILLS),
+    Bug("the end barrier never opens", resume, "maybe_done", _nobody_released, Bounds(transactions=1)),
+    Bug("a second loss does not begin a generation", JobState, "next_generation", _old_generation, KILLS),
+    Bug("a spare takes two ranks", quiesce, "choose_spare", _same_spare, THREE),
+    Bug("a migration does not wait for a boundary", migration, "newcomer_ready", _moves_unasked, MOVE),
+    Bug("the vote is skipped", world, "_acts_of", _vote_skipped, KILL),
+    Bug("a vote counts before its copies are there", world, "_acts_of", _counts_before_its_copies, KILL),
+    Bug("a newcomer goes on unverified", world, "_acts_of", _goes_on_unverified, KILL),
+    Bug("a rank says that it has voted, and has not", world, "_quiesce", _position_too_high, RING),
+]
+_ = (forming, _leaver_kept, _shelf_not_dropped, AGAIN)

@@ -1,0 +1,146 @@
+"""Does a run that really took place keep to the protocol? Its journal is replayed, and every word of every worker is held against what the
+model allows a worker to say, given what it was told before.
+
+The rules are those of `world.py`, seen from outside: what a worker does between two messages does not show here. A message may come twice
+(agents repeat themselves); then the second one must be the same as the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.model.machines import machine_key
+from understudy.core import commands, events
+from understudy.core.machine import Machine
+from understudy.core.nouns import Position, Stand
+from understudy.core.state import Phase, WorkerState
+from understudy.orchestrator import journal
+from understudy.orchestrator.settings import Settings
+
+
+class NotAllowed(AssertionError):
+    """The model has no such transition."""
+
+
+@dataclass
+class _Told:
+    """What a worker was told, and what it has said, by generation."""
+
+    assigned: commands.Assign | None = None
+    quiesce: set[int] = field(default_factory=set)
+    recover: dict[int, commands.Recover] = field(default_factory=dict)
+    said: set[events.Event] = field(default_factory=set)
+    places: dict[int, Position] = field(default_factory=dict)
+    commits: dict[int, int] = field(default_factory=dict)
+
+
+class Validator:
+    def __init__(self, settings: Settings) -> None:
+        self.machine = Machine(settings.spec, settings.timeouts)
+        self._workers: dict[str, _Told] = {}
+        self._starts: dict[int, int] = {}  # of each generation that was decided
+        self._steps: dict[int, int] = {}  # after the first transaction of each
+        self._committed = -1  # the highest transaction that somebody is known to have committed
+
+    def run(self, recorded: Iterable[tuple[float, events.Event]]) -> None:
+        """Raises `NotAllowed`."""
+        for now, event in recorded:
+            self.take(event, now)
+        state = self.machine.state
+        if state.ended is not None and state.ended.exit_code == 0 and state.spec.world_size:
+            _must(all(state.holder(rank).finished for rank in state.ranks), "the job ended well although not every rank had finished")
+
+    def take(self, event: events.Event, now: float = 0.0) -> None:
+        state = self.machine.state
+        name = getattr(event, "worker", "")
+        worker = state.workers.get(name)
+        fenced = worker is not None and worker.state is WorkerState.LOST
+        if isinstance(event, events.FromWorker) and not fenced and state.phase is not Phase.ENDED:
+            told = self._workers.setdefault(name, _Told())
+            if event not in told.said:
+                self._check(told, event)
+                told.said.add(event)
+        before = machine_key(self.machine, heard=False) if fenced else None
+        generation = state.generation
+        answer = self.machine.handle(event, now)
+        _must(state.generation >= generation, "the generation went back")
+        if fenced:
+            _must(machine_key(self.machine, heard=False) == before, f"{event} of a fenced worker has changed something")
+        for command in answer:
+            self._note(command)
+
+    def _note(self, command: commands.Command) -> None:
+        told = self._workers.setdefault(getattr(command, "worker", ""), _Told())
+        match command:
+            case commands.Assign():
+                told.assigned = command
+                if not command.newcomer:
+                    self._starts.setdefault(command.generation, 0)
+            case commands.Abort() | commands.Pause():
+                told.quiesce.add(command.generation)
+            case commands.Recover():
+                told.recover[command.generation] = command
+                start = self._starts.setdefault(command.generation, command.start)
+                _must(start == command.start, f"generation {command.generation} starts at {start} and at {command.start}")
+                _must(
+                    start > self._committed, f"transaction {self._committed} was committed, and generation {command.generation} undoes it"
+                )
+
+    def _check(self, told: _Told, event: events.FromWorker) -> None:
+        match event:
+            case events.Quiesced():
+                self._check_position(told, event)
+            case events.NewcomerReady():
+                _must(told.assigned is not None and told.assigned.newcomer, f"{event.worker} is no newcomer, and says that it is ready")
+            case events.Verified():
+                known = told.assigned is not None and told.assigned.newcomer and event.generation in told.recover
+                _must(known, f"{event.worker} is verified in generation {event.generation}, for which it was told nothing")
+            case events.Committed():
+                self._check_commit(told, event)
+            case events.Finished():
+                _must(told.assigned is not None, f"{event.worker} has finished without a rank")
+            case _:
+                pass
+
+    def _check_position(self, told: _Told, event: events.Quiesced) -> None:
+        _must(event.generation in told.quiesce, f"{event.worker} has come to rest for generation {event.generation}, unasked")
+        _must(event.generation not in told.places, f"{event.worker} says twice, and differently, where it stands")
+        place = told.places[event.generation] = event.position
+        earlier = [start for generation, start in self._starts.items() if generation in told.recover and generation < event.generation]
+        _must(place.transaction >= max(earlier, default=-1) - 1, f"{event.worker} is at {place}, behind the start of its generation")
+        if place.stand is not Stand.VOTED:
+            _must(place.transaction > max(told.commits.values(), default=-2), f"{event.worker} is at {place}, which it has committed")
+        for copy in event.copies:
+            _must(copy.transaction <= place.transaction + 1, f"{event.worker} at {place} keeps a copy of the future: {copy}")
+
+    def _check_commit(self, told: _Told, event: events.Committed) -> None:
+        generation = event.generation
+        joined = told.assigned is not None and (generation in told.recover or generation == told.assigned.generation)
+        _must(joined, f"{event.worker} commits in generation {generation}, to which it does not belong")
+        start = self._starts.get(generation)
+        _must(
+            start == event.transaction,
+            f"{event.worker} commits {event.transaction} first in generation {generation}, which starts at {start}",
+        )
+        step = self._steps.setdefault(generation, event.step)
+        _must(step == event.step, f"after transaction {event.transaction} {event.worker} is at step {event.step}, and others at {step}")
+        _must(generation not in told.commits, f"{event.worker} commits twice for the first time in generation {generation}")
+        told.commits[generation] = event.transaction
+        self._committed = max(self._committed, event.transaction)
+
+
+def _must(true: bool, why: str) -> None:
+    if not true:
+        raise NotAllowed(why)
+
+
+def validate(folder: Path) -> int:
+    """All journals below `folder`; gives how many jobs there were in them."""
+    count = 0
+    for path in sorted(folder.rglob(journal.FILE)):
+        for recorded in journal.read_all(path).values():
+            Validator(recorded.settings).run(recorded.events)
+            count += 1
+    return count
