@@ -8,6 +8,14 @@ from pathlib import Path
 import pytest
 from tests.faults.harness import Fault, Job, Reference
 from tests.integration.processes import marked
+from tests.model.validate import validate
+
+
+@pytest.fixture(autouse=True)
+def allowed_by_the_model(tmp_path: Path) -> Iterator[None]:
+    """What every job here has done is held against the model of the protocol."""
+    yield
+    validate(tmp_path)
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def _vote_skipped(world_: World, shape: Shape, w: Worker) -> list[tuple[str, Wor
     """A rank applies without waiting for the others."""
     found = acts_of(world_, shape, w)
     if w.mode is Mode.VOTING:
-        found.append(("passes alone", world_.put(w._replace(mode=Mode.APPLY))._replace(passed=max(world_.passed, w.t))))
+        found.append(("passes alone", world.passes(world_, w)))
     return found
 
 

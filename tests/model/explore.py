@@ -1,9 +1,8 @@
 """Every interleaving, within bounds: the machine that ships, in the world of `world.py`, with faults at any moment.
 
-A state is a world, a machine, and how many faults are left. Its successors are all that can happen next: a worker acts, a message arrives,
-a fault happens. Timers are for workers that hang: a timer that runs out is a fault like the others, and a state in which only a timer
-could help is wrong. States that differ only in what cannot matter any more (texts, times, what is known of dead workers, how workers are called)
-are one state.
+A state is a world, a machine, and how many faults are left. Its successors are all that can happen next: a worker acts, a message
+arrives, a fault happens. Timers are for workers that hang: a timer that runs out is a fault like the others, and a state in which only a
+timer could help is wrong. States that differ only in what cannot matter any more (texts, times, what dead workers were) are one state.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tests.model.bounds import FAULTS, Bounds
 from tests.model.machines import Interned, machine_key
-from tests.model.world import Mode, Shape, Worker, World, Wrong, acts, dies, obey, order, story, tidy
+from tests.model.world import Mode, Shape, Worker, World, Wrong, acts, decides, dies, obey, order, story, tidy
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.nouns import JobSpec, LossCause, Timeouts
@@ -327,6 +326,7 @@ class Explorer:
         message = order(command)
         if message is None:
             return world
+        world = decides(world, message)
         name: str = command.worker  # type: ignore[union-attr]
         node = int(machine.state.workers[name].node[1:])
         if not world.linked[node]:

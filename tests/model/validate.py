@@ -136,11 +136,11 @@ def _must(true: bool, why: str) -> None:
         raise NotAllowed(why)
 
 
-def validate(folder: Path) -> int:
-    """All journals below `folder`; gives how many jobs there were in them."""
+def validate(place: Path | str) -> int:
+    """All journals below a folder, or the one in a database; gives how many jobs there were in them. Raises `NotAllowed`."""
     count = 0
-    for path in sorted(folder.rglob(journal.FILE)):
-        for recorded in journal.read_all(path).values():
+    for one in sorted(place.rglob(journal.FILE)) if isinstance(place, Path) else [place]:
+        for recorded in journal.read_all(one).values():
             Validator(recorded.settings).run(recorded.events)
             count += 1
     return count

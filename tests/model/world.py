@@ -78,6 +78,7 @@ class World(NamedTuple):
     agreed: frozenset[tuple[int, int, int, int, int]] = frozenset()  # the same, and the pause that the rank has heard of
     met: frozenset[tuple[str, int, int, int]] = frozenset()  # what members have told each other: which word, generation, member, its node
     passed: int = -1  # the highest transaction of which anybody has ever passed the vote
+    decisions: frozenset[tuple[int, int]] = frozenset()  # every generation that was decided, and the transaction with which it starts
 
     def of(self, name: str) -> Worker:
         return next(worker for worker in self.workers if worker.name == name)
@@ -235,8 +236,7 @@ def _acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
         flags = {r: pause for g, t, r, node, pause in world.agreed if (g, t) == (w.generation, w.t) and _hears(world, w, node)}
         if len(flags) == shape.ranks:
             pause = flags[0] if len(set(flags.values())) == 1 and flags[0] > w.generation else w.pause_agreed
-            after = world.put(w._replace(mode=Mode.APPLY, pause_agreed=pause))
-            found.append(("passes the vote", after._replace(passed=max(world.passed, w.t))))
+            found.append(("passes the vote", passes(world, w._replace(pause_agreed=pause))))
     if w.mode is Mode.PUBLISHED:
         assert w.pending is not None
         _, generation, _, _, _, leavers, store = w.pending
@@ -306,13 +306,36 @@ def _decided(world: World, shape: Shape, w: Worker, generation: int) -> list[Wor
         if w.rank not in newcomers:
             raise Wrong(f"{w.name} is a newcomer, and generation {g} does not know it as one")
         return [_publish(world, shape, w._replace(pending=message))] if _reaches(world, w, message[-1]) else []
-    if start < world.passed + 1:
-        raise Wrong(f"transaction {world.passed} has passed its vote, and generation {g} starts at {start}: it is undone, or done twice")
     if w.t == start:
         return [world.put(w._replace(mode=Mode.IDLE, pending=message, shelf=shelf))]
     if w.t == start - 1 and w.stand is Stand.VOTED:
         return [world.put(w._replace(mode=Mode.APPLY, pending=message, shelf=shelf))]
     raise Wrong(f"{w.name} stands in transaction {w.t} ({w.stand}) and is told to start at {start}")
+
+
+def passes(world: World, w: Worker) -> World:
+    """From now on it is certain that every rank can commit this transaction."""
+    for generation, start in world.decisions:
+        if generation > w.generation and start <= w.t:
+            raise Wrong(f"{w.name} passes the vote of {w.t} in generation {w.generation}; generation {generation} has begun with {start}")
+    return world.put(w._replace(mode=Mode.APPLY))._replace(passed=max(world.passed, w.t))
+
+
+def decides(world: World, message: Order) -> World:
+    """The machine has said with which transaction a generation starts."""
+    if message[0] == "assign" and not message[3]:
+        if any(w.generation >= message[1] for w in world.workers):
+            return world  # a repeat
+        # All start anew: nobody is left who has done anything, and nobody was told of it.
+        if any(("kill",) not in w.down and (w.t > 0 or w.mode is Mode.APPLY) for w in world.workers if w.alive):
+            raise Wrong("the ranks start anew, and somebody has done something already")
+        return world._replace(passed=-1, decisions=frozenset())
+    if message[0] != "recover":
+        return world
+    generation, start = message[1:3]
+    if start <= world.passed:
+        raise Wrong(f"transaction {world.passed} has passed its vote, and generation {generation} starts at {start}: it is undone")
+    return world._replace(decisions=world.decisions | {(generation, start)})
 
 
 def _vote(world: World, w: Worker) -> World:

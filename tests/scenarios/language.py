@@ -134,7 +134,7 @@ class Scenario:
                 return tuple(part for part in text.split("|") if part)
             case "generation":
                 return int(text or self.machine.state.generation)
-            case "pid" | "rank" | "node_rank" | "step" | "exit_code" | "digests" | "bytes_moved" | "transaction":
+            case "pid" | "rank" | "node_rank" | "spares" | "step" | "exit_code" | "digests" | "bytes_moved" | "transaction":
                 return int(text or 0)
             case "seconds":
                 return float(text or 0)
