@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test model lint format bench clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its development tools"
 	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
 	@echo "make test    lint, types and all tests"
+	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
 	@echo "make lint    lint and types only"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   recovery and overhead benchmarks"
@@ -37,6 +38,9 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest
+
+model: setup
+	$(BIN)/python -m tests.model
 
 format: setup
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -5,7 +5,7 @@ A bug replaces one function while it is searched for. `BUGS` says what each brea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,8 +13,9 @@ from unittest import mock
 
 from tests.model import world
 from tests.model.bounds import Bounds
+from tests.model.explore import Explorer
 from tests.model.world import Mode, Shape, Worker, World
-from understudy.core import commit, events, forming, loss, machine, membership, migration, quiesce, resume, workers
+from understudy.core import commit, events, loss, machine, membership, migration, quiesce, resume, workers
 from understudy.core.commands import KillWorker
 from understudy.core.commit import Decision
 from understudy.core.nouns import Position, Stand
@@ -28,7 +29,6 @@ MOVE = Bounds(transactions=2, faults={"migrate": 1})
 RING = Bounds(ranks=3, transactions=2, keepers=1, faults={"kill": 1})
 THREE = Bounds(ranks=3, transactions=1, spares=2, faults={"kill": 2}, together=2)
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
-AGAIN = Bounds(transactions=1, faults={"kill": 1, "repeat": 1}, together=2)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Bug:
     what: str
     where: Any
     name: str
-    instead: Callable[..., Any]
+    instead: Any
     bounds: Bounds
 
 
@@ -142,12 +142,6 @@ def _same_spare(state: JobState, rank: int) -> Any:
     return found[0] if found else None
 
 
-def _leaver_kept(state: JobState, worker: Any) -> None:
-    """The old worker is not released when its rank has moved."""
-    state.become(worker, WorkerState.MEMBER)
-    state.migration = None
-
-
 def _moves_unasked(state: JobState, event: events.NewcomerReady) -> None:
     """The newcomer takes the rank without a boundary."""
     if state.migration is not None:
@@ -203,14 +197,6 @@ def _position_too_high(w: Worker, generation: int, stand: Stand) -> Worker:
 quiesce_of = world._quiesce
 
 
-def _shelf_not_dropped(world_: World, shape: Shape, w: Worker, generation: int) -> list[World]:
-    """Copies of an attempt that was undone speak for the next one."""
-    return [after.put(after.of(w.name)._replace(shelf=w.shelf)) for after in decided(world_, shape, w, generation)]
-
-
-decided = world._decided
-
-
 BUGS = [
     Bug("a transaction whose vote has passed is redone", quiesce, "decide", _always_redo, KILL),
     Bug("a transaction that nobody has voted for is rolled forward", quiesce, "decide", _always_forward, KILL),
@@ -227,6 +213,7 @@ BUGS = [
     Bug("a lost worker is not ended", loss, "fence", _unfenced, HUNG),
     Bug("a fenced worker that comes back is let live", workers, "worker_started", _fence_forgotten, SPLIT),
     Bug("a commit of an old generation counts", resume, "committed", _stale_commit, HUNG),
+    Bug("a decision is sent before it is written", Explorer, "writes_ahead", False, CRASH),
     Bug("nothing is repeated after a restart", workers, "_repeat", _nothing_repeated, CRASH),
     Bug("a fenced newcomer's word counts", resume, "verified", _words_of_the_dead, KILLS),
     Bug("the end barrier never opens", resume, "maybe_done", _nobody_released, Bounds(transactions=1)),
@@ -238,4 +225,3 @@ BUGS = [
     Bug("a newcomer goes on unverified", world, "_acts_of", _goes_on_unverified, KILL),
     Bug("a rank says that it has voted, and has not", world, "_quiesce", _position_too_high, RING),
 ]
-_ = (forming, _leaver_kept, _shelf_not_dropped, AGAIN)

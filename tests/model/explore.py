@@ -29,7 +29,7 @@ class State(NamedTuple):
     interned: Interned
     left: tuple[int, ...]  # faults, in the order of FAULTS
     total: int  # of all kinds together
-    before: Interned | None = None  # the machine without the last event, which the journal may not have yet; None: nobody will ask
+    before: Interned | None = None  # as it is in the journal, which is written behind; None: nobody will ask
 
     @property
     def machine(self) -> Machine:
@@ -51,6 +51,8 @@ class Found:
 
 
 class Explorer:
+    writes_ahead = True  # a decision is not sent before it is written
+
     def __init__(self, bounds: Bounds, check: Callable[[Machine], None] = lambda machine: None) -> None:
         """`check` is asked after every event that the machine has handled."""
         self.bounds = bounds
@@ -166,6 +168,8 @@ class Explorer:
 
     def tidied(self, state: State) -> State:
         left = dict(zip(FAULTS, state.left, strict=True))
+        if not (state.total and left["crash"]):
+            state = state._replace(before=None)
         split = not all(state.world.linked)
         remembers = split or (state.total > 0 and any(left[kind] for kind in ("cut", "crash", "repeat")))
         world = state.world
@@ -188,7 +192,8 @@ class Explorer:
             return False
         match event:
             case events.WorkerWarm():
-                dead = worker.state is not WorkerState.STARTING
+                unknown = event.rank >= 0 > worker.rank  # its rank, which is news
+                dead = worker.state is not WorkerState.STARTING and not (worker.state is WorkerState.WARM and unknown)
             case events.WorkerStarted():
                 dead = False
             case events.Committed() | events.Quiesced() | events.VerifyFailed():
@@ -224,6 +229,8 @@ class Explorer:
                 yield f"{type(w.up[0]).__name__} of {w.name} arrives", partial(self._heard, state, w)
             if world.linked[w.node] and w.down and w.alive:
                 yield f"{w.name} is told to {w.down[0][0]} {w.down[0][1:2]}", partial(self._told, state, w)
+        if state.before is not None and state.before is not state.interned:
+            yield "the journal is written", _always(state._replace(before=state.interned))
         for node in range(self.bounds.nodes):
             if not world.linked[node] and not world.cut[node]:
                 yield f"n{node} connects", partial(self._connect, state, node)
@@ -265,7 +272,7 @@ class Explorer:
                 yield "the orchestrator is killed", _always(spent._replace(world=_unlinked(world)))
                 if state.before is not None and state.before is not state.interned:
                     forgot = spent._replace(world=_unlinked(world), interned=state.before, before=state.before)
-                    yield "the orchestrator is killed, and its last event is not in the journal", _always(forgot)
+                    yield "the orchestrator is killed, and its last events are not in the journal", _always(forgot)
             case "migrate":
                 for rank in range(self.bounds.ranks):
                     if not state.machine.migration_refusal(rank):
@@ -293,7 +300,8 @@ class Explorer:
         for command in answer:
             world = self._route(world, interned.machine, command)
         self._look_for_survivors(world, interned.machine)
-        before = state.interned if state.before is not None else None
+        decided = self.writes_ahead and any(isinstance(command, commands.Recover) for command in answer)
+        before = interned if state.before is not None and decided else state.before
         return state._replace(interned=interned, world=world, before=before)
 
     @staticmethod

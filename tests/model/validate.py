@@ -82,11 +82,11 @@ class Validator:
                 told.quiesce.add(command.generation)
             case commands.Recover():
                 told.recover[command.generation] = command
+                if command.generation not in self._starts:  # else it is a repeat, or another worker's
+                    undone = f"generation {command.generation} undoes transaction {self._committed}, which was committed"
+                    _must(command.start > self._committed, undone)
                 start = self._starts.setdefault(command.generation, command.start)
                 _must(start == command.start, f"generation {command.generation} starts at {start} and at {command.start}")
-                _must(
-                    start > self._committed, f"transaction {self._committed} was committed, and generation {command.generation} undoes it"
-                )
 
     def _check(self, told: _Told, event: events.FromWorker) -> None:
         match event:

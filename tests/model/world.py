@@ -52,6 +52,7 @@ class Worker(NamedTuple):
     recover: Order | None = None  # the newest decision that it has heard of
     heard: int = -1  # the newest generation that any command named
     answered: int = -1  # the newest generation that it has said its position to
+    answer: events.Quiesced | None = None  # what it said
     pause_agreed: int = -1
     reported: int = -1  # the newest generation in which a commit was reported
     newcomer: bool = False  # its state is not proven yet
@@ -153,9 +154,9 @@ def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
         return worker
     if kind == "recover":
         return worker._replace(recover=message)
-    answers = [event for event in worker.said if isinstance(event, events.Quiesced) and event.generation == generation]
-    if answers and generation == worker.answered and worker.mode is Mode.WAIT:  # asked again: the same answer
-        return worker._replace(up=(*worker.up, answers[0]))
+    decided = worker.recover is not None and worker.recover[1] >= generation
+    if worker.answer is not None and worker.answer.generation == generation and not decided:  # asked again: the same answer
+        return worker._replace(up=(*worker.up, worker.answer))
     return worker._replace(abort=generation) if kind == "abort" else worker._replace(pause=generation)
 
 
@@ -179,7 +180,7 @@ def story(worker: Worker) -> tuple[events.Event, ...]:
 
 
 def _warm(worker: Worker) -> tuple[events.Event, ...]:
-    return (events.WorkerWarm(worker.name, f"s-{worker.name}"),)
+    return (events.WorkerWarm(worker.name, f"s-{worker.name}", worker.rank),)
 
 
 # -- workers act ----------------------------------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ def _member(shape: Shape, w: Worker, leavers: tuple[int, ...]) -> int:
 def _quiesce(w: Worker, generation: int, stand: Stand) -> Worker:
     copies = tuple(Copy(rank, t) for rank, t in sorted(w.shelf))
     answer = events.Quiesced(w.name, generation, Position(w.t, stand), copies, w.applied)
-    return says(w._replace(mode=Mode.WAIT, stand=stand, answered=generation, pending=None), answer)
+    return says(w._replace(mode=Mode.WAIT, stand=stand, answered=generation, answer=answer, pending=None), answer)
 
 
 def _broken_off(w: Worker) -> Worker:
@@ -333,6 +334,10 @@ def decides(world: World, message: Order) -> World:
     if message[0] != "recover":
         return world
     generation, start = message[1:3]
+    if (generation, start) in world.decisions:
+        return world  # a repeat
+    if any(generation == known for known, _ in world.decisions):
+        raise Wrong(f"generation {generation} is decided twice, and differently")
     if start <= world.passed:
         raise Wrong(f"transaction {world.passed} has passed its vote, and generation {generation} starts at {start}: it is undone")
     return world._replace(decisions=world.decisions | {(generation, start)})
@@ -439,6 +444,7 @@ def _tidy(w: Worker, remembers: bool) -> Worker:
         pause=w.pause if w.pause > w.generation else -1,
         pause_agreed=w.pause_agreed if w.pause_agreed > w.generation else -1,
         answered=w.answered if waits else -1,
+        answer=w.answer if waits else None,
         reported=w.reported if w.reported == w.generation else -1,
         said=w.said if remembers else (),
     )

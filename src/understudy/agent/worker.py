@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from understudy.agent.link import WorkerLink
 from understudy.agent.output import Route
@@ -62,7 +62,8 @@ class Worker:
             return [*self.said, self.lost]
         if not self.alive:
             return list(self.said)
-        return [event for event in (self.started, self.warm, *self.said) if event is not None]
+        warm = replace(self.warm, rank=self.rank) if self.warm is not None else None
+        return [event for event in (self.started, warm, *self.said) if event is not None]
 
     def look(self) -> PageView | None:
         if self.page is None:

@@ -51,10 +51,13 @@ class StartRefused:
 
 @dataclass(frozen=True)
 class WorkerWarm:
-    """The worker has imported torch and the script's imports and can take a rank. `store`: host:port of its rendezvous store."""
+    """The worker has imported torch and the script's imports and can take a rank. `store`: host:port of its rendezvous store.
+    `rank`: in a repeat, the rank that it was given meanwhile.
+    """
 
     worker: str
     store: str
+    rank: int = -1
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """The journal: every event of every job with its time, in the order in which the job's machine handled it. Replaying it gives the state.
 
 By default an SQLite file in write-ahead mode, so that it can be read while it is written (`understudy status` and `report` do
-so); a service may use PostgreSQL (`database.py`). Writing is not on the way of a recovery: the service sends the commands first and
-hands the event to a thread that writes it right behind, many in one transaction if they come fast. A commit with synchronous=NORMAL
-does not wait for the disk, but on a slow or shared file system it can still take long, and a rank that is down costs more than the
-last milliseconds of a journal. What those milliseconds may cost is repaired elsewhere: an orchestrator killed between
-sending and writing finds the agents repeating what they have, and repeats what it asks for; workers ignore what they
-have had.
+so); a service may use PostgreSQL (`database.py`). Only one thing waits for the writing: the decision of a recovery (`Recover`) is sent
+when it is written. All other commands go out first, and a thread writes the events right behind, many in one transaction if they come
+fast. What an orchestrator that is killed in between has not written is repaired: the agents repeat what they know, an abort that is
+announced again is answered again, and a worker with a rank that the journal does not know is ended. `tests/model` goes through all
+orders of that. A commit with synchronous=NORMAL does not wait for the disk; a file system that is slower than `WRITING`
+(`service.py`) does not hold a recovery up.
 
 A disk that is full or gone must not stop training: it is told once, the events wait in memory, and every later write
 tries again.
@@ -165,6 +165,10 @@ class JobJournal:
 
     def __init__(self, put: Callable[[_Entry], None]) -> None:
         self._put = put
+
+    def mark(self, reached: Callable[[], None]) -> None:
+        """As `Journal.mark`."""
+        self._put(_Mark(reached))
 
     def append(self, now: float, event: Event, encoded: str = "") -> None:
         """`encoded`: the event, if that has been done already."""

@@ -13,12 +13,13 @@ given `GRACE` seconds, too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from understudy.core.commands import Command, EndJob, SetTimer, StartWorker, Tell
+from understudy.core.commands import Command, EndJob, Recover, SetTimer, StartWorker, Tell
 from understudy.core.events import Event, Expired, FromAgent, NodeJoined, NodeLost, WorkerLost, WorkerStarted
 from understudy.core.machine import Machine
 from understudy.core.nouns import LossCause
@@ -32,6 +33,7 @@ from understudy.orchestrator.journal import JobJournal
 GRACE = 15.0  # seconds for the agents to come back to an orchestrator that was started again, and for the only agent of a job at any time
 WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
+WRITING = 1.0  # seconds that a decision waits for the journal at most
 KEEP = 2.0  # seconds between two notes of the progress in the journal, ...
 KEEP_WORKERS = 500  # ... or more where there are more than so many workers for each of these seconds
 
@@ -141,8 +143,30 @@ class Service:
         self._guard()
         now = self._clock()
         commands = self.machine.handle(event, now)
-        self._carry_out(commands)
+        decision: list[Command] = [command for command in commands if isinstance(command, Recover)]
+        self._carry_out([command for command in commands if not isinstance(command, Recover)] if decision else commands)
         self._journal.append(now, event, encoded)
+        if decision:
+            self._send_when_written(decision)
+
+    def _send_when_written(self, decision: list[Command]) -> None:
+        """A decision changes what workers are; one that is not in the journal could not be understood by the next orchestrator. A journal
+        that cannot be written does not hold the job up for longer than `WRITING`.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = [decision]
+
+        def send() -> None:
+            late.cancel()
+            while waiting:
+                self._carry_out(waiting.pop())
+
+        def written() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(send)
+
+        late = loop.call_later(WRITING, send)
+        self._journal.mark(written)
 
     def _carry_out(self, commands: list[Command]) -> None:
         """What goes to one node shares its frames. Nodes need not hear of anything in the same order as each other."""

@@ -118,9 +118,13 @@ class Control:
         if isinstance(command, Abort | Pause | Recover | Assign):
             if command.generation < self.generation:
                 return
-            asked = isinstance(command, Abort | Pause) and command == self.announcement
-            if asked and self._quiesced is not None and self._quiesced.generation == command.generation:
-                self.send(self._quiesced)
+            decided = self.recovery is not None and self.recovery.generation >= command.generation
+            answered = self._quiesced is not None and self._quiesced.generation == command.generation
+            if isinstance(command, Abort | Pause) and answered and not decided:
+                assert self._quiesced is not None
+                self.send(self._quiesced)  # an orchestrator that was started again asks, perhaps in other words
+                if isinstance(command, Abort) and self.responder:
+                    self.responder.publish(command.generation, command.store, command.lost)
                 return
             self.generation = command.generation
         with self._changed:
