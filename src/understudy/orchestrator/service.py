@@ -158,6 +158,7 @@ class Service:
 
         def send() -> None:
             late.cancel()
+            self._guard()  # it may have been a while
             while waiting:
                 self._carry_out(waiting.pop())
 
