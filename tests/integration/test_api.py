@@ -45,7 +45,7 @@ def test_every_answer_is_as_described(service: Service) -> None:
 
 
 def try_out(cases: Any) -> None:
-    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
     @given(cases)
     def works(case: Any) -> None:
         # That timeouts must be in an order is not in the description, which has no words for it.

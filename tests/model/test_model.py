@@ -18,7 +18,7 @@ from understudy.core.machine import Machine
 from understudy.core.nouns import JobSpec, Timeouts
 from understudy.orchestrator.settings import Settings
 
-QUICK = [name for name, (_, states) in BOUNDS.items() if states < 40_000]
+QUICK = [name for name, (_, states) in BOUNDS.items() if states < 20_000]
 
 
 def holds(machine: Machine) -> None:
