@@ -2,11 +2,10 @@
 
 By default an SQLite file in write-ahead mode, so that it can be read while it is written (`understudy status` and `report` do
 so); a service may use PostgreSQL (`database.py`). Only one thing waits for the writing: the decision of a recovery (`Recover`) is sent
-when it is written, or after `WRITING`. All other commands go out first, and a thread writes the events right behind, many in one transaction if they come
-fast. What an orchestrator that is killed in between has not written is repaired: the agents repeat what they know, an abort that is
-announced again is answered again, and a worker with a rank that the journal does not know is ended. `tests/model` goes through all
-orders of that. A commit with synchronous=NORMAL does not wait for the disk; a file system that is slower than `WRITING`
-(`service.py`) does not hold a recovery up.
+when it is written, or after `WRITING` (`service.py`) on a file system that is slower. All other commands go out first, and a thread
+writes the events right behind, many in one transaction if they come fast. What an orchestrator that is killed in between has not
+written is repaired: the agents repeat what they know, an abort that is announced again is answered again, and a worker with a rank
+that the journal does not know is ended. `tests/model` goes through all orders of that.
 
 A disk that is full or gone must not stop training: it is told once, the events wait in memory, and every later write
 tries again.
