@@ -1,23 +1,33 @@
 # Everything happens in .venv; nothing global is touched. pip's own configuration decides where packages come from.
 TORCH_VERSION ?= 2.13.0
 PYTHON ?= python3
+# What Understudy is compared with, in an environment of its own.
+TORCHFT_VERSION ?= 0.2.0
+NVRX_VERSION ?= 0.4.1
+# Most tests wait for processes most of the time; each starts about five.
+TESTS_AT_ONCE ?= 2
 VENV := .venv
+PEERS := .venv-peers
 BIN := $(VENV)/bin
 # One stamp for each torch version, so that another TORCH_VERSION sets up again.
 STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
+PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
-.PHONY: help setup demo test model lint format bench clean
+.PHONY: help setup demo test model matrix lint format bench peers compare clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its development tools"
 	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
 	@echo "make test    lint, types and all tests"
 	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
+	@echo "make matrix  every fault in every phase, in every way to be parallel, on real jobs (hundreds of cells)"
 	@echo "make lint    lint and types only"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   recovery and overhead benchmarks"
-	@echo "TORCH_VERSION=$(TORCH_VERSION) PYTHON=$(PYTHON)"
+	@echo "make peers   what Understudy is compared with, in .venv-peers"
+	@echo "make compare the comparison, with the peers that are there"
+	@echo "TORCH_VERSION=$(TORCH_VERSION) PYTHON=$(PYTHON) TORCHFT_VERSION=$(TORCHFT_VERSION) NVRX_VERSION=$(NVRX_VERSION)"
 
 setup: $(STAMP)
 
@@ -37,10 +47,13 @@ lint: setup
 	$(BIN)/mypy $(SOURCES)
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal
 
 model: setup
 	$(BIN)/python -m tests.model
+
+matrix: setup
+	$(BIN)/python -m tests.matrix
 
 format: setup
 	$(BIN)/ruff check --fix $(SOURCES)
@@ -50,5 +63,18 @@ bench: setup
 	$(BIN)/python benchmarks/recovery.py
 	$(BIN)/python benchmarks/overhead.py
 
+# A peer that does not install is left out; the comparison then says why it has no figures of it.
+peers: $(PEERS_STAMP)
+
+$(PEERS_STAMP):
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet "torch==$(TORCH_VERSION)" numpy
+	-$(PEERS)/bin/python -m pip install --quiet "torch==$(TORCH_VERSION)" "torchft==$(TORCHFT_VERSION)"
+	-$(PEERS)/bin/python -m pip install --quiet "torch==$(TORCH_VERSION)" "nvidia-resiliency-ext==$(NVRX_VERSION)"
+	@rm -f $(PEERS)/.setup-torch-* && touch $@
+
+compare: setup
+	$(BIN)/python benchmarks/compare.py
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
+	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache src/*.egg-info

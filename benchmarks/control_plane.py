@@ -43,6 +43,7 @@ from typing import Any
 
 import httpx
 import psutil
+import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -421,7 +422,7 @@ def main() -> None:
     results: list[Result] = []
     try:
         for agents in numbers:
-            results.append(asyncio.run(Run(agents, args, folder / str(agents), console).measure()))
+            results.append(uvloop.run(Run(agents, args, folder / str(agents), console).measure()))
         show(results, console)
     finally:
         if args.json and results:

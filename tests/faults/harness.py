@@ -16,6 +16,9 @@ from typing import Any
 
 from tests.integration.processes import Mark, wait_until
 
+from understudy.chaos.armed import Armed, Folder
+from understudy.chaos.registry import Value
+
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "tests" / "faults" / "jobs" / "train.py"
 RANKS = range(4)
@@ -27,22 +30,19 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """See `jobs/fault_points.py`. `step` None: whenever the point is reached for the first time."""
+    """`action` of the registry, or of `jobs/fault_points.py`, at a `point` of `understudy.chaos.points` or of the script. `step`: once so
+    many are committed; None: whenever the point is reached for the first time.
+    """
 
     point: str
     rank: int
     step: int | None = None
-    action: str = "SIGKILL"
+    action: str = "sigkill"
     also: int | None = None  # this rank is killed at the same moment
 
     @property
     def losses(self) -> int:
-        return 0 if self.action == "GATE" else 1 if self.also is None else 2
-
-    @property
-    def text(self) -> str:
-        ranks = str(self.rank) if self.also is None else f"{self.rank}+{self.also}"
-        return f"{self.point}:{'*' if self.step is None else self.step}:{ranks}:{self.action}"
+        return 0 if self.action == "gate" else 1 if self.also is None else 2
 
 
 class Job:
@@ -62,6 +62,7 @@ class Job:
         spares: int | None = None,
         flags: tuple[str, ...] = (),
         arguments: tuple[str, ...] = (),
+        variables: dict[str, str] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.faults = folder, faults
@@ -69,10 +70,13 @@ class Job:
         command = [sys.executable, "-m", "understudy.cli", "run", "--nproc-per-node", str(len(RANKS))]
         exact = ["--spares", str(sum(fault.losses for fault in faults)), "--no-replenish"]
         command += exact if spares is None else ["--spares", str(spares)]
-        command += ["--run-dir", str(self.run_dir), *flags]
+        command += ["--chaos", "--run-dir", str(self.run_dir), *flags]
         command += [str(JOB), "--out", str(folder), "--mode", mode, *arguments]
-        command += ["--faults", ";".join(fault.text for fault in faults)]
-        self._environment = mark.environment(PYTHONPATH=f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", PYTHONWARNINGS="ignore")
+        self._waiting = Folder(self.run_dir)
+        self._arm()
+        self._environment = mark.environment(
+            PYTHONPATH=f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", PYTHONWARNINGS="ignore", **(variables or {})
+        )
         with (folder / "output.txt").open("wb") as output:
             self.process = subprocess.Popen(
                 command,
@@ -83,6 +87,22 @@ class Job:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def _arm(self) -> None:
+        self.run_dir.mkdir()
+        for number, fault in enumerate(self.faults):
+            # Faults at one step happen in the order of the plan, or else one could keep another from ever being reached.
+            same = [other for other in range(number) if self.faults[other].step == fault.step is not None]
+            behind = str(same[-1]) if same else ""
+            action, values = fault.action, dict[str, Value]()
+            if action == "gate":
+                values["file"] = str(self._gate(number))
+            elif fault.also is not None:
+                action, values["pids"] = "kill_both", str(self.folder / f"pids-{fault.also}.txt")
+            self._waiting.arm(Armed(str(number), action, fault.rank, fault.point, fault.step, values, behind))
+
+    def _gate(self, number: int) -> Path:
+        return self.folder / f"open-{number}"
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -100,12 +120,12 @@ class Job:
             raise AssertionError(f"the job did not end; its output ends with\n{self.output[-6000:]}") from None
 
     def wait_for_fault(self, fault: Fault) -> None:
-        marker = self.folder / f"fired-{fault.text}"
-        wait_until(lambda: marker.exists() or self.process.poll() is not None, f"fault {fault.text}", LIMIT)
+        name = str(self.faults.index(fault))
+        wait_until(lambda: self._waiting.has_fired(name) or self.process.poll() is not None, f"{fault}", LIMIT)
         assert self.process.poll() is None, self.output[-6000:]
 
     def open_gate(self, fault: Fault) -> None:
-        (self.folder / f"fired-{fault.text}").with_suffix(".open").touch()
+        self._gate(self.faults.index(fault)).touch()
 
     def ask(self, what: str) -> Any:
         """`understudy status` or `understudy report`, as JSON."""
@@ -113,6 +133,13 @@ class Job:
         answer = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=60)
         assert answer.returncode == 0, answer.stderr
         return json.loads(answer.stdout)
+
+    def command(self, *words: str) -> str:
+        """Another command about this job; what it prints."""
+        command = [sys.executable, "-m", "understudy.cli", *words, "--run-dir", str(self.run_dir)]
+        answer = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=60)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout + answer.stderr
 
     def incidents(self) -> list[Line]:
         found: list[Line] = self.ask("report")["incidents"]
@@ -130,8 +157,9 @@ class Job:
         """Of all workers that have held this rank, in order."""
         return [int(pid) for pid in (self.folder / f"pids-{rank}.txt").read_text().split()]
 
-    def fired(self) -> set[str]:
-        return {path.name.removeprefix("fired-") for path in self.folder.glob("fired-*") if path.suffix != ".open"}
+    def missed(self) -> list[Fault]:
+        """Those that did not happen."""
+        return [fault for number, fault in enumerate(self.faults) if not self._waiting.has_fired(str(number))]
 
 
 @dataclass
@@ -160,7 +188,7 @@ def assert_identical(job: Job, reference: Reference, *, unlogged: Places | None 
     iteration, where the step returns what it returned on another rank, and the incident says so.
     """
     assert job.wait() == 0, job.output[-6000:]
-    assert job.fired() == {fault.text for fault in job.faults}
+    assert job.missed() == []
     for rank in RANKS:
         assert job.state(rank) == reference.states[rank], f"rank {rank}"
     for rank in RANKS:

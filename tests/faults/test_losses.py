@@ -43,7 +43,7 @@ def test_two_at_once_and_two_in_a_row(mode: str, start: Start, reference: Refere
         Fault("last collective of backward", rank=1, step=6),
         Fault("between backward and vote", rank=1, step=6),
         Fault("forward", rank=0, step=10),
-        Fault("donor in the transfer", rank=3, step=10),
+        Fault("donate", rank=3, step=10),
     )
     undisturbed = reference(mode)
     job = start(mode, *faults)
@@ -65,11 +65,11 @@ def test_newcomer_lost_during_its_promotion(mode: str, start: Start, reference: 
         Fault("forward", rank=1, step=2),
         Fault("newcomer in its set-up", rank=1),
         Fault("last collective of backward", rank=3, step=6),
-        Fault("newcomer in its transfer", rank=3),
-        Fault("vote of a step: passed here", rank=0, step=10),
-        Fault("newcomer just verified", rank=0),
-        Fault("after optimizer.step", rank=2, step=13),
-        Fault("newcomer attached", rank=2),
+        Fault("transfer", rank=3),
+        Fault("vote passed", rank=0, step=10),
+        Fault("verified", rank=0),
+        Fault("applied", rank=2, step=13),
+        Fault("attached", rank=2),
     )
     undisturbed = reference(mode)
     job = start(mode, *faults)
@@ -86,7 +86,7 @@ def test_newcomer_lost_during_its_promotion(mode: str, start: Start, reference: 
 
 def test_spare_lost(start: Start, reference: References) -> None:
     """A spare that nobody uses yet costs nothing; another one is started, and takes the next rank that is lost."""
-    gate = Fault("forward", rank=0, step=3, action="GATE")
+    gate = Fault("forward", rank=0, step=3, action="gate")
     loss = Fault("first collective of backward", rank=2, step=5)
     undisturbed = reference("ddp")
     job = start("ddp", gate, loss, spares=1)
@@ -113,20 +113,29 @@ def test_spare_lost(start: Start, reference: References) -> None:
         (
             "ddp",
             (
-                Fault("forward", rank=0, step=3, action="SIGSTOP"),
-                Fault("between backward and vote", rank=2, step=9, action="HANG"),
+                Fault("forward", rank=0, step=4, action="sigstop"),
+                Fault("between backward and vote", rank=2, step=9, action="hang"),
             ),
-            (redone(0, in_step(3)), redone(2, in_step(9))),
+            (redone(0, in_step(4)), redone(2, in_step(9))),
         ),
-        ("hsdp", (Fault("first collective of backward", rank=3, step=4, action="SIGSTOP"),), (redone(3, in_step(4)),)),
-        ("tp", (Fault("vote of a step: copies handed over", rank=1, step=4, action="SIGSTOP"),), (either(1, in_step(4)),)),
+        (
+            "buffers",  # several ranks are behind in the forward and in the vote, and only one of them waits for nobody
+            (
+                Fault("forward", rank=2, step=4, action="hang"),
+                Fault("vote agreement", rank=1, step=9, action="hang"),
+            ),
+            (redone(2, in_step(4)), either(1, in_step(9))),
+        ),
+        ("hsdp", (Fault("first collective of backward", rank=3, step=4, action="sigstop"),), (redone(3, in_step(4)),)),
+        ("tp", (Fault("vote copies", rank=1, step=4, action="sigstop"),), (either(1, in_step(4)),)),
     ],
 )
 def test_hangs(mode: str, faults: tuple[Fault, ...], outcomes: tuple[Outcome, ...], start: Start, reference: References) -> None:
     """A process that is stopped, and one that lives but does not go on: lost like a killed one, after the limit."""
     undisturbed = reference(mode)
     job = start(mode, *faults, flags=("--hang-limit", "4"))
-    assert_identical(job, undisturbed, unlogged={(1, "step 5")} if mode == "tp" else set())
+    in_vote = {(fault.rank, f"step {fault.step + 1}") for fault in faults if fault.step and fault.point.startswith("vote")}
+    assert_identical(job, undisturbed, unlogged=in_vote)
     assert_incidents(job, *outcomes, causes={"hung"})
     assert_survivors_stayed(job, {fault.rank: 1 for fault in faults})
 
@@ -161,7 +170,7 @@ def test_before_the_first_transaction(mode: str, start: Start, reference: Refere
 def test_end_of_the_training(mode: str, start: Start, reference: References) -> None:
     """In the very last vote, and behind the loop, where other ranks may have finished."""
     faults = (
-        Fault("vote of a section: passed here", rank=1, step=24),
+        Fault("section vote passed", rank=1, step=24),
         Fault("after the loop", rank=2, step=24),
     )
     undisturbed = reference(mode)

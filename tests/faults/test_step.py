@@ -36,13 +36,13 @@ def test_up_to_the_vote(mode: str, start: Start, reference: References) -> None:
     """
     faults = (
         Fault("forward", rank=1, step=1),
-        Fault("vote of a step: at its start", rank=0, step=3),
+        Fault("vote", rank=0, step=3),
         Fault("first collective of backward", rank=2, step=6),
-        Fault("vote of a step: copies handed over", rank=1, step=9),
+        Fault("vote copies", rank=1, step=9),
         Fault("last collective of backward", rank=3, step=12),
-        Fault("vote of a step: agreement issued", rank=2, step=15),
+        Fault("vote agreement", rank=2, step=15),
         Fault("between backward and vote", rank=3, step=18),
-        Fault("vote of a step: passed here", rank=0, step=21),
+        Fault("vote passed", rank=0, step=21),
     )
     undisturbed = reference(mode)
     job = start(mode, *faults)
@@ -68,12 +68,12 @@ def test_behind_the_vote_and_between_steps(mode: str, start: Start, reference: R
     Then in an evaluation between steps, while a batch is drawn, and where nothing is done at all.
     """
     faults = (
-        Fault("after the vote, before optimizer.step", rank=3, step=0),
+        Fault("apply", rank=3, step=0),
         Fault("collective of the evaluation", rank=0, step=3),
         Fault("evaluation after its collective", rank=2, step=6),
-        Fault("after the vote, before optimizer.step", rank=1, step=8),  # an evaluation follows in this iteration
-        Fault("vote of a section: passed here", rank=1, step=12),
-        Fault("after optimizer.step", rank=0, step=15),
+        Fault("apply", rank=1, step=8),  # an evaluation follows in this iteration
+        Fault("section vote passed", rank=1, step=12),
+        Fault("applied", rank=0, step=15),
         Fault("data loader", rank=3, step=19),
         Fault("between steps", rank=2, step=22),
     )

@@ -31,6 +31,7 @@ class Service:
         self.state = folder / "orchestrator"
         self._mark = mark
         self._port = 0
+        self.source: Path | None = None  # where `understudy` is taken from by what is started from now on; None: this one
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self._places: dict[str, tuple[Host | None, list[str]]] = {}
         self.start_orchestrator()
@@ -112,6 +113,8 @@ class Service:
 
     def _environment(self, **more: str) -> dict[str, str]:
         known = {"UNDERSTUDY_ORCHESTRATOR": self.url} if hasattr(self, "url") else {}
+        if self.source is not None:
+            known["PYTHONPATH"] = f"{self.source}:{os.environ.get('PYTHONPATH', '')}"
         return self._mark.environment(COLUMNS="200", **{**self._variables, **known, **more})
 
     def _start(self, host: Host | None, words: list[str], output: str, **environment: str) -> subprocess.Popen[bytes]:

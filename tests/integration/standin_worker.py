@@ -26,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--worker", required=True)
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--outputs", type=int, nargs=2)
     parser.add_argument("--page", type=Path, required=True)
     parser.add_argument("program", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()

@@ -106,7 +106,8 @@ class Tamperer:
         if "generation" in message and message["generation"] > 0 and self._chance.random() < 0.5:
             return "stale", json.dumps({**message, "generation": message["generation"] - 1})
         foreign = {"type": "WorkerLost", "worker": "w999", "cause": "killed", "detail": "", "happened": 1.0}
-        not_an_agents = {"type": self._chance.choice(["NodeLost", "StopAsked"]), "node": "a", "detail": "", "reason": "", "exit_code": 1}
+        lost = {"type": "NodesLost", "nodes": [{"node": "a", "detail": ""}]}
+        not_an_agents = self._chance.choice([lost, {"type": "StopAsked", "reason": "", "exit_code": 1}])
         return self._chance.choice([("foreign", json.dumps(foreign)), ("not its", json.dumps(not_an_agents)), self._broken(message)])
 
     def _from_the_orchestrator(self, message: dict[str, Any]) -> tuple[str, str]:

@@ -13,8 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from tests.integration.processes import LIMIT, Mark, marked
+from tests.integration.processes import LIMIT, Mark, marked, wait_until
 from tests.integration.test_cli_run import ask
 
 SCRIPT = """
@@ -77,17 +76,46 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, output
 
 
-@pytest.mark.parametrize("victim", ["understudy.agent", "understudy.cli run"])
-def test_the_death_of_ours_leaves_nothing(tmp_path: Path, victim: str) -> None:
+def test_the_death_of_the_command_line_leaves_nothing(tmp_path: Path) -> None:
     with marked() as mark:
         process = start(tmp_path, mark)
         assert len(mark.pids_running("# stray")) == 2
-        (pid,) = mark.pids_running(victim)
+        (pid,) = mark.pids_running("understudy.cli run")
         os.kill(pid, signal.SIGKILL)
         mark.wait_until_none(30.0)
+        code, _ = finish(process)
+        assert code == -signal.SIGKILL
+
+
+def test_an_agent_that_was_started_again_leaves_nothing(tmp_path: Path) -> None:
+    """Neither what ranks left that it has not started, nor what it cannot reach below itself."""
+    with marked() as mark:
+        process = start(tmp_path, mark)
+        assert len(mark.pids_running("# stray")) == 2
+        (pid,) = mark.pids_running("understudy.agent")
+        os.kill(pid, signal.SIGKILL)
+        (tmp_path / "go").touch()
         code, output = finish(process)
-        assert code == (-signal.SIGKILL if "cli" in victim else 1)
-        assert "cli" in victim or "the agent of node0 ended" in output
+        assert code == 0, output
+        assert "the agent of node0 ended (killed by SIGKILL); training goes on, starting it again" in output
+        assert output.count("done") == 2
+        mark.wait_until_none(10.0)
+
+
+def test_an_agent_that_is_killed_again_and_again(tmp_path: Path) -> None:
+    with marked() as mark:
+        process = start(tmp_path, mark)
+        killed: set[int] = set()
+        for _ in range(6):
+            wait_until(lambda: set(mark.pids_running("-m understudy.agent")) - killed, "an agent")
+            (pid,) = set(mark.pids_running("-m understudy.agent")) - killed
+            killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        code, output = finish(process)
+        assert code == 1
+        assert "the agent ended 6 times within 60 s (last: killed by SIGKILL)" in output
+        assert "the job cannot go on without it" in output
+        mark.wait_until_none(30.0)
 
 
 def test_the_death_of_the_orchestrator_stops_no_training(tmp_path: Path) -> None:

@@ -181,13 +181,14 @@ def test_the_death_of_the_command_line_ends_everything(tmp_path: Path) -> None:
         run.mark.wait_until_none(20.0)
 
 
-def test_the_death_of_the_agent_ends_everything(tmp_path: Path) -> None:
+def test_an_agent_that_is_killed_is_started_again_and_leaves_no_strays(tmp_path: Path) -> None:
+    """Real workers stay with their job (`test_adoption`); these end when their agent does, so the job starts anew."""
     with running(tmp_path, STRAYS) as run:
         run.wait_for_output("started", 2)
         os.kill(run.process_of("-m understudy.agent"), signal.SIGKILL)
-        assert run.ends() == 1
-        assert "the agent of node0 ended (killed by SIGKILL)" in run.err
-        run.mark.wait_until_none(5.0)
+        run.wait_for_output("started", 4)
+        assert "the agent of node0 ended (killed by SIGKILL); training goes on, starting it again" in run.err
+        wait_until(lambda: len(run.mark.pids_running("# stray")) == 2, "the end of the first workers' strays")
 
 
 def test_the_death_of_a_worker_leaves_no_strays(tmp_path: Path) -> None:

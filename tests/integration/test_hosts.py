@@ -21,47 +21,61 @@ HELD = 6  # the step in which a rank waits for what the test does to its host
 class Spread:
     """A job with one rank and one spare on each host. `understudy run` is started on every one, as with torchrun."""
 
-    def __init__(self, hosts: list[Host], folder: Path, mark: Mark, *flags: str, **environment: str) -> None:
+    def __init__(self, hosts: list[Host], folder: Path, mark: Mark, *flags: str, endpoints: int = 1, **environment: str) -> None:
         self.hosts = hosts
+        self.main = hosts[0]  # which is there to the end
         self.folder = folder
         folder.mkdir()
         token = folder / "secret"
         token.write_text("a secret of this test")
-        size = str(len(hosts))
-        self.processes: list[subprocess.Popen[bytes]] = []
-        for number, host in enumerate(hosts):
-            command = [sys.executable, "-m", "understudy.cli", "run", "--nnodes", size, "--node-rank", str(number), "--spares", size]
-            command += ["--rdzv-endpoint", f"{hosts[0].address}:29400", "--token-file", str(token), *flags]
-            command += ["--run-dir", str(folder / f"run{number}"), str(JOBS / "spread.py"), str(folder)]
-            variables = mark.environment(COLUMNS="200", OMP_NUM_THREADS="1", **environment)  # as torchrun with several ranks on a host
-            self.processes.append(host.start(command, folder, variables, folder / f"output{number}.txt"))
+        size, endpoint = str(len(hosts)), ",".join(f"{host.address}:29400" for host in hosts[:endpoints])
+        self._flags = ["--nnodes", size, "--spares", size, "--rdzv-endpoint", endpoint, "--token-file", str(token), *flags]
+        self._variables = mark.environment(COLUMNS="200", OMP_NUM_THREADS="1", **environment)  # as torchrun with several ranks on a host
+        self.processes = [self._start(number, f"run{number}") for number in range(len(hosts))]
+
+    def _start(self, number: int, run: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "understudy.cli", "run", "--node-rank", str(number), *self._flags]
+        command += ["--run-dir", str(self.folder / run), str(JOBS / "spread.py"), str(self.folder)]
+        return self.hosts[number].start(command, self.folder, self._variables, self.folder / f"output{number}.txt")
+
+    def start_again(self, number: int) -> None:
+        """On a host that has vanished, and has lost what was there."""
+        self.processes[number] = self._start(number, f"run{number} again")
 
     @property
     def output(self) -> str:
         return "".join(f"--- {path.name}\n{path.read_text()}" for path in sorted(self.folder.glob("output*.txt")))
 
-    def wait_for(self, name: str) -> None:
+    def _waits(self, condition: Callable[[], bool], what: str) -> None:
         def there() -> bool:
-            assert self.processes[0].poll() is None, self.output
-            return (self.folder / f"marker {name}").exists()
+            assert self.processes[self.hosts.index(self.main)].poll() is None, self.output
+            return condition()
 
-        wait_until(there, name, LONG)
+        wait_until(there, what, LONG)
+
+    def wait_for(self, name: str) -> None:
+        self._waits((self.folder / f"marker {name}").exists, name)
+
+    def wait_for_words(self, host: int, words: str) -> None:
+        self._waits(lambda: words in (self.folder / f"output{host}.txt").read_text(), words)
 
     def wait_for_step(self, step: int, generation: int) -> None:
         for rank in range(len(self.hosts)):
             self.wait_for(f"step {step} on {rank} in generation {generation}")
 
     def ask(self, what: str) -> dict[str, Any]:
-        """On host 0."""
-        command = [sys.executable, "-m", "understudy.cli", what, "--json", "--run-dir", str(self.folder / "run0")]
-        done = subprocess.run(["ip", "netns", "exec", self.hosts[0].namespace, *command], capture_output=True, text=True, timeout=LONG)
+        """On the main host."""
+        folder = str(self.folder / f"run{self.hosts.index(self.main)}")
+        command = [sys.executable, "-m", "understudy.cli", what, "--json", "--run-dir", folder]
+        done = subprocess.run(["ip", "netns", "exec", self.main.namespace, *command], capture_output=True, text=True, timeout=LONG)
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
     def ends(self) -> Outcome:
-        code = self.processes[0].wait(LONG)
-        (self.folder / "run").symlink_to(self.folder / "run0")
+        number = self.hosts.index(self.main)
+        code = self.processes[number].wait(LONG)
+        (self.folder / "run").symlink_to(self.folder / f"run{number}")
         return Outcome(code, self.output, self.folder)
 
 
@@ -71,7 +85,7 @@ Start = Callable[..., Spread]
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     with marked() as mark, network(3) as hosts:
-        yield lambda *flags, **environment: Spread(hosts, tmp_path / "spread", mark, *flags, **environment)
+        yield lambda *flags, **options: Spread(hosts, tmp_path / "spread", mark, *flags, **options)
 
 
 @pytest.fixture

@@ -202,14 +202,22 @@ def test_frames_that_are_no_good_are_dropped(orchestrator: Orchestrator) -> None
     agent.socket.send('{"type": "WorkerLost", "worker": 7}')
     agent.socket.send('{"type": "NoSuchThing"}')
     agent.say(commands.EndJob(1, "an agent does not decide this"))
-    agent.say(events.NodeLost("n0", "nor this"), events.Expired("quiesce"))
+    agent.say(events.NodesLost((events.LostNode("n0", "nor this"),)), events.Expired("quiesce"))
     agent.say(events.WorkerLost("w99", LossCause.KILLED, "unknown worker", 0.0))
-    agent.say(events.Quiesced("w0", 7, Position(3, Stand.RUNNING), (), 3))  # a generation that never was
     agent.say(events.Committed("w0", -5, 3, 99))
     agent.say(events.Notice("w0", 0, "still here"))
     status = wait_for(orchestrator, notices=["rank 0: still here"])
     assert status["state"] == "training" and status["generation"] == 0 and status["step"] == 1
     agent.lose()  # and it still does its work
+
+
+def test_a_generation_that_the_journal_does_not_know_is_ended_for_all(orchestrator: Orchestrator) -> None:
+    """An orchestrator that was killed had begun it, and could not write down why."""
+    agent = orchestrator.agent()
+    agent.begin()
+    agent.say(events.Quiesced("w0", 7, Position(3, Stand.RUNNING), (), 3))
+    status = wait_for(orchestrator, state="recovering")
+    assert status["generation"] == 8 and agent.hear(commands.Abort).generation == 8
 
 
 def test_an_event_of_a_stale_generation_changes_nothing(orchestrator: Orchestrator) -> None:
@@ -247,6 +255,33 @@ def test_migration_by_the_interface(orchestrator: Orchestrator) -> None:
     assert {agent.hear(commands.Publish).worker for _ in range(2)} == {"w0", "w1"}
     assert agent.hear(commands.Assign).planned
     assert "already migrating" in orchestrator.ask("POST", "/migrate", {"rank": 0}).json()["detail"]
+
+
+def test_a_held_job_by_the_interface(orchestrator: Orchestrator) -> None:
+    """Replicas differ: held, until somebody says who is right. The other one's node is tainted, until somebody takes that away."""
+    agent = orchestrator.agent()
+    agent.begin()
+    wait_for(orchestrator, state="training", step=1)
+    answer = orchestrator.ask("POST", "/believe", {"rank": 1})
+    assert answer.status_code == 409 and "not held" in answer.json()["detail"]
+    agent.say(events.ReplicasDiffer("w0", 0, (), ((0,), (1,)), "a tensor is not the same"))
+    assert {agent.hear(commands.Abort).worker for _ in range(2)} == {"w0", "w1"}
+    for worker in ("w0", "w1"):
+        agent.say(events.Quiesced(worker, 1, Position(3, Stand.IDLE), (Copy(0, 2), Copy(1, 2)), 3))
+    wait_for(orchestrator, state="held")
+    assert "a tensor is not the same" in orchestrator.ask("GET", "/status").json()["message"]
+    assert orchestrator.ask("GET", "/report").json()["incidents"][0]["cause"] == "corrupt"
+    assert orchestrator.ask("POST", "/believe", {"rank": 7}).status_code == 409
+    assert orchestrator.ask("POST", "/believe", {"rank": 1, "reason": "checked"}).status_code == 200
+    assert agent.hear(commands.KillWorker).worker == "w0"
+    assert agent.hear(commands.Abort).worker == "w1"
+    assert agent.hear(commands.Assign).rank == 0
+    assert "rank 0" in orchestrator.ask("GET", "/status").json()["taints"]["n0"]
+    assert orchestrator.ask("POST", "/taint", {"node": "nowhere", "reason": "x"}).status_code == 409
+    assert orchestrator.ask("POST", "/taint", {"node": "n0"}).status_code == 200
+    assert orchestrator.ask("GET", "/status").json()["taints"] == {}
+    assert orchestrator.ask("POST", "/taint", {"node": "n0", "reason": "its fan is loud"}).status_code == 200
+    assert orchestrator.ask("GET", "/status").json()["taints"] == {"n0": "its fan is loud"}
 
 
 def test_stop_by_the_interface(orchestrator: Orchestrator) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.integration.processes import wait_until
 
 from understudy.core.buddies import Place
 from understudy.worker.buddies import Channel
@@ -108,6 +109,17 @@ def test_nobody_passes_an_agreement_that_one_has_not_joined(members: Callable[[i
     others = [group.start(work, rank) for rank in (0, 1, 2, 4)]
     assert group.start(work, 3).result(LIMIT)
     assert all(other.result(LIMIT) for other in others)
+
+
+def test_who_waits_can_be_seen(members: Callable[[int], Members]) -> None:
+    group = members(2)
+    channels = [Channel(group.peers[rank], rank, [Place("rack", "node")] * 2) for rank in range(2)]
+    first = group.start(channels[0].agree, [0])
+    wait_until(lambda: group.peers[0].waiting, "it waits for the other one", LIMIT)
+    assert not group.peers[1].waiting and not first.done()
+    channels[1].agree([0])
+    first.result(LIMIT)
+    assert not any(one.waiting for one in group.peers)
 
 
 def test_an_abort_ends_an_exchange(members: Callable[[int], Members]) -> None:

@@ -15,6 +15,7 @@ from tests.integration.postgres import Postgres, needs_postgres, postgres
 from tests.integration.processes import marked, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
 from tests.integration.training import LONG, Outcome, survived
+from tests.model.validate import validate
 
 from understudy.orchestrator import journal
 
@@ -52,6 +53,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         job = service.run("job", ["--nnodes", "2", "--spares", "2"], "spread.py", HELD=f"1:{HELD}", WAIT="1")
         job.wait_for(f"held {HELD}")
         yield Scene(service, hosts, database, job)
+        assert validate(database.url, killed=True) == 1
 
 
 def test_the_leaders_host_vanishes_and_a_rank_is_lost_meanwhile(scene: Scene, undisturbed_spread: Callable[[int], Outcome]) -> None:

@@ -24,7 +24,7 @@ from understudy.core.events import FromWorker
 from understudy.core.nouns import Position, Stand
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import LIMIT, encode
-from understudy.links.page import PageWriter
+from understudy.links.page import UNKNOWN, PageWriter
 from understudy.worker.control import Control
 
 RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "3"]
@@ -62,7 +62,7 @@ GOOD: list[events.Event] = [
 FOREIGN: list[events.Event] = [
     events.Committed("w2", 3, 7, 7),
     events.StopAsked("now", 1),
-    events.NodeLost("n0", "gone"),
+    events.NodesLost((events.LostNode("n0", "gone"),)),
     events.WorkerStarted("w1", "n0", 5),
 ]
 good = st.sampled_from(GOOD)
@@ -116,6 +116,9 @@ class Quiet:
     def collectives(self) -> int:
         return 0
 
+    def waits(self) -> int:
+        return UNKNOWN
+
     def answers_alone(self, abort: commands.Abort) -> None:
         return None
 
@@ -123,7 +126,7 @@ class Quiet:
 class Lonely(Control):
     """Keeps still when its agent is gone, and does not end the process."""
 
-    def _orphaned(self) -> None:
+    def _reunite(self) -> None:
         threading.Event().wait()
 
 
@@ -132,7 +135,7 @@ def test_a_worker_obeys_the_newest_generation_only(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     page = tmp_path / "w1.page"
     writer = PageWriter(page)
-    control = Lonely(theirs, "w1", writer, Lifeline(page))
+    control = Lonely(theirs, "w1", writer, Lifeline(page), (0, 0), tmp_path)
     control.responder = quiet = Quiet()
     control.start()
     abort = commands.Abort("w1", 5, "host:1", (0,), "lost")

@@ -1,10 +1,9 @@
-"""How large the jobs are that are searched through, and what may happen to them."""
+"""How large the jobs are that are searched through, and what may happen to them (`faults.py` has the names of the faults)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-FAULTS = ("kill", "hung", "cut", "crash", "migrate", "early", "repeat")
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,23 +18,58 @@ class Bounds:
     together: int = 1
     replenish: bool = False
     keepers: int = 2
+    begin: str = "training"  # or "setup": the script's set-up is still to be done; or "forming": no worker is warm yet
+
+
+def _one(transactions: int = 1, **rest: Any) -> Bounds:
+    """One transaction, and as many faults together as there are."""
+    faults = rest.pop("faults")
+    return Bounds(transactions=transactions, faults=faults, together=sum(faults.values()), **rest)
 
 
 # What is searched through, and how many states that has.
 BOUNDS: dict[str, tuple[Bounds, int]] = {
-    "no fault": (Bounds(transactions=3), 272),
-    "a worker or spare dies": (Bounds(faults={"kill": 1}), 7_070),
-    "a worker or spare dies, 3 ranks": (Bounds(ranks=3, transactions=1, faults={"kill": 1}), 58_497),
-    "two die, 1 spare": (Bounds(transactions=1, faults={"kill": 2}, together=2), 51_287),
-    "two die, 2 spares": (Bounds(transactions=1, spares=2, faults={"kill": 2}, together=2), 66_765),
-    "a worker is taken for hung and goes on": (Bounds(faults={"hung": 1}), 28_058),
-    "one hangs and one dies": (Bounds(transactions=1, faults={"kill": 1, "hung": 1}, together=2), 611_338),
-    "the orchestrator dies": (Bounds(faults={"crash": 1}), 6_116),
-    "a worker and the orchestrator die": (Bounds(transactions=1, faults={"kill": 1, "crash": 1}, together=2), 118_734),
-    "a rank moves": (Bounds(transactions=3, faults={"migrate": 1}), 2_408),
-    "a rank moves and a worker dies": (Bounds(spares=2, faults={"migrate": 1, "kill": 1}, together=2), 53_102),
-    "a rank moves and one is taken for hung": (Bounds(faults={"migrate": 1, "hung": 1}, together=2), 193_076),
-    "a rank moves and a timer runs out early": (Bounds(faults={"migrate": 1, "early": 1}, together=2), 17_380),
-    "a worker dies and words come again": (Bounds(transactions=1, faults={"kill": 1, "repeat": 1}, together=2), 10_837),
-    "a node is cut off": (Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1}), 70_788),
+    "no fault": (Bounds(transactions=3), 263),
+    "a worker or spare dies": (_one(2, faults={"kill": 1}), 2_481),
+    "a worker or spare dies, 3 ranks": (_one(ranks=3, faults={"kill": 1}), 11_439),
+    "two die, 1 spare": (_one(faults={"kill": 2}), 9_290),
+    "two die, 2 spares": (_one(spares=2, faults={"kill": 2}), 14_931),
+    "two die, spares are replaced": (_one(faults={"kill": 2}, replenish=True), 18_274),
+    "three die, 2 spares": (_one(spares=2, faults={"kill": 3}), 106_697),
+    "one dies, and a spare is refused": (_one(faults={"kill": 1, "refuse": 1}, replenish=True), 2_208),
+    "one dies, and a newcomer's state differs": (_one(spares=2, faults={"kill": 1, "differs": 1}), 2_839),
+    "one dies in the set-up": (_one(faults={"kill": 1}, begin="setup"), 1_492),
+    "two die in the set-up": (_one(faults={"kill": 2}, begin="setup"), 17_390),
+    "one dies and one is refused before there are ranks": (_one(faults={"kill": 1, "refuse": 1}, begin="forming", replenish=True), 8_467),
+    "a connection breaks": (_one(2, faults={"break": 1}), 3_274),
+    "two connections break": (_one(faults={"break": 2}), 11_292),
+    "a connection breaks in the set-up": (_one(faults={"break": 1}, begin="setup"), 1_797),
+    "a connection breaks and one dies": (_one(faults={"break": 1, "kill": 1}), 36_640),
+    "one hangs and goes on": (_one(2, faults={"hung": 1}), 13_204),
+    "one hangs and one dies": (_one(faults={"kill": 1, "hung": 1}), 91_546),
+    "one dies and a timer runs out early": (_one(faults={"kill": 1, "early": 1}), 20_550),
+    "the orchestrator dies": (_one(2, faults={"crash": 1}), 1_014),
+    "the orchestrator dies twice": (_one(faults={"crash": 2}), 5_057),
+    "a worker and the orchestrator die": (_one(faults={"kill": 1, "crash": 1}), 61_571),
+    "the orchestrator dies before there are ranks": (_one(0, spares=0, faults={"crash": 1}, begin="forming"), 311),
+    "a connection breaks and the orchestrator dies": (_one(faults={"break": 1, "crash": 1}), 60_702),
+    "one hangs and the orchestrator dies": (_one(faults={"hung": 1, "crash": 1}), 320_266),
+    "a rank moves": (_one(3, faults={"migrate": 1}), 1_929),
+    "two ranks move": (_one(3, spares=2, faults={"migrate": 2}), 2_950),
+    "a rank moves and a worker dies": (_one(2, spares=2, faults={"migrate": 1, "kill": 1}), 20_435),
+    "a rank moves and one is taken for hung": (_one(2, faults={"migrate": 1, "hung": 1}), 45_267),
+    "a rank moves and a timer runs out early": (_one(2, faults={"migrate": 1, "early": 1}), 5_495),
+    "a rank moves and a connection breaks": (_one(2, faults={"migrate": 1, "break": 1}), 32_278),
+    "a rank moves and the orchestrator dies": (_one(faults={"migrate": 1, "crash": 1}), 16_552),
+    "a rank is odd among its replicas": (_one(faults={"odd": 1}), 1_095),
+    "replicas differ, and nobody can tell who is right": (_one(faults={"torn": 1}), 5_230),
+    "replicas differ, and one dies": (_one(faults={"torn": 1, "kill": 1}), 74_513),
+    "a rank is odd, and one moves": (_one(spares=2, faults={"odd": 1, "migrate": 1}), 1_896),
+    "a worker dies and words come again": (_one(faults={"kill": 1, "repeat": 1}), 10_285),
+    "a worker dies and words overtake others": (_one(2, faults={"kill": 1, "overtake": 2}), 15_461),
+    "a worker dies and a command comes twice": (_one(faults={"kill": 1, "echo": 1}), 6_123),
+    "a rank moves and a command comes twice": (_one(2, faults={"migrate": 1, "echo": 1}), 4_109),
+    "a node of two is cut off and comes back": (_one(nodes=2, spares=2, faults={"cut": 1}), 48_388),
+    "one of two nodes ends and is started anew": (_one(nodes=2, spares=2, faults={"agent": 1}, replenish=True), 5_098),
+    "such a node ends and a worker dies": (_one(nodes=2, spares=2, faults={"agent": 1, "kill": 1}), 123_457),
 }

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from tests.model import world
+from tests.model import steps
 from tests.model.bounds import Bounds
-from tests.model.explore import Explorer
+from tests.model.messages import says
+from tests.model.moves import Moves
 from tests.model.world import Mode, Shape, Worker, World
 from understudy.core import commit, events, loss, machine, membership, migration, quiesce, resume, workers
 from understudy.core.commands import KillWorker
@@ -26,6 +27,7 @@ KILLS = Bounds(transactions=1, faults={"kill": 2}, together=2, spares=2)
 HUNG = Bounds(transactions=1, faults={"hung": 1})
 CRASH = Bounds(transactions=1, faults={"kill": 1, "crash": 1}, together=2)
 MOVE = Bounds(transactions=2, faults={"migrate": 1})
+BREAK = Bounds(transactions=2, faults={"migrate": 1, "break": 1}, together=2)
 RING = Bounds(ranks=3, transactions=2, keepers=1, faults={"kill": 1})
 THREE = Bounds(ranks=3, transactions=1, spares=2, faults={"kill": 2}, together=2)
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
@@ -152,6 +154,15 @@ def _moves_unasked(state: JobState, event: events.NewcomerReady) -> None:
         state.migration = None
 
 
+def _not_called_off(state: JobState, lost: set[str], why: str) -> None:
+    """A connection breaks while a migration prepares, and the migration goes on in a generation that is over."""
+    if lost:
+        disrupted(state, lost, why)
+
+
+disrupted = migration.disrupted
+
+
 # -- in the workers -------------------------------------------------------------------------------------------------------
 
 
@@ -159,18 +170,18 @@ def _vote_skipped(world_: World, shape: Shape, w: Worker) -> list[tuple[str, Wor
     """A rank applies without waiting for the others."""
     found = acts_of(world_, shape, w)
     if w.mode is Mode.VOTING:
-        found.append(("passes alone", world.passes(world_, w)))
+        found.append(("passes alone", steps.passes(world_, w)))
     return found
 
 
-acts_of = world._acts_of
+acts_of = steps.acts_of
 
 
 def _counts_before_its_copies(world_: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
     """A vote counts before the copies that the rank keeps for others are there."""
     found = acts_of(world_, shape, w)
     if w.mode is Mode.VOTING and not any(what == "agrees" for what, _ in found):
-        early = world._agree(world_, shape, w)
+        early = steps.agree(world_, shape, w)
         found.append(("agrees too early", early.put(early.of(w.name)._replace(shelf=w.shelf))))
     return found
 
@@ -181,7 +192,7 @@ def _goes_on_unverified(world_: World, shape: Shape, w: Worker) -> list[tuple[st
     if w.mode is Mode.CONNECTED and w.newcomer and w.pending is not None:
         start, generation = w.pending[2], w.pending[1]
         after = w._replace(mode=Mode.IDLE, t=start, generation=generation, pending=None, newcomer=False)
-        found.append(("goes on", world_.put(world.says(after, events.Verified(w.name, generation, 1)))))
+        found.append(("goes on", world_.put(says(after, events.Verified(w.name, generation, 1)))))
     return found
 
 
@@ -194,7 +205,7 @@ def _position_too_high(w: Worker, generation: int, stand: Stand) -> Worker:
     return after._replace(up=(*before, lie), said=(*after.said[:-1], lie))
 
 
-quiesce_of = world._quiesce
+quiesce_of = steps.quiesce
 
 
 BUGS = [
@@ -213,15 +224,16 @@ BUGS = [
     Bug("a lost worker is not ended", loss, "fence", _unfenced, HUNG),
     Bug("a fenced worker that comes back is let live", workers, "worker_started", _fence_forgotten, SPLIT),
     Bug("a commit of an old generation counts", resume, "committed", _stale_commit, HUNG),
-    Bug("a decision is sent before it is written", Explorer, "writes_ahead", False, CRASH),
+    Bug("a decision is sent before it is written", Moves, "writes_ahead", False, CRASH),
     Bug("nothing is repeated after a restart", workers, "_repeat", _nothing_repeated, CRASH),
     Bug("a fenced newcomer's word counts", resume, "verified", _words_of_the_dead, KILLS),
     Bug("the end barrier never opens", resume, "maybe_done", _nobody_released, Bounds(transactions=1)),
     Bug("a second loss does not begin a generation", JobState, "next_generation", _old_generation, KILLS),
     Bug("a spare takes two ranks", quiesce, "choose_spare", _same_spare, THREE),
     Bug("a migration does not wait for a boundary", migration, "newcomer_ready", _moves_unasked, MOVE),
-    Bug("the vote is skipped", world, "_acts_of", _vote_skipped, KILL),
-    Bug("a vote counts before its copies are there", world, "_acts_of", _counts_before_its_copies, KILL),
-    Bug("a newcomer goes on unverified", world, "_acts_of", _goes_on_unverified, KILL),
-    Bug("a rank says that it has voted, and has not", world, "_quiesce", _position_too_high, RING),
+    Bug("a broken connection does not call a migration off", loss, "disrupted", _not_called_off, BREAK),
+    Bug("the vote is skipped", steps, "acts_of", _vote_skipped, KILL),
+    Bug("a vote counts before its copies are there", steps, "acts_of", _counts_before_its_copies, KILL),
+    Bug("a newcomer goes on unverified", steps, "acts_of", _goes_on_unverified, KILL),
+    Bug("a rank says that it has voted, and has not", steps, "quiesce", _position_too_high, RING),
 ]

@@ -1,12 +1,21 @@
-"""When two machines are the same: everything by which they may ever decide is, whatever the time and the texts."""
+"""The machine that ships, asked each question once: which one comes of it and what it answers. Two that cannot be told apart are one.
+
+Every answer is held against the journal: a fresh machine that is given all events on the way here, as an orchestrator does that was
+started again, must have an equal state, texts included. And what is left out of `machine_key` must not matter: where two ways lead to
+machines that differ in that only, both are asked from then on, and must answer alike.
+"""
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.model.world import order
+from tests.model.messages import order
+from tests.model.world import Wrong
+from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.state import WorkerState
+from understudy.core.state import JobState, WorkerState
 
 
 class Interned(NamedTuple):
@@ -16,8 +25,93 @@ class Interned(NamedTuple):
     machine: Machine
 
 
+class Machines:
+    """All that were met. `reconnects`: whether an agent may ever connect again, and what was heard of whom matters for that."""
+
+    def __init__(self, check: Callable[[Machine], None], reconnects: bool) -> None:
+        self._check = check
+        self._reconnects = reconnects
+        self._known: dict[Any, Interned] = {}
+        self._frozen: dict[int, bytes] = {}
+        self._twins: dict[int, bytes] = {}  # the state of another machine with the same key
+        self._ways: dict[int, tuple[Interned, events.Event]] = {}  # how each was met first
+        self._answers: dict[tuple[int, events.Event], tuple[Interned, list[commands.Command]]] = {}
+        self._fresh = b""
+        self._opening: list[events.Event] = []
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def begin(self, machine: Machine, opening: list[events.Event]) -> tuple[Interned, list[commands.Command]]:
+        """The first one: `machine` has handled nothing yet."""
+        self._fresh, self._opening = pickle.dumps(machine.state, -1), opening
+        answer = [command for event in opening for command in machine.handle(event, 0.0)]
+        return self._intern(machine), answer
+
+    def ask(self, before: Interned, event: events.Event) -> tuple[Interned, list[commands.Command]]:
+        question = (id(before), event)
+        known = self._answers.get(question)
+        if known is None:
+            known = self._answers[question] = self._ask(before, event)
+        return known
+
+    def _ask(self, before: Interned, event: events.Event) -> tuple[Interned, list[commands.Command]]:
+        machine = _thawed(self._frozen[id(before)])
+        speaker = machine.state.workers.get(getattr(event, "worker", ""))
+        fenced = speaker is not None and speaker.state is WorkerState.LOST
+        answer = machine.handle(event, 0.0)
+        self._check(machine)
+        if self._replayed(before, event) != machine.state:
+            raise Wrong("the journal replayed gives another state")
+        after = self._intern(machine, (before, event))
+        if fenced and after is not before:
+            raise Wrong(f"{type(event).__name__} of {speaker.name if speaker else ''}, which is fenced, has changed something")
+        twin = self._twins.get(id(before))
+        if twin is not None:
+            other = _thawed(twin)
+            words = list(filter(None, map(order, other.handle(event, 0.0))))
+            if words != list(filter(None, map(order, answer))) or self.key(other) != after.key:
+                raise Wrong("two machines that count as one answer differently: something that matters is not in their key")
+        return after, answer
+
+    def way(self, interned: Interned) -> list[events.Event]:
+        """The events that lead to it: what the journal has."""
+        found = []
+        while id(interned) in self._ways:
+            interned, event = self._ways[id(interned)]
+            found.append(event)
+        return self._opening + found[::-1]
+
+    def _replayed(self, before: Interned, event: events.Event) -> JobState:
+        machine = _thawed(self._fresh)
+        for one in [*self.way(before), event]:
+            machine.handle(one, 0.0)
+        return machine.state
+
+    def _intern(self, machine: Machine, way: tuple[Interned, events.Event] | None = None) -> Interned:
+        key = self.key(machine)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Interned(key, machine)
+            self._frozen[id(known)] = pickle.dumps(machine.state, -1)
+            if way is not None:
+                self._ways[id(known)] = way
+        elif id(known) not in self._twins and machine.state != known.machine.state:
+            self._twins[id(known)] = pickle.dumps(machine.state, -1)
+        return known
+
+    def key(self, machine: Machine) -> Any:
+        return machine_key(machine, heard=self._reconnects)
+
+
+def _thawed(frozen: bytes) -> Machine:
+    machine = Machine.__new__(Machine)
+    machine.state = pickle.loads(frozen)
+    return machine
+
+
 def machine_key(machine: Machine, heard: bool = True) -> Any:
-    """Everything that the machine may ever decide by, without times and texts."""
+    """Everything that the machine may ever decide by, without times and texts; without `heard` for agents that never connect again."""
     s = machine.state
     recovery, migration, incident = s.recovery, s.migration, s.incident
     workers = tuple(
@@ -26,30 +120,32 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
             w.node,
             w.spare,
             w.state.value,
+            bool(w.pid),
             w.store,
             w.rank,
             w.local_rank,
             w.heard if heard and w.state is not WorkerState.LOST else 0,
             w.recovered,
             w.committed,
-            w.step,
             w.finished,
         )
         + ((w.assign.generation, w.assign.store) if w.assign is not None else ())
         for w in s.workers.values()
         if w.state is not WorkerState.LOST or w.name in s.ranks.values()
     )
+    sent = () if recovery is None or not heard else tuple(sorted((name, order(message)) for name, message in recovery.sent.items()))
     return (
-        s.phase.value, s.generation, s.promised, s.store, s.started, s.settled, s.begun, s.restarts,
+        s.phase.value, s.generation, s.promised, s.store, f"w{s.started}", s.settled, s.begun, s.restarts,
         s.ended is not None and s.ended.exit_code,
-        tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost) for n in s.nodes.values()),
+        tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost, bool(n.taint)) for n in s.nodes.values()),
         workers,
         tuple(sorted(s.ranks.items())), frozenset(s.departed), bool(s.broken), frozenset(s.timers),
         None if recovery is None else (
             recovery.generation, recovery.planned, recovery.store, frozenset(recovery.waiting), recovery.unexplained, recovery.counted,
             tuple(sorted((name, answer.position, answer.copies) for name, answer in recovery.answers.items())),
-            recovery.decision, tuple(sorted((name, order(message)) for name, message in recovery.sent.items())), len(recovery.lost),
+            recovery.decision, sent, len(recovery.lost),
         ),
         None if migration is None else (migration.rank, migration.leaver, migration.newcomer, migration.generation, migration.stage.value),
+        None if s.dispute is None else (s.dispute.sides, s.dispute.workers),
         None if incident is None else (incident.planned, incident.decision),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from tests.model.machines import machine_key
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.nouns import Position, Stand
+from understudy.core.quiesce import HAS_STATE
 from understudy.core.state import Phase, WorkerState
 from understudy.orchestrator import journal
 from understudy.orchestrator.settings import Settings
@@ -37,11 +38,14 @@ class _Told:
 
 
 class Validator:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, killed: bool = False) -> None:
+        """`killed`: an orchestrator of the job was, and may have begun generations that are not in the journal."""
         self.machine = Machine(settings.spec, settings.timeouts)
         self._workers: dict[str, _Told] = {}
         self._starts: dict[int, int] = {}  # of each generation that was decided
         self._steps: dict[int, int] = {}  # after the first transaction of each
+        self._killed = killed
+        self._unwritten: set[int] = set()  # such generations
         self._committed = -1  # the highest transaction that somebody is known to have committed
 
     def run(self, recorded: Iterable[tuple[float, events.Event]]) -> None:
@@ -65,6 +69,8 @@ class Validator:
         before = machine_key(self.machine, heard=False) if fenced else None
         generation = state.generation
         answer = self.machine.handle(event, now)
+        if isinstance(event, events.Quiesced) and event.generation > generation and worker is not None and worker.state in HAS_STATE:
+            _must(state.generation > event.generation, f"generation {event.generation} has begun twice, for different reasons")
         _must(state.generation >= generation, "the generation went back")
         if fenced:
             _must(machine_key(self.machine, heard=False) == before, f"{event} of a fenced worker has changed something")
@@ -99,13 +105,19 @@ class Validator:
                 _must(known, f"{event.worker} is verified in generation {event.generation}, for which it was told nothing")
             case events.Committed():
                 self._check_commit(told, event)
+            case events.ReplicasDiffer():
+                joined = told.assigned is not None and (event.generation in told.recover or event.generation == told.assigned.generation)
+                _must(joined, f"{event.worker} compares in generation {event.generation}, to which it does not belong")
             case events.Finished():
                 _must(told.assigned is not None, f"{event.worker} has finished without a rank")
             case _:
                 pass
 
     def _check_position(self, told: _Told, event: events.Quiesced) -> None:
-        _must(event.generation in told.quiesce, f"{event.worker} has come to rest for generation {event.generation}, unasked")
+        if self._killed and event.generation > self.machine.state.generation:
+            self._unwritten.add(event.generation)  # others may come to rest for it, too; the next orchestrator must end it (`take`)
+        asked = event.generation in told.quiesce or event.generation in self._unwritten
+        _must(asked, f"{event.worker} has come to rest for generation {event.generation}, unasked")
         _must(event.generation not in told.places, f"{event.worker} says twice, and differently, where it stands")
         place = told.places[event.generation] = event.position
         earlier = [start for generation, start in self._starts.items() if generation in told.recover and generation < event.generation]
@@ -136,11 +148,13 @@ def _must(true: bool, why: str) -> None:
         raise NotAllowed(why)
 
 
-def validate(place: Path | str) -> int:
-    """All journals below a folder, or the one in a database; gives how many jobs there were in them. Raises `NotAllowed`."""
+def validate(place: Path | str, *, killed: bool = False) -> int:
+    """All journals below a folder, or the one in a database; gives how many jobs there were in them. `killed` as in `Validator`. Raises
+    `NotAllowed`.
+    """
     count = 0
     for one in sorted(place.rglob(journal.FILE)) if isinstance(place, Path) else [place]:
         for recorded in journal.read_all(one).values():
-            Validator(recorded.settings).run(recorded.events)
+            Validator(recorded.settings, killed=killed).run(recorded.events)
             count += 1
     return count

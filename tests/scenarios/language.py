@@ -9,10 +9,10 @@
     ? incidents                   a question about the state; the lines that answer it start with "="
     = ...
 
-The first word after an event's name is its worker (several with commas: the event comes from each in turn), node,
-rank or timer. `position=17/voted` and `copies=2@16,3@16` are written as they are read. Time stands at 1000 s and
-moves 1 ms per event. `python -m tests.scenarios.language FILES` writes the answers of the machine as it is into the
-files: read the difference.
+The first word after an event's name is its worker (several with commas: the event comes from each in turn), rank or
+timer. The nodes of `NodesLost n1,n2` are lost together, in one event. `position=17/voted` and `copies=2@16,3@16` are
+written as they are read. Time stands at 1000 s and moves 1 ms per event. `python -m tests.scenarios.language FILES`
+writes the answers of the machine as it is into the files: read the difference.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from understudy.core.machine import Machine
 from understudy.core.nouns import Copy, Incident, JobSpec, LossCause, Position, Stand, Timeouts
 
 START = 1000.0
-_SUBJECT = ("worker", "node", "timer", "rank", "reason")
+_SUBJECT = ("worker", "node", "nodes", "timer", "rank", "reason")
 
 
 class Scenario:
@@ -66,6 +66,10 @@ class Scenario:
                 workers = self.machine.state.workers
                 held = sorted(self.machine.state.ranks.items())
                 return [f"= rank {rank}: {name} {workers[name].state}" for rank, name in held]
+            case ["?", "taints"]:
+                return [f"= {node.name}: {node.taint}" for node in self.machine.state.nodes.values() if node.taint]
+            case ["?", "held"]:
+                return [f"= {self.machine.state.dispute.detail}"] if self.machine.state.dispute is not None else []
             case [">", name, *rest]:
                 return [f"< {show(command)}" for event in self._events(name, rest) for command in self._handle(event)]
             case _:
@@ -108,7 +112,8 @@ class Scenario:
         names = [field.name for field in dataclasses.fields(kind)]
         subject = next((field for field in _SUBJECT if field in names), "")
         given = _options([word for word in words if "=" in word])
-        subjects = [part for word in words if "=" not in word for part in word.split(",")] or [""]
+        words_alone = [word for word in words if "=" not in word]
+        subjects = (words_alone if subject == "nodes" else [part for word in words_alone for part in word.split(",")]) or [""]
         made: list[events.Event] = []
         for value in subjects:
             raw = {subject: value, **given} if value else dict(given)
@@ -130,6 +135,15 @@ class Scenario:
             case "copies":
                 pairs = [part.split("@") for part in text.split(",") if part]
                 return tuple(Copy(int(rank), int(place)) for rank, place in pairs)
+            case "nodes":
+                happened = self.now - float(raw.get("ago", "0"))
+                return tuple(events.LostNode(name, raw.get("detail", ""), happened) for name in text.split(","))
+            case "odd":
+                return tuple(int(rank) for rank in text.split(",") if rank)
+            case "sides":
+                return tuple(tuple(int(rank) for rank in side.split(",")) for side in text.split("|") if side)
+            case "workers":
+                return tuple(name for name in text.split(",") if name)
             case "notes":
                 return tuple(part for part in text.split("|") if part)
             case "generation":

@@ -43,6 +43,14 @@ def test_several_nodes() -> None:
     assert (job.master, job.port, job.host) == ("fe80::1", 123, "::")
 
 
+def test_several_orchestrators() -> None:
+    endpoints = (("host0", 29500), ("host1", 1), ("fe80::2", 2))
+    for rank, (master, port) in enumerate([*endpoints, endpoints[2]]):
+        job = plan(nnodes="4", node_rank=rank, rdzv_endpoint="host0,host1:1,[fe80::2]:2")
+        assert (job.endpoints, job.master, job.port) == (endpoints, master, port)
+    assert plan(nnodes="4", node_rank=1, rdzv_endpoint="host0:1").endpoints == ()
+
+
 def test_standalone_ignores_the_rendezvous() -> None:
     job = plan(standalone=True, rdzv_endpoint="host:5", rdzv_id="x", rdzv_backend="c10d")
     assert (job.master, job.port, job.spec.job) == ("127.0.0.1", 0, "name")
@@ -63,6 +71,8 @@ def test_hang_limit_and_grace() -> None:
     job = plan(hang_limit=5.0, shutdown_timeout=3)
     assert (job.timeouts.hang_floor, job.timeouts.hang_factor, job.timeouts.stop) == (5.0, 1.0, 3)
     assert plan(hang_limit=5000.0).timeouts.hang_first == 5000.0
+    short = plan(hang_limit=5.0, setup_limit=20.0).timeouts
+    assert (short.hang_first, short.quiesce) == (20.0, 20.0) and plan(setup_limit=2000.0).timeouts.quiesce == 300.0
 
 
 def test_heartbeats() -> None:
@@ -86,6 +96,11 @@ def test_signals() -> None:
         ({"nnodes": "2", "node_rank": 0, "standalone": True}, "--standalone means one node"),
         ({"rdzv_backend": "etcd"}, "--rdzv-backend etcd is refused"),
         ({"rdzv_endpoint": "host:http"}, "HOST:PORT"),
+        ({"nnodes": "2", "node_rank": 0, "rdzv_endpoint": "a:1,b:1"}, "a majority of 2 is 2"),
+        ({"nnodes": "4", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,c:1,d:1"}, "a majority of 4 is 3"),
+        ({"nnodes": "2", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,c:1"}, "there are 2 nodes"),
+        ({"nnodes": "3", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,a:1"}, "the same address twice"),
+        ({"nnodes": "3", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,"}, "HOST:PORT for each"),
         ({"nproc_per_node": "0"}, "at least one"),
         ({"spares": -1}, "--spares"),
         ({"heartbeat": 1.5}, "2 heartbeats .1.5. <= node_lost .2.0."),
@@ -101,6 +116,7 @@ def test_signals() -> None:
         ({"local_ranks_filter": "a"}, "--local-ranks-filter"),
         ({"signals_to_handle": "SIGNOPE"}, "SIGNOPE"),
         ({"hang_limit": 0.0}, "--hang-limit"),
+        ({"hang_limit": 5.0, "setup_limit": 4.0}, "--setup-limit"),
         ({"run_path": True, "program": ("relative.py",)}, "absolute"),
         ({"program": ("missing.py",)}, "no script missing.py"),
         ({"program": ()}, "give the script"),

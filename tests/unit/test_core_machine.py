@@ -16,11 +16,13 @@ from understudy.core.state import JobState, Phase, Stage, WorkerState
 
 names = st.sampled_from([f"w{number}" for number in range(9)])
 generations = st.integers(0, 4)
+lost_nodes = st.lists(st.builds(events.LostNode, st.sampled_from(["n0", "n1"]), st.just("gone")), min_size=1, max_size=3).map(tuple)
 copies = st.lists(st.builds(Copy, st.integers(0, 2), st.integers(-1, 3)), max_size=6).map(tuple)
 positions = st.builds(Position, st.integers(-1, 3), st.sampled_from(Stand))
+some_ranks = st.sampled_from([(), (0,), (1,), (0, 1)])
 any_event: st.SearchStrategy[events.Event] = st.one_of(
     st.builds(events.NodeJoined, st.sampled_from(["n0", "n1"]), st.just("10.0.0.1"), st.integers(0, 1)),
-    st.builds(events.NodeLost, st.sampled_from(["n0", "n1"]), st.just("gone")),
+    st.builds(events.NodesLost, lost_nodes),
     st.builds(events.WorkerStarted, names, st.just("n0"), st.integers(1, 9)),
     st.builds(events.StartRefused, names, st.just("n0"), st.just("no room")),
     st.builds(events.WorkerWarm, names, st.just("10.0.0.1:7000")),
@@ -35,6 +37,9 @@ any_event: st.SearchStrategy[events.Event] = st.one_of(
     st.builds(events.Finished, names, generations),
     st.builds(events.Notice, names, st.integers(-1, 2), st.just("read this")),
     st.builds(events.MigrationAsked, st.integers(-1, 3), st.just("why not")),
+    st.builds(events.ReplicasDiffer, names, generations, some_ranks, st.sampled_from([(), ((0,), (1,))]), st.just("differs")),
+    st.builds(events.Believed, st.integers(-1, 2), st.just("")),
+    st.builds(events.NodeTainted, st.sampled_from(["n0", "n1"]), st.sampled_from(["", "loud"])),
     st.builds(events.Expired, st.sampled_from(["quiesce", "hold", "resume", "communication", "migration"])),
 )
 rare_event: st.SearchStrategy[events.Event] = st.one_of(
@@ -62,6 +67,8 @@ def check(state: JobState) -> None:
             assert state.ranks[rank] == worker.name
     if state.phase is Phase.RESUMING:
         assert not state.vacant()
+    if state.dispute is not None:
+        assert state.phase in (Phase.QUIESCING, Phase.ENDED), "nobody goes on while it is open who is right"
     if state.phase is Phase.TRAINING and state.settled:
         assert state.incident is None and state.recovery is None
     check_indexes(state)

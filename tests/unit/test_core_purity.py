@@ -1,4 +1,4 @@
-"""`core` imports only itself and pure modules of the standard library; the control plane never imports torch."""
+"""`core`, and the quorum's rules, import only `core` and pure modules of the standard library; the control plane never imports torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ PURE = {
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "core").glob("*.py")), ids=lambda path: path.stem)
+QUORUM = [ROOT / "orchestrator" / "quorum" / name for name in ("raft.py", "roll.py")]
+
+
+@pytest.mark.parametrize("path", [*sorted((ROOT / "core").glob("*.py")), *QUORUM], ids=lambda path: path.stem)
 def test_core_is_pure(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         names: list[str] = []
@@ -41,7 +44,7 @@ def test_core_is_pure(path: Path) -> None:
             assert node.func.id not in IMPURE_CALLS, f"{path.name} calls {node.func.id}"
 
 
-@pytest.mark.parametrize("package", ["core", "links", "detectors", "orchestrator", "agent", "cli"])
+@pytest.mark.parametrize("package", ["core", "links", "detectors", "orchestrator", "agent", "cli", "chaos"])
 def test_the_control_plane_never_imports_torch(package: str) -> None:
     modules = [
         ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)

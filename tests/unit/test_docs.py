@@ -22,6 +22,8 @@ from scripts.api_page import describe
 from scripts.api_page import page as api_page
 
 import understudy
+from understudy.chaos.plan import make, schedule
+from understudy.chaos.registry import registry
 from understudy.cli import app
 from understudy.orchestrator import views
 from understudy.orchestrator.api import create_app
@@ -119,6 +121,13 @@ def test_every_option_of_run_is_described() -> None:
 def test_python_blocks_parse(page: Path) -> None:
     for block in blocks(page, "python"):
         ast.parse(block)
+
+
+@EVERY_PAGE
+def test_plans_of_faults_can_be_carried_out(page: Path) -> None:
+    for block in blocks(page, "toml"):
+        plan = make(tomllib.loads(block), registry())
+        assert schedule(plan, registry(), 4, ["node0", "node1"])
 
 
 @EVERY_PAGE

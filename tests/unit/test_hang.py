@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from understudy.core.nouns import Timeouts
 from understudy.detectors.hang import HangWatch, Verdict
-from understudy.links.page import Activity, PageView
+from understudy.links.page import UNKNOWN, Activity, PageView
 
 LIMITS = Timeouts(hang_floor=10.0, hang_factor=20.0, hang_first=100.0)
 OFFSET = 5000.0  # unix time minus the host's monotonic clock
@@ -20,8 +22,9 @@ def page(
     beat_at: float = 0.0,
     since: float = 0.0,
     longest: float = 0.3,
+    waits: int = UNKNOWN,
 ) -> PageView:
-    return PageView(1, beat_at, activity, transaction, step, since, collectives, longest)
+    return PageView(1, beat_at, activity, transaction, step, since, collectives, longest, waits)
 
 
 class Host:
@@ -35,6 +38,12 @@ class Host:
         self.clock = clock
         beating = {name: page if name in frozen else page._replace(beat_at=clock) for name, page in pages.items()}
         self.watch.observe(beating, clock, clock + OFFSET)
+
+    def stand(self, pages: dict[str, PageView], seconds: int = 20, frozen: tuple[str, ...] = ()) -> Verdict | None:
+        """The same pages once a second; the verdict at the end."""
+        for second in range(seconds):
+            self.read(pages, 1.0 + second, frozen)
+        return self.judge()
 
     def judge(self, idle: tuple[str, ...] = ()) -> Verdict | None:
         return self.watch.judge(RANKS, idle, self.clock + OFFSET)
@@ -52,6 +61,14 @@ def test_a_stopped_process_is_named_when_its_limit_is_over() -> None:
     verdict = host.judge()
     assert verdict is not None and verdict.worker == "w1" and "no sign of life" in verdict.detail
     assert verdict.happened == OFFSET  # its last beat was at 0 of the host's clock
+
+
+def test_a_newcomer_that_is_stopped_while_its_state_arrives_is_not_granted_the_time_of_a_set_up() -> None:
+    for activity, named in ((Activity.SETUP, None), (Activity.RECOVERING, "w1")):
+        host = Host()
+        pages = {"w0": page(Activity.RECOVERING), "w1": page(activity, step=0), "w2": page(Activity.RECOVERING)}
+        verdict = host.stand(pages, frozen=("w1",))
+        assert (verdict and verdict.worker) == named
 
 
 def test_the_limit_is_learnt_from_the_longest_transaction() -> None:
@@ -154,6 +171,67 @@ def test_nobody_alone_is_behind() -> None:
     assert host.watch.stalled(RANKS, host.clock + OFFSET) == 50.0
 
 
+def in_vote(*waits: int) -> dict[str, PageView]:
+    """All in the vote of the same transaction, with so many waits each."""
+    return {f"w{rank}": page(Activity.VOTED, waits=number) for rank, number in enumerate(waits)}
+
+
+def test_where_none_is_behind_who_waits_for_nobody_holds_up_the_job() -> None:
+    verdict = Host().stand(in_vote(1, 2, 0))
+    assert verdict is not None and verdict.worker == "w2" and "rank 2 alone waits for nobody" in verdict.detail
+    assert verdict.happened == OFFSET
+
+
+def test_where_several_are_behind_who_waits_for_nobody_holds_up_the_job() -> None:
+    """In the forward of DDP with buffers: the source of their broadcast has got further than the rest, and not all of that equally far."""
+    pages = {"w0": page(collectives=43, waits=1), "w1": page(collectives=41, waits=1), "w2": page(waits=0)}
+    verdict = Host().stand(pages)
+    assert verdict is not None and verdict.worker == "w2"
+    pages = {"w0": page(Activity.VOTED, waits=0), "w1": page(transaction=8, waits=1), "w2": page(Activity.VOTED, waits=1)}
+    verdict = Host().stand(pages)
+    assert verdict is not None and verdict.worker == "w0"
+
+
+@pytest.mark.parametrize("waits", [(1, 1, 1), (0, 0, 1), (0, 0, 0), (0, 1, UNKNOWN), (1, 1, UNKNOWN), (UNKNOWN, UNKNOWN, 0)])
+def test_waits_that_name_nobody(waits: tuple[int, ...]) -> None:
+    assert Host().stand(in_vote(*waits)) is None
+
+
+@pytest.mark.parametrize("activity", [Activity.SETUP, Activity.RECOVERING])
+def test_waits_of_which_not_all_are_counted_name_nobody(activity: Activity) -> None:
+    pages = {name: page(activity, waits=number) for name, number in zip(RANKS.values(), (1, 0, 1), strict=True)}
+    assert Host().stand(pages, seconds=200) is None
+
+
+def test_who_is_known_to_wait_is_not_the_culprit_because_it_has_issued_less() -> None:
+    pages = {"w0": page(collectives=39, waits=1), "w1": page(waits=1), "w2": page(waits=0)}
+    verdict = Host().stand(pages)
+    assert verdict is not None and verdict.worker == "w2"
+    pages["w2"] = page(waits=1)
+    assert Host().stand(pages) is None
+
+
+def test_a_number_of_waits_must_last() -> None:
+    """A thread that is woken for a moment, by a signal, say, goes on waiting."""
+    host = Host()
+    assert host.stand(in_vote(1, 1, 1)) is None
+    host.read(in_vote(1, 0, 1), 21.0)
+    assert host.judge() is None
+    host.read(in_vote(1, 0, 1), 25.0)
+    assert host.judge() is None
+    host.read(in_vote(1, 0, 1), 26.0)
+    verdict = host.judge()
+    assert verdict is not None and verdict.worker == "w1"
+
+
+def test_an_old_number_of_waits_proves_nothing() -> None:
+    """It has stopped, and would be lost for its silence if it were granted less time."""
+    pages = in_vote(1, 0, 1) | {"w3": page(longest=5.0)}
+    assert Host().stand(pages, frozen=("w1",), seconds=90) is None
+    verdict = Host().stand(pages, seconds=102)
+    assert verdict is not None and verdict.worker == "w1"
+
+
 def test_the_end_of_the_job_is_not_judged() -> None:
     host = Host()
     pages = {"w0": page(Activity.IDLE), "w1": page(Activity.FINISHED), "w2": page(Activity.FINISHED)}
@@ -174,3 +252,14 @@ def test_a_forgotten_worker_is_not_judged() -> None:
     host.read({name: page() for name in RANKS.values()}, 50.0, frozen=("w1",))
     host.watch.forget({"w0", "w2"})
     assert host.judge() is None
+
+
+def test_who_was_stopped_itself_does_not_take_that_time_for_the_jobs() -> None:
+    """Its readings are as old, and the rank that was behind then has long gone on."""
+    host = Host()
+    pages = {"w0": page(Activity.VOTED, 8), "w1": page(Activity.VOTED, 8), "w2": page()}
+    assert host.stand(pages, 3) is None
+    assert host.watch.judge(RANKS, (), host.clock + OFFSET + 60.0) is None
+    host.read(pages, host.clock + 60.0)
+    verdict = host.judge()
+    assert verdict is not None and verdict.worker == "w2"

@@ -27,6 +27,27 @@ def test_a_silent_node_is_found_after_the_limit_and_not_before() -> None:
     assert _run(watch, 7.25, 12.0, {"a"}) == {}
 
 
+def test_nodes_that_fall_silent_together_are_found_together() -> None:
+    watch = Heartbeats(LIMIT, EVERY)
+    assert _run(watch, 0.0, 5.0, {"a", "b", "c"}) == {}
+    assert _run(watch, 5.0, 5.5, {"a", "b"}) == {}
+    assert _run(watch, 5.5, 7.25, {"a"}) == {}, "c could be told of, but b is about to follow"
+    assert _run(watch, 7.25, 7.75, {"a"}) == {"b": 2.25, "c": 2.75}
+
+
+def test_nobody_is_waited_for_long() -> None:
+    watch = Heartbeats(LIMIT, EVERY)
+    assert _run(watch, 0.0, 5.0, {"a", "b", "slow"}) == {}
+    found: dict[str, float] = {}
+    for number in range(11):
+        assert found == {}
+        now = 5.0 + number * EVERY
+        watch.heard("slow", now - 1.75)
+        watch.heard("a", now)
+        found = watch.silent(now)
+    assert found == {"b": 2.75}
+
+
 def test_time_in_which_the_watcher_was_stopped_does_not_count() -> None:
     watch = Heartbeats(LIMIT, EVERY)
     assert _run(watch, 0.0, 5.0, {"a", "b"}) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from understudy.core import commands, events
 from understudy.links.messages import FRAME, LIMIT, BadMessage, Pages, ToWorkers, decode, encode, encode_all, pack, unfold
-from understudy.links.page import Activity, PageView
+from understudy.links.page import UNKNOWN, Activity, PageView
 
 names = st.sampled_from(["w0", "w1", "w2"])
 numbers = st.integers(0, 2)
@@ -70,7 +71,7 @@ def test_what_is_not_for_several_workers_is_refused() -> None:
         '{"type": "WorkerWarm", "worker": 7, "store": "h:1"}',
         '{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": [1, 2.0]}}',
         '{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": [1, 1.0, 99, 0, 0, 1.0, 0, 0.0]}}',
-        '{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": [1, 1.0, 4, 0, 0, 1.0, 0, 0.0, 5]}}',
+        '{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": 5}}',
         json.dumps({"type": "Notice", "worker": "w0", "rank": 0, "text": "x" * LIMIT}),
         b"\xff\xfe",
     ],
@@ -81,9 +82,16 @@ def test_anything_else_is_refused(text: str | bytes) -> None:
 
 
 def test_pages_are_tuples_on_the_wire() -> None:
-    pages = Pages("n0", 3.0, {"w0": PageView(9, 1.0, Activity.RUNNING, 8, 8, 2.0, 40, 0.5)})
+    pages = Pages("n0", 3.0, {"w0": PageView(9, 1.0, Activity.RUNNING, 8, 8, 2.0, 40, 0.5, 3)})
     assert decode(encode(pages)) == pages
-    assert json.loads(encode(pages))["pages"]["w0"] == [9, 1.0, 4, 8, 8, 2.0, 40, 0.5]
+    assert json.loads(encode(pages))["pages"]["w0"] == [9, 1.0, 4, 8, 8, 2.0, 40, 0.5, 3]
+
+
+@pytest.mark.parametrize("more", [[], [3, 36.6, "and more"]])
+def test_pages_of_another_version_are_shorter_or_longer(more: list[Any]) -> None:
+    text = json.dumps({"type": "Pages", "node": "n0", "clock": 3.0, "pages": {"w0": [9, 1.0, 4, 8, 8, 2.0, 40, 0.5, *more]}})
+    waits = more[0] if more else UNKNOWN
+    assert decode(text) == Pages("n0", 3.0, {"w0": PageView(9, 1.0, Activity.RUNNING, 8, 8, 2.0, 40, 0.5, waits)})
 
 
 def test_text_that_python_made_of_undecodable_bytes_survives() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from understudy.cli.say import say
 from understudy.core import events
 from understudy.core.machine import Machine
 from understudy.core.nouns import Copy, JobSpec, LossCause, Position, Stand, Timeouts
-from understudy.links.page import Activity, PageView
+from understudy.links.page import UNKNOWN, Activity, PageView
 from understudy.orchestrator import journal, views
+from understudy.orchestrator.service import to_stderr
 from understudy.orchestrator.settings import Settings
 
 SETTINGS = Settings(JobSpec("job", 2, 2, spares=1), Timeouts())
@@ -137,6 +142,14 @@ def test_several_jobs_in_one_journal(tmp_path: Path) -> None:
     assert journal.read(path, "c") is None
 
 
+def test_a_page_of_another_version() -> None:
+    page = PageView(9, 1.0, Activity.RUNNING, 5, 5, 2.0, 40, 0.5, waits=1)
+    there = page._asdict()
+    assert journal.page(json.dumps(there | {"heat": 36.6})) == page
+    del there["waits"]
+    assert journal.page(json.dumps(there)) == page._replace(waits=UNKNOWN)
+
+
 def test_settings_that_are_not() -> None:
     assert Settings.from_json(SETTINGS.to_json()) == SETTINGS
     assert Settings.from_json('{"spec": {"job": "j", "world_size": 1, "workers_per_node": 1}}').timeouts == Timeouts()
@@ -144,3 +157,13 @@ def test_settings_that_are_not() -> None:
         Settings.from_json('{"spec": {"job": "j", "workers_per_node": 1}}')
     with pytest.raises(ValueError, match="hang_floor"):
         Settings.from_json('{"spec": {"job": "j", "world_size": 1, "workers_per_node": 1}, "timeouts": {"hang_floor": 0.1}}')
+
+
+def test_a_full_disk_behind_the_terminal_does_not_end_who_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`understudy run > output 2>&1` on a disk that is full: the journal's thread tells that it cannot write, and has to go on."""
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        for tell in (to_stderr, say):
+            tell("the journal cannot be written")
+        with contextlib.suppress(OSError):
+            full.close()  # what could not be written is still there

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from understudy.links.page import Activity, PageReader, PageWriter
+from understudy.links.page import UNKNOWN, Activity, PageReader, PageWriter
 
 _WRITER = """
 import sys
@@ -30,6 +30,17 @@ def test_a_reading_is_what_was_written(tmp_path: Path) -> None:
     view = PageReader(tmp_path / "page").read()
     assert (view.beats, view.activity, view.transaction, view.step) == (1, Activity.VOTED, 7, 6)
     assert (view.collectives, view.longest) == (12, 1.5)
+    assert view.since == writer.since
+
+
+def test_a_number_of_waits_is_unknown_until_it_is_told(tmp_path: Path) -> None:
+    writer = PageWriter(tmp_path / "page")
+    reader = PageReader(tmp_path / "page")
+    found = [reader.read().waits]  # as on the page of a version that tells none
+    for waits in (0, 3, UNKNOWN):
+        writer.beat(12, waits)
+        found.append(reader.read().waits)
+    assert found == [UNKNOWN, 0, 3, UNKNOWN]
 
 
 def test_no_field_is_seen_half_written(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import socket
 import sys
 from pathlib import Path
 
-from understudy.agent.config import AgentConfig
+from understudy.agent.config import ENDED, AgentConfig
 from understudy.agent.descendants import become_subreaper
 from understudy.agent.service import Agent
 from understudy.links import messages
@@ -35,7 +35,9 @@ def main() -> int:
     messages.prepare()
     become_subreaper()
     (config.run_dir / "workers").mkdir(parents=True, exist_ok=True)
-    return asyncio.run(serve(config, os.environ.get("UNDERSTUDY_TOKEN", ""), control))
+    code = asyncio.run(serve(config, os.environ.get("UNDERSTUDY_TOKEN", ""), control))
+    (config.run_dir / ENDED).write_text(f"{code}\n")
+    return code
 
 
 if __name__ == "__main__":

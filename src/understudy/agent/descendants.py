@@ -9,9 +9,9 @@ others.
 A stray belongs to the worker whose name it carries in its environment, or whose session it lives in; strays without
 either mark are left alone until the job ends, because a living worker may own them.
 
-Limits: Linux only. When the command line and its agent are killed in the same instant, processes that a worker put into
-sessions of their own are adopted by whatever sits above, and outlive the job. A process of another user (setuid) cannot
-be killed.
+Limits: Linux only. When the command line and its agent are killed in the same instant, workers end themselves after a while
+(`links.reunion`), but processes that one put into sessions of their own are adopted by whatever sits above, and outlive
+the job. A process of another user (setuid) cannot be killed.
 """
 
 from __future__ import annotations
@@ -121,14 +121,16 @@ def reap(keep: Container[int]) -> None:
                 os.waitpid(process.pid, os.WNOHANG)
 
 
-def kill_round(chosen: Callable[[Process], bool], keep: Container[int]) -> list[int]:
-    """SIGKILL every descendant of this process that is `chosen` and not in `keep`; returns those that were still there.
+def kill_round(chosen: Callable[[Process], bool], keep: Container[int], everywhere: bool = False) -> list[int]:
+    """SIGKILL every descendant of this process (or `everywhere` on this host) that is `chosen` and not in `keep`; returns those that
+    were still there.
 
     Call it until nothing is left: the victims may have forked in between, and their children are adopted, and found,
     only when they are gone.
     """
     reap(keep)
-    left = [p.pid for p in descendants(os.getpid()) if p.state != "Z" and p.pid not in keep and chosen(p)]
+    among = (p for p in _all() if p.pid != os.getpid()) if everywhere else descendants(os.getpid())
+    left = [p.pid for p in among if p.state != "Z" and p.pid not in keep and chosen(p)]
     for pid in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

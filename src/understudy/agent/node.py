@@ -2,29 +2,37 @@
 
 A *part* is what one job has on this node: a process of its own (`python -m understudy.agent`, as `understudy run` starts it) that
 owns the job's workers here and talks to the orchestrator itself. So this process may be ended and started again at any time: parts, and
-training, go on; the next one finds them by the files in its state folder.
+training, go on; the next one finds them by the files in its state folder. A part that is killed is started again, and takes up its workers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from understudy.agent.config import AgentConfig
+from pydantic import TypeAdapter
+
+from understudy.agent.adoption import has_workers
+from understudy.agent.config import ENDED, AgentConfig
+from understudy.agent.descendants import become_subreaper, reap
 from understudy.agent.orchestrator_link import OrchestratorLink
 from understudy.agent.tls import trusting
 from understudy.links import messages
 from understudy.links.messages import EndPart, Hello, PartEnded, StartPart
+from understudy.links.page import open_process, started
 
+RESTARTS, WINDOW = 5, 60.0  # more restarts of a part within so many seconds mean that it cannot run
+REAP = 2.0  # seconds
+NOTE = "part.json"
 END = 30.0  # seconds from SIGTERM to SIGKILL of a part, which itself gives its workers time
 
 
@@ -43,12 +51,28 @@ class NodeConfig:
 
 @dataclass
 class _Running:
-    """A part's process."""
+    """A part's process, and what it was started for."""
 
-    part: messages.Part
+    wanted: StartPart
     pid: int
     pidfd: int
-    ours: subprocess.Popen[bytes] | None  # None: started by an earlier life of this agent
+    restarts: list[float] = field(default_factory=list)  # the last ones, CLOCK_MONOTONIC
+
+    @property
+    def part(self) -> messages.Part:
+        return self.wanted.part
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """A part, for the next life of this agent: in a file that only its owner can read, as it holds the job's token."""
+
+    wanted: StartPart
+    pid: int
+    started: int
+
+
+_NOTE = TypeAdapter(_Noted)
 
 
 class NodeAgent:
@@ -63,6 +87,7 @@ class NodeAgent:
 
     async def run(self) -> None:
         """Until cancelled. Raises `Refused`."""
+        become_subreaper()  # workers whose part is gone stay below this process
         self._adopt()
         beating = self._loop.create_task(self._beat())
         try:
@@ -71,8 +96,12 @@ class NodeAgent:
             beating.cancel()
 
     async def _beat(self) -> None:
+        reaped = 0.0
         while True:
             await asyncio.sleep(self._config.heartbeat)
+            if time.monotonic() - reaped > REAP:
+                reaped = time.monotonic()
+                reap(())
             if not self._link.away():
                 self._link.send(self._hello())
 
@@ -123,6 +152,12 @@ class NodeAgent:
             role=message.role,
         )
         config.write(folder / "agent.json")
+        self._watch(self._launch(message))
+        self._say(f"job {part.job}: node rank {part.node_rank}, {part.slots} slots, {part.spares} of them for spares")
+
+    def _launch(self, message: StartPart) -> _Running:
+        """Raises `OSError` or `subprocess.SubprocessError`."""
+        folder = self._folder(message.part.job)
         environment = {**message.environment, "UNDERSTUDY_TOKEN": message.token}
         with (folder / "agent.log").open("ab") as log:
             process = subprocess.Popen(
@@ -134,9 +169,10 @@ class NodeAgent:
                 stderr=log,
                 start_new_session=True,
             )
-        self._note(folder, part, process.pid)
-        self._watch(_Running(part, process.pid, os.pidfd_open(process.pid), process))
-        self._say(f"job {part.job}: node rank {part.node_rank}, {part.slots} slots, {part.spares} of them for spares")
+        running = _Running(message, process.pid, os.pidfd_open(process.pid))
+        self._note(folder, _Noted(message, process.pid, started(process.pid)))
+        process.returncode = 0  # its exit status is not needed: `ENDED` tells more, and to every life of this agent
+        return running
 
     def _watch(self, running: _Running) -> None:
         self._running[running.part.job] = running
@@ -145,12 +181,32 @@ class NodeAgent:
     def _ended(self, running: _Running) -> None:
         self._loop.remove_reader(running.pidfd)
         os.close(running.pidfd)
-        del self._running[running.part.job]
-        code = running.ours.wait() if running.ours is not None else 0  # only a parent is told
+        job = running.part.job
+        del self._running[job]
+        code = _exit_code(self._folder(job))
+        if code is None and self._start_again(running):
+            return
         with contextlib.suppress(OSError):
-            (self._folder(running.part.job) / "part.json").unlink()
-        self._say(f"job {running.part.job}: its part here has ended")
-        self._link.send(PartEnded(running.part.job, code if code >= 0 else 128 - code))
+            (self._folder(job) / NOTE).unlink()
+        self._say(f"job {job}: its part here has ended")
+        self._link.send(PartEnded(job, 1 if code is None else code))
+
+    def _start_again(self, running: _Running) -> bool:
+        """A part that was killed, so that it takes up its workers. False: it is given up."""
+        job, now = running.part.job, time.monotonic()
+        recent = [moment for moment in running.restarts if now - moment < WINDOW]
+        if len(recent) >= RESTARTS:
+            self._say(f"job {job}: its part here was killed {RESTARTS + 1} times within {WINDOW:.0f} s")
+            return False
+        try:
+            again = self._launch(running.wanted)
+        except (OSError, subprocess.SubprocessError) as error:
+            self._say(f"job {job}: its part here was killed, and cannot be started again: {error}")
+            return False
+        again.restarts = [*recent, now]
+        self._watch(again)
+        self._say(f"job {job}: its part here was killed; training goes on, and it is started again")
+        return True
 
     def _kill(self, running: _Running) -> None:
         if self._running.get(running.part.job) is running:
@@ -158,27 +214,33 @@ class NodeAgent:
 
     # -- an earlier life ----------------------------------------------------------------------------------------------
 
-    def _note(self, folder: Path, part: messages.Part, pid: int) -> None:
-        """For the next life of this agent."""
-        unfinished = folder / ".part.json"
-        unfinished.write_text(json.dumps({"part": asdict(part), "pid": pid, "started": _started(pid)}))
-        unfinished.rename(folder / "part.json")
+    def _note(self, folder: Path, noted: _Noted) -> None:
+        unfinished = folder / f".{NOTE}"
+        unfinished.unlink(missing_ok=True)
+        fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(_NOTE.dump_json(noted))
+        unfinished.rename(folder / NOTE)
 
     def _adopt(self) -> None:
-        """Takes up the parts that an earlier life of this agent has started and that are still there."""
-        for path in sorted((self._config.state / "parts").glob("*/part.json")):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                noted = json.loads(path.read_text())
-                pid = int(noted["pid"])
-                pidfd = os.pidfd_open(pid)
-                if _started(pid) != noted["started"]:  # the number belongs to another process by now
-                    os.close(pidfd)
-                    continue
-                running = _Running(messages.Part(**noted["part"]), pid, pidfd, None)
-                self._watch(running)
-                self._say(f"job {running.part.job}: its part is here still, and is taken up again")
+        """Takes up the parts that an earlier life of this agent has started; those that were killed since are started again."""
+        for path in sorted((self._config.state / "parts").glob(f"*/{NOTE}")):
+            with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+                noted = _NOTE.validate_json(path.read_bytes())
+                job = noted.wanted.part.job
+                pidfd = open_process(noted.pid, noted.started)
+                if pidfd is not None:
+                    self._watch(_Running(noted.wanted, noted.pid, pidfd))
+                    self._say(f"job {job}: its part is here still, and is taken up again")
+                elif _exit_code(path.parent) is None and has_workers(path.parent / "workers"):
+                    self._watch(self._launch(noted.wanted))
+                    self._say(f"job {job}: its part was killed, its workers are here still: it is started again")
+                else:
+                    path.unlink()
 
 
-def _started(pid: int) -> int:
-    """When the process was started, in clock ticks since the boot (field 22 of /proc/PID/stat)."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+def _exit_code(folder: Path) -> int | None:
+    """Of a part that has ended in order."""
+    with contextlib.suppress(OSError, ValueError):
+        return int((folder / ENDED).read_text())
+    return None

@@ -22,6 +22,7 @@ from understudy.links import messages
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0  # seconds
 OPEN = 5.0  # seconds for a connection to be made
 PING, PONG = 2.5, 5.0  # seconds between two pings, and without an answer after which the connection counts as closed
+OPEN_ONE, PING_ONE, PONG_ONE = 1.5, 1.0, 2.0  # the same where there are others to try
 TELL_AFTER = 5.0  # seconds without a connection before the user hears of it
 MOST_LINES = 4 << 20  # characters that wait for the orchestrator
 MOST_AT_ONCE = 1 << 16
@@ -50,7 +51,7 @@ class OrchestratorLink:
         say: Callable[[str], None],
     ) -> None:
         self._address = address  # one URL, or several with commas between them, of which one leads
-        self._turn = 0
+        self._turn = self._count = 0
         self._path = path
         self._token = token
         self._tls = tls
@@ -94,7 +95,7 @@ class OrchestratorLink:
         delay = FIRST_RETRY
         told = False
         while True:
-            address = self._next()
+            address, others = self._next(), self._others()
             trouble = "it has not started yet"
             if address is not None:
                 try:
@@ -104,10 +105,10 @@ class OrchestratorLink:
                         ssl=self._tls if address.startswith("https") else None,
                         proxy=None,  # a proxy in the environment is for the world outside the cluster
                         compression=None,
-                        open_timeout=OPEN,
+                        open_timeout=OPEN_ONE if others else OPEN,
                         close_timeout=1,
-                        ping_interval=PING,
-                        ping_timeout=PONG,
+                        ping_interval=PING_ONE if others else PING,
+                        ping_timeout=PONG_ONE if others else PONG,
                         max_size=4 * messages.LIMIT,
                     ) as socket:
                         if told:
@@ -124,7 +125,7 @@ class OrchestratorLink:
                         trouble = "it closed the connection"
                 except InvalidStatus as error:
                     trouble = f"HTTP status {error.response.status_code}"
-                    if error.response.status_code in _REFUSALS and not self._others():
+                    if error.response.status_code in _REFUSALS and not others:
                         raise Refused(_refusal(address, trouble)) from error
                 except InvalidURI as error:
                     raise Refused(f"{address} is not an address of an orchestrator") from error
@@ -139,13 +140,14 @@ class OrchestratorLink:
             if not told and self.away() > TELL_AFTER:
                 told = True
                 self._say(f"no connection to the orchestrator ({trouble}); training goes on, trying again")
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, LAST_RETRY)
+            if self._turn % max(1, self._count) == 0:  # all have been tried
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, LAST_RETRY)
 
     def _next(self) -> str | None:
         """The address to try now: each in turn."""
         addresses = [part for part in (self._address() or "").split(",") if part]
-        self._turn += 1
+        self._turn, self._count = self._turn + 1, len(addresses)
         return addresses[self._turn % len(addresses)].strip() if addresses else None
 
     def _others(self) -> bool:

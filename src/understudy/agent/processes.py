@@ -1,7 +1,7 @@
 """One worker process: how it is started, how its end is noticed, how it is stopped.
 
-A worker gets a session of its own (so that a signal reaches it and what it forked), no stdin, its end of a
-socketpair, and a SIGKILL from the kernel should the agent die. Its lifeline (`links.lifeline`) tells that it begins to end,
+A worker gets a session of its own (so that a signal reaches it and what it forked), no stdin, and its end of a
+socketpair. It outlives its agent (`links.reunion`). Its lifeline (`links.lifeline`) tells that it begins to end,
 its pidfd that it has ended; neither is polled, and SIGCHLD is not used.
 """
 
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.agent.config import AgentConfig
-from understudy.agent.descendants import Process, dying_with, environment_entry
+from understudy.agent.descendants import Process, environment_entry
 from understudy.core.nouns import LossCause
 
-MARK = "UNDERSTUDY_WORKER"  # in the environment of a worker, and so of everything that it starts
+MARK, RUN_DIR = "UNDERSTUDY_WORKER", "UNDERSTUDY_RUN_DIR"  # in the environment of a worker, and so of everything that it starts
 _OWN_FAULTS = {
     signal.SIGSEGV,
     signal.SIGABRT,
@@ -59,7 +59,7 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     """What a worker sees before it has a rank; the rank's part comes with `Assign`."""
     environment = {name: value for name, value in base.items() if name != "UNDERSTUDY_TOKEN"}
     environment[MARK] = worker
-    environment["UNDERSTUDY_RUN_DIR"] = str(config.run_dir)
+    environment[RUN_DIR] = str(config.run_dir)
     environment["TORCHELASTIC_ERROR_FILE"] = str(config.run_dir / "workers" / f"{worker}-error.json")  # for torch's @record
     environment["TORCHELASTIC_SIGNALS_TO_HANDLE"] = config.signals
     environment["UNDERSTUDY_NODE"] = config.node
@@ -79,17 +79,19 @@ def page_path(config: AgentConfig, worker: str) -> Path:
 
 @dataclass(frozen=True)
 class Ends:
-    """Both ends of a new worker's link (a socketpair), stdout and stderr (pipes), in this order."""
+    """Both ends of a new worker's link (a socketpair), stdout and stderr (pipes), in this order. The worker also keeps the ends of the
+    pipes that are read, for the next agent.
+    """
 
     ours: tuple[socket.socket, int, int]
-    theirs: tuple[int, int, int]
+    theirs: tuple[int, int, int, int, int]
 
     @staticmethod
     def make() -> Ends:
         link, link_end = socket.socketpair()
         stdout, stdout_end = os.pipe2(os.O_CLOEXEC)
         stderr, stderr_end = os.pipe2(os.O_CLOEXEC)
-        return Ends((link, stdout, stderr), (link_end.detach(), stdout_end, stderr_end))
+        return Ends((link, stdout, stderr), (link_end.detach(), stdout_end, stderr_end, os.dup(stdout), os.dup(stderr)))
 
     def close_ours(self) -> None:
         link, *pipes = self.ours
@@ -103,22 +105,21 @@ class Ends:
 
 
 def command_line(config: AgentConfig, worker: str, fd: int, page: Path, *more: str) -> list[str]:
-    return [*config.worker_command, *more, "--worker", worker, "--fd", str(fd), "--page", str(page), "--", *config.program]
+    return [*config.worker_command, "--worker", worker, "--fd", str(fd), "--page", str(page), *more, "--", *config.program]
 
 
 def start(config: AgentConfig, worker: str) -> Started:
     """Raises `OSError` or `subprocess.SubprocessError` when the process cannot be started."""
     ends = Ends.make()
-    link, stdout, stderr = ends.theirs
+    link, stdout, stderr, *outputs = ends.theirs
     try:
         process = subprocess.Popen(
-            command_line(config, worker, link, page_path(config, worker)),
+            command_line(config, worker, link, page_path(config, worker), "--outputs", *map(str, outputs)),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
-            pass_fds=(link,),
+            pass_fds=(link, *outputs),
             start_new_session=True,
-            preexec_fn=dying_with(os.getpid(), signal.SIGKILL),
             env=worker_environment(config, os.environ, worker),
         )
         try:
@@ -144,6 +145,11 @@ def collect(pidfd: int) -> Ending | None:
     if status.si_code == os.CLD_EXITED:
         return _exited(status.si_status)
     return _signalled(status.si_status)
+
+
+def seen(pid: int) -> Ending:
+    """The end of a worker that another agent has started: its exit status goes to whoever is its parent now."""
+    return dying(pid) or Ending(LossCause.KILLED, "how it ended went to another process, as its agent had been started again", 1)
 
 
 def dying(pid: int) -> Ending | None:
@@ -179,6 +185,11 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
-def left_by(worker: str, pid: int, process: Process) -> bool:
-    """Does `process`, somewhere below the agent, come from this worker?"""
-    return process.session == pid or environment_entry(process.pid, MARK) == worker
+def left_by(config: AgentConfig, worker: str, pid: int, process: Process) -> bool:
+    """Does `process` come from this worker?"""
+    return process.session == pid or (environment_entry(process.pid, MARK) == worker and of_run(config, process))
+
+
+def of_run(config: AgentConfig, process: Process) -> bool:
+    """Does `process` come from a worker of this agent, or of one before it?"""
+    return environment_entry(process.pid, RUN_DIR) == str(config.run_dir)

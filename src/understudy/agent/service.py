@@ -5,8 +5,8 @@ words through its socket, its progress through its page. Before a loss is judged
 a worker that was released, or whose script failed, is not lost.
 
 The agent outlives a lost orchestrator (it buffers and reconnects) but not the command line above it, whose end
-arrives as a signal and as the end of the control socket, whichever is first. However it ends, it first ends
-everything below it.
+arrives as a signal and as the end of the control socket, whichever is first. It first ends everything below it, unless
+it is killed: then the next one takes the workers up (`adoption.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from understudy.agent import memory, processes
+from understudy.agent.adoption import Met, Reception, left_behind
 from understudy.agent.config import AgentConfig
 from understudy.agent.control import Control
 from understudy.agent.descendants import ROUND, Process, kill_round, reap
@@ -33,16 +34,15 @@ from understudy.agent.link import WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
 from understudy.agent.output import Output
 from understudy.agent.processes import Ending
+from understudy.agent.progress import Progress
 from understudy.agent.routes import Routes
 from understudy.agent.template import Template
 from understudy.agent.tls import trusting
 from understudy.agent.worker import Worker
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
-from understudy.detectors.hang import HangWatch
-from understudy.links import messages
+from understudy.links import messages, reunion
 from understudy.links.lifeline import Lifeline
-from understudy.links.page import PageReader
 
 DYING_EVERY = 0.001  # seconds between two looks at a worker that has begun to end, until the kernel says how
 DYING_LIMIT = 5.0  # after that its pidfd will tell
@@ -60,13 +60,13 @@ class Agent:
         self._output = Output(config.run_dir / "workers", self._stream if config.streams else None)
         self._routes = Routes(config)
         self._workers: dict[str, Worker] = {}
+        self._taken_up = False  # some of them are of an agent before this one, and so not below this process
         self._own: set[int] = set()  # processes whose exit status is collected through their pidfd, and nowhere else
         self._template = Template(config, self._own)
         self._starting: dict[str, bool] = {}  # workers that are no processes yet; False: killed meanwhile
         self._end: asyncio.Future[End] = self._loop.create_future()
         self._farewell = Farewell(config, self._workers, self._output.say)
         self._footprint: int | None = None
-        self._watch = HangWatch(config.timeouts)
         self._tasks: set[asyncio.Task[None]] = set()
         self._control = Control(control, self._stop, self._parent_gone) if control is not None else None
         self._orchestrator = OrchestratorLink(
@@ -78,11 +78,18 @@ class Agent:
             self._obey,
             self._output.say,
         )
+        self._progress = Progress(config, self._workers, self._orchestrator, lambda why: self._stop(signal.SIGTERM, 1, why))
 
     async def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
                 self._loop.add_signal_handler(number, self._stop, number, 128 + number, f"{number.name} received")
+        self._take_up()
+        reception = None
+        try:
+            reception = Reception(self._config.run_dir / "workers", self._met)
+        except OSError as error:
+            self._output.say(f"workers could not find an agent that is started again, and would end with this one: {error}")
         connection = self._loop.create_task(self._connection())
         pages = self._loop.create_task(self._watch_pages())
         try:
@@ -95,7 +102,9 @@ class Agent:
             for watcher in watchers:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
-            await self._clean(lambda process: True)
+            if reception is not None:
+                reception.close()
+            await self._clean(lambda process: not self._taken_up or processes.of_run(self._config, process))
             await self._output.drain(None, patience=2.0)
             await self._output.close(patience=3.0)
         return end.exit_code
@@ -154,14 +163,13 @@ class Agent:
         if isinstance(command, commands.Release):
             worker.leaving = True
         else:
-            worker.enter(command.generation)
+            worker.said.enter(command.generation)
         if isinstance(command, commands.Assign):
             environment = {**command.environment, "ROLE_NAME": self._config.role}
             command = replace(command, environment=environment)
             worker.rank = command.rank
             self._routes.assigned(worker.route, worker.name, command.rank, environment)
-        assert worker.link is not None
-        worker.link.send(command)
+        worker.tell(command)
 
     def _start(self, command: commands.StartWorker) -> None:
         known = self._workers.get(command.worker)
@@ -187,19 +195,65 @@ class Agent:
             return
         wanted = self._starting.pop(name) and not self._end.done()
         worker = Worker(name, started.pid, started.pidfd, self._routes.fresh(name))
-        self._workers[name] = worker
+        self._connect(worker, started.link, started.stdout, started.stderr)
+        self._know(worker)
+        assert worker.started is not None
+        self._orchestrator.send(worker.started)
+        if not wanted:  # killed, or the job's end, while it was being started
+            processes.signal_group(worker.pid, signal.SIGKILL)
+
+    def _know(self, worker: Worker) -> None:
+        self._workers[worker.name] = worker
+        worker.started = events.WorkerStarted(worker.name, self._config.node, worker.pid)
+        if worker.alive:
+            self._loop.add_reader(worker.pidfd, self._ended, worker)
+
+    def _connect(self, worker: Worker, link: socket.socket, stdout: int, stderr: int) -> None:
         worker.link = WorkerLink(
-            started.link,
-            name,
+            link,
+            worker.name,
             lambda event: self._heard(worker, event),
             lambda why: self._refused(worker, why),
             lambda: self._silent(worker),
         )
-        self._output.attach(name, worker.route, started.stdout, started.stderr)
-        worker.started = events.WorkerStarted(name, self._config.node, worker.pid)
-        self._orchestrator.send(worker.started)
-        self._loop.add_reader(started.pidfd, self._ended, worker)
-        if not wanted:  # killed, or the job's end, while it was being started
+        self._output.attach(worker.name, worker.route, stdout, stderr)
+        while worker.kept:
+            worker.link.send(worker.kept.popleft())
+
+    # Workers of an agent before this one.
+
+    def _take_up(self) -> None:
+        for left in left_behind(self._config.run_dir / "workers"):
+            worker = left.taken_up(self._config.node, self._routes.fresh(left.worker))
+            self._taken_up = True
+            self._know(worker)
+            if worker.alive:
+                self._watch_lifeline(worker)
+                self._loop.call_later(reunion.AWAY, self._unmet, worker)
+
+    def _met(self, met: Met) -> None:
+        who = met.introduction
+        worker = self._workers.get(who.worker)
+        if worker is None and who.worker not in self._starting and not self._end.done():
+            with contextlib.suppress(OSError):  # it has ended
+                worker = Worker(who.worker, met.pid, os.pidfd_open(met.pid), self._routes.fresh(who.worker), ours=False)
+                self._taken_up = True
+                self._know(worker)
+        if worker is None or worker.link is not None or worker.pid != met.pid or not worker.alive:
+            met.refuse()
+            return
+        worker.leaving = who.leaving
+        worker.said.enter(who.generation)
+        if who.rank >= 0:
+            worker.rank = who.rank
+            self._routes.assigned(worker.route, worker.name, who.rank, who.environment)
+        reunion.welcome(met.link)
+        self._connect(worker, met.link, met.stdout, met.stderr)
+
+    def _unmet(self, worker: Worker) -> None:
+        if worker.alive and worker.link is None:
+            text = f"{worker.label} did not answer the agent of {self._config.node}, which was started again: killed"
+            self._orchestrator.send(events.Notice(worker.name, worker.rank, text))
             processes.signal_group(worker.pid, signal.SIGKILL)
 
     def _kill(self, command: commands.KillWorker) -> None:
@@ -224,7 +278,7 @@ class Agent:
             size = memory.footprint(worker.pid)
             self._footprint = max(self._footprint or 0, size or 0)
         elif isinstance(event, events.Finished):
-            self._report_pages()  # how far it came; nothing may be left to read a moment later
+            self._progress.report()  # how far it came; nothing may be left to read a moment later
         elif isinstance(event, events.ScriptFailed):
             worker.leaving = worker.failed = True
         self._orchestrator.send(event)
@@ -253,15 +307,15 @@ class Agent:
         # stays taken until the exit status is collected, so this cannot hit anybody else.
         processes.signal_group(worker.pid, signal.SIGKILL)
         happened = time.time()
-        ending = processes.collect(worker.pidfd)
+        ending = processes.collect(worker.pidfd) if worker.ours else processes.seen(worker.pid)
         if ending is None:  # woken without reason
             return
         self._own.discard(worker.pid)
         self._loop.remove_reader(worker.pidfd)
         os.close(worker.pidfd)
-        assert worker.link is not None
-        worker.link.drain()
-        worker.link.close()
+        if worker.link is not None:
+            worker.link.drain()
+            worker.link.close()
         worker.alive = False
         self._report_loss(worker, ending, happened)
         if worker.page is not None:
@@ -275,7 +329,7 @@ class Agent:
         """Once for each worker whose end was not expected."""
         if worker.leaving or worker.lost is not None or self._end.done():
             return
-        self._report_pages()  # where it stood
+        self._progress.report()  # where it stood
         worker.lost = events.WorkerLost(worker.name, ending.cause, ending.detail + worker.whereabouts(), happened)
         self._orchestrator.send(worker.lost)
 
@@ -298,8 +352,8 @@ class Agent:
             return
         ending = processes.dying(worker.pid)
         if ending is not None:
-            assert worker.link is not None
-            worker.link.drain()  # what it said last decides whether this is a loss
+            if worker.link is not None:
+                worker.link.drain()  # what it said last decides whether this is a loss
             self._report_loss(worker, ending, happened)
         elif time.monotonic() < limit:
             self._loop.call_later(DYING_EVERY, self._dying, worker, happened, limit)
@@ -307,14 +361,14 @@ class Agent:
     # Strays.
 
     def _clean_after(self, worker: Worker) -> None:
-        self._spawn(self._clean(lambda process: processes.left_by(worker.name, worker.pid, process)))
+        self._spawn(self._clean(lambda process: processes.left_by(self._config, worker.name, worker.pid, process)))
 
     async def _clean(self, chosen: Callable[[Process], bool]) -> None:
         """Kill what is chosen, round by round. On a thread: a busy host has thousands of processes to look through, and
         the next commands of a recovery must not wait for that.
         """
         limit = time.monotonic() + FAST_CLEANING
-        while left := await asyncio.to_thread(kill_round, chosen, self._own):
+        while left := await asyncio.to_thread(kill_round, chosen, self._own, self._taken_up):
             if time.monotonic() > limit:
                 self._output.say(f"processes {left} do not end although killed: they wait inside the kernel")
                 return
@@ -330,37 +384,13 @@ class Agent:
     async def _watch_pages(self) -> None:
         turn = 0
         while True:
-            self._report_pages()
-            self._look_whether_forgotten()
+            self._progress.report()
+            if not self._end.done():
+                self._progress.look_whether_forgotten()
             turn += 1
             if turn % REAP_EVERY == 0:
                 reap(self._own)
             await asyncio.sleep(self._config.timeouts.heartbeat)
-
-    def _report_pages(self) -> None:
-        pages = {}
-        for worker in self._workers.values():
-            if not worker.alive and worker.page is None:
-                continue
-            if worker.page is None:
-                try:
-                    worker.page = PageReader(processes.page_path(self._config, worker.name))
-                except OSError:
-                    continue  # not made yet
-            if (view := worker.look()) is not None:
-                pages[worker.name] = view
-        self._watch.observe(pages, time.monotonic(), time.time())
-        self._orchestrator.send_pages(messages.Pages(self._config.node, time.monotonic(), pages))  # also the node's heartbeat
-
-    def _look_whether_forgotten(self) -> None:
-        """Nobody leads this node any more, and its workers do not get on by themselves: the job has gone on without them, or is over."""
-        away, limits = self._orchestrator.away(), self._config.timeouts
-        holders = [worker.name for worker in self._workers.values() if worker.alive and worker.rank >= 0 and worker.page is not None]
-        limit = max(map(self._watch.limit, holders), default=limits.hang_first)
-        still = self._watch.still(holders, time.time()) if holders else away
-        if min(away, still) > limit and not self._end.done():
-            why = f"no orchestrator for {away:.0f} s, and no worker of {self._config.node} has made progress for {still:.0f} s"
-            self._stop(signal.SIGTERM, 1, f"{why}: they are ended, because the job has gone on without them, or is over")
 
     def _stream(self, text: str) -> None:
         """On a writer's thread."""
@@ -368,7 +398,6 @@ class Agent:
             self._loop.call_soon_threadsafe(self._orchestrator.send_lines, text)
 
     def _story(self) -> list[Sent]:
-        joined = events.NodeJoined(
-            self._config.node, self._config.address, self._config.node_rank, self._config.domain, self._config.spares
-        )
+        c, known = self._config, (*self._workers, *self._starting)
+        joined = events.NodeJoined(c.node, c.address, c.node_rank, c.domain, c.spares, known)
         return [joined, *(event for worker in self._workers.values() for event in worker.story())]

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from dataclasses import dataclass, field, replace
 
 from understudy.agent.link import WorkerLink
 from understudy.agent.output import Route
 from understudy.core import events
+from understudy.core.commands import Command
 from understudy.links.page import Activity, PageReader, PageView
-
-# Repeated to an orchestrator that came back. Phases and notices are not: they would count twice.
-_REPEATED = (
-    events.CommunicationBroken,
-    events.Quiesced,
-    events.NewcomerReady,
-    events.Verified,
-    events.VerifyFailed,
-    events.Uncovered,
-    events.Committed,
-    events.ScriptFailed,
-    events.Finished,
-)
+from understudy.links.said import Said
 
 
 @dataclass
@@ -30,11 +20,12 @@ class Worker:
     pid: int
     pidfd: int
     route: Route
-    link: WorkerLink | None = None  # None only while it is being set up
+    ours: bool = True  # False: an agent before this one has started it
+    link: WorkerLink | None = None  # None until it has introduced itself
+    kept: deque[Command] = field(default_factory=deque)  # for it, until then
     page: PageReader | None = None
     alive: bool = True
     rank: int = -1
-    generation: int = -1
     leaving: bool = False  # released, or its script failed: its exit is not a loss
     failed: bool = False  # its script failed: it waits to be ended
     silent: bool = False  # has closed its link
@@ -42,28 +33,27 @@ class Worker:
     started: events.WorkerStarted | None = None
     warm: events.WorkerWarm | None = None
     lost: events.WorkerLost | None = None
-    said: list[events.Event] = field(default_factory=list)  # of the present generation
+    said: Said = field(default_factory=Said)
 
-    def enter(self, generation: int) -> None:
-        """A command of `generation` goes to the worker: what it said in older ones counts no more."""
-        if generation > self.generation:
-            self.generation = generation
-            self.said = [e for e in self.said if isinstance(e, (events.ScriptFailed, events.Finished))]
+    def tell(self, command: Command) -> None:
+        if self.link is None:
+            self.kept.append(command)
+        else:
+            self.link.send(command)
 
     def remember(self, event: events.Event) -> None:
         if isinstance(event, events.WorkerWarm):
             self.warm = event
-        elif isinstance(event, _REPEATED):
-            self.said.append(event)
+        self.said.remember(event)
 
     def story(self) -> list[events.Event]:
         """What an orchestrator has to know of this worker, in order."""
         if self.lost is not None:
-            return [*self.said, self.lost]
+            return [*self.said.events, self.lost]
         if not self.alive:
-            return list(self.said)
+            return list(self.said.events)
         warm = replace(self.warm, rank=self.rank) if self.warm is not None else None
-        return [event for event in (self.started, warm, *self.said) if event is not None]
+        return [event for event in (self.started, warm, *self.said.events) if event is not None]
 
     def look(self) -> PageView | None:
         if self.page is None:

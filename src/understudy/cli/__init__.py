@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from understudy.cli.access_command import certs, token
-from understudy.cli.ask import migrate, report, status, stop
+from understudy.cli.ask import believe, migrate, report, status, stop, taint
+from understudy.cli.chaos_command import chaos
 from understudy.cli.events_command import events
 from understudy.cli.jobs_command import cancel, jobs, logs, nodes
 from understudy.cli.run_command import run
@@ -34,7 +35,10 @@ app.command("status")(status)
 app.command("report")(report)
 app.command("events")(events)
 app.command("migrate")(migrate)
+app.command("believe")(believe)
+app.command("taint")(taint)
 app.command("stop")(stop)
+app.command("chaos")(chaos)
 SERVICE = "A service for many jobs on many nodes"
 for command in (orchestrator, agent, jobs, nodes, logs, cancel, token):
     app.command(rich_help_panel=SERVICE)(command)

@@ -1,4 +1,4 @@
-"""`understudy status`, `report`, `migrate`, `stop`: questions and requests to a running job, or to its journal.
+"""`understudy status`, `report`, `migrate`, `believe`, `taint`, `stop`: questions and requests to a running job, or to its journal.
 
 The orchestrator answers while the job runs. When it does not, status and report come from the journal in the run directory, through
 the same functions that the orchestrator uses.
@@ -68,6 +68,40 @@ def migrate(
     """
     _ask("migrate", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
     say(f"rank {rank} moves to a spare at the next step boundary; understudy report shows when it has")
+
+
+def believe(
+    rank: Annotated[int, typer.Option("--rank", help="The rank whose state is right.")],
+    run_dir: RunDir = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the report.")] = "",
+    orchestrator: OrchestratorUrl = "",
+    job: JobName = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
+) -> None:
+    """Let a job that is held, because replicas differ and nobody can tell who is right, go on with what a rank holds.
+
+    Those that hold something else are replaced by spares, which get their state from this rank and its like.
+    """
+    _ask("believe", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
+    say(f"rank {rank} is believed; understudy status shows how the job goes on")
+
+
+def taint(
+    node: Annotated[str, typer.Option("--node", help="The node, as understudy status names it.")],
+    run_dir: RunDir = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why it is not to be trusted.")] = "asked for",
+    remove: Annotated[bool, typer.Option("--remove", help="It is to be trusted again.")] = False,
+    orchestrator: OrchestratorUrl = "",
+    job: JobName = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
+) -> None:
+    """Give a node no new ranks or spares, or take that back. Ranks that are there stay: understudy migrate moves them."""
+    _ask(
+        "taint", target(run_dir, orchestrator, job, token_file, tls_cert), {"node": node, "reason": "" if remove else reason or "asked for"}
+    )
+    say(f"node {node} is {'trusted again' if remove else 'tainted'}")
 
 
 def stop(

@@ -56,13 +56,15 @@ class Server:
             return answer.json()
 
     def _leading(self) -> str:
-        """The one of several that answers."""
+        """The one of several that answers. Raises `NoAnswer`."""
         first, *others = [part.strip().rstrip("/") for part in self.url.split(",")]
         for url in (first, *others) if others else ():
             with suppress(httpx.HTTPError, OSError):
                 verify: ssl.SSLContext | bool = trusting(self.certificate) or True
                 httpx.get(f"{url}/v1/health", timeout=2.0, trust_env=False, verify=verify).raise_for_status()
                 return url
+        if others:
+            raise NoAnswer(f"none of {self.url} leads now")
         return first
 
     def stream(self, path: str) -> Iterator[bytes]:

@@ -61,6 +61,7 @@ class Flags:
     spares: int = 1
     replenish: bool = True
     hang_limit: float | None = None
+    setup_limit: float | None = None
     failure_domain: str = ""
     heartbeat: float = Timeouts.heartbeat
     node_timeout: float = Timeouts.node_lost
@@ -77,6 +78,7 @@ class Launch:
     host: str  # where the orchestrator listens
     port: int  # 0: the system chooses
     master: str  # where the other nodes find it
+    endpoints: tuple[tuple[str, int], ...]  # hosts and ports of all orchestrators, on the first nodes; empty: one, on node 0
     local_addr: str | None
     domain: str
     role: str
@@ -104,7 +106,8 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
     nodes = _nodes(flags.nnodes)
     node_rank = 0 if submitted else _node_rank(flags, nodes)
     workers = _workers(flags.nproc_per_node, count)
-    master, port = ("", 0) if submitted else _master(flags, nodes)
+    endpoints = () if submitted or flags.standalone else _endpoints(flags, nodes)
+    master, port = ("", 0) if submitted else endpoints[min(node_rank, len(endpoints) - 1)] if endpoints else _master(flags, nodes)
     if "/" in flags.rdzv_id:
         raise Usage(f"--rdzv-id {flags.rdzv_id}: a job's name has no slash here, because it is part of an address")
     if flags.spares < 0:
@@ -129,6 +132,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         host="127.0.0.1" if nodes == 1 else ("::" if ":" in master else "0.0.0.0"),
         port=port,
         master=master,
+        endpoints=endpoints,
         local_addr=flags.local_addr,
         domain=flags.failure_domain,
         role=flags.role,
@@ -214,17 +218,46 @@ def _master(flags: Flags, nodes: int) -> tuple[str, int]:
         return "127.0.0.1", 0
     host, port = (flags.master_addr or "").strip("[]"), flags.master_port
     if flags.rdzv_endpoint:
-        host, _, tail = flags.rdzv_endpoint.rpartition(":")
-        if not host:
-            host, tail = tail, ""
-        if tail and not tail.isdigit():
-            raise Usage(f"--rdzv-endpoint {flags.rdzv_endpoint}: give HOST:PORT")
-        host, port = host.strip("[]"), int(tail) if tail else None
+        host, port = _endpoint(flags.rdzv_endpoint)
     if nodes == 1:
         return "127.0.0.1", port or 0
     if not host:
         raise Usage(f"--nnodes {nodes} needs the address of node 0: --master-addr HOST (or --rdzv-endpoint HOST:PORT)")
     return host, DEFAULT_PORT if port is None else port
+
+
+def _endpoint(text: str) -> tuple[str, int | None]:
+    host, _, tail = text.rpartition(":")
+    if not host:
+        host, tail = tail, ""
+    if tail and not tail.isdigit():
+        raise Usage(f"--rdzv-endpoint {text}: give HOST:PORT")
+    return host.strip("[]"), int(tail) if tail else None
+
+
+def _endpoints(flags: Flags, nodes: int) -> tuple[tuple[str, int], ...]:
+    """Of several orchestrators; empty if there is one."""
+    texts = [text.strip() for text in flags.rdzv_endpoint.split(",")]
+    if len(texts) < 2:
+        return ()
+    given = [_endpoint(text) for text in texts]
+    endpoints = tuple((host, DEFAULT_PORT if port is None else port) for host, port in given)
+    if not all(host and port for host, port in endpoints):
+        raise Usage(f"--rdzv-endpoint {flags.rdzv_endpoint}: give HOST:PORT for each, with commas between them")
+    if len(set(endpoints)) < len(endpoints):
+        raise Usage(f"--rdzv-endpoint {flags.rdzv_endpoint} names the same address twice")
+    if len(endpoints) % 2 == 0:
+        count = len(endpoints)
+        raise Usage(
+            f"--rdzv-endpoint names {count} addresses, and a majority of {count} is {count // 2 + 1}: no more hosts may be lost than with "
+            f"{count - 1}. Give one address, three (one of these hosts may be lost) or five (two may)"
+        )
+    if len(endpoints) > nodes:
+        raise Usage(
+            f"--rdzv-endpoint names {len(endpoints)} addresses, and there are {nodes} nodes (--nnodes): "
+            "they are those of nodes 0, 1, 2, ..., each of which runs an orchestrator"
+        )
+    return endpoints
 
 
 def _timeouts(flags: Flags) -> Timeouts:
@@ -233,17 +266,19 @@ def _timeouts(flags: Flags) -> Timeouts:
         stop = int(given)
     default = Timeouts()
     limit = flags.hang_limit
+    first = flags.setup_limit if flags.setup_limit is not None else max(default.hang_first, limit or 0.0)
     try:
         return Timeouts(
             hang_floor=default.hang_floor if limit is None else limit,
             hang_factor=default.hang_factor if limit is None else 1.0,
-            hang_first=default.hang_first if limit is None else max(default.hang_first, limit),
+            hang_first=first,
+            quiesce=min(default.quiesce, first),
             stop=default.stop if stop is None else stop,
             heartbeat=flags.heartbeat,
             node_lost=flags.node_timeout,
         )
     except ValueError as error:
-        raise Usage(f"--hang-limit, --shutdown-timeout, --heartbeat, --node-timeout: {error}") from error
+        raise Usage(f"--hang-limit, --setup-limit, --shutdown-timeout, --heartbeat, --node-timeout: {error}") from error
 
 
 def _program(flags: Flags) -> tuple[str, ...]:

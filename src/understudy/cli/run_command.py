@@ -50,6 +50,25 @@ def run(
             help="A rank without progress for so many seconds is lost. Default: learnt from the job's own steps, at least 60.",
         ),
     ] = None,
+    setup_limit: Annotated[
+        float | None,
+        _option(
+            OURS,
+            "--setup-limit",
+            help="A rank may take so many seconds from its start to its first step, for downloads and compilation, and so may a newcomer "
+            "from its start to having its rank's state. Default: 900.",
+        ),
+    ] = None,
+    compare_every: Annotated[
+        int | None,
+        typer.Option(
+            "--compare-every",
+            min=0,
+            envvar="UNDERSTUDY_COMPARE_EVERY",
+            help="Compare replicas every so many steps, beside the training; 0: only after recoveries and now and then. Default: 100.",
+            rich_help_panel=OURS,
+        ),
+    ] = None,
     max_restarts: Annotated[
         int | None,
         _option(
@@ -60,6 +79,15 @@ def run(
             env="MAX_RESTARTS",
         ),
     ] = None,
+    chaos: Annotated[
+        bool,
+        typer.Option(
+            "--chaos",
+            envvar="UNDERSTUDY_CHAOS",
+            help="For tests: let understudy chaos do things inside this job's workers. Without it nothing of that is there.",
+            rich_help_panel=OURS,
+        ),
+    ] = False,
     run_dir: Annotated[
         Path | None,
         _option(OUTPUT, "--run-dir", help="Folder for this run. Default: a new one in ./understudy-runs."),
@@ -89,7 +117,12 @@ def run(
     nnodes: Annotated[str, _option(NODES, "--nnodes", help="Number of nodes; start `understudy run` on each.", env="NNODES")] = "1:1",
     node_rank: Annotated[
         int | None,
-        _option(NODES, "--node-rank", help="This node's number; node 0 runs the orchestrator.", env="NODE_RANK"),
+        _option(
+            NODES,
+            "--node-rank",
+            help="This node's number; node 0 runs the orchestrator (or the first ones, see --rdzv-endpoint).",
+            env="NODE_RANK",
+        ),
     ] = None,
     master_addr: Annotated[str | None, _option(NODES, "--master-addr", help="Address of node 0.", env="MASTER_ADDR")] = None,
     master_port: Annotated[
@@ -124,7 +157,16 @@ def run(
     tls_cert: Annotated[Path | None, _option(NODES, "--tls-cert", "--tls", help=TLS)] = None,
     tls_key: Annotated[Path | None, _option(NODES, "--tls-key", help="Its key (PEM), on node 0.")] = None,
     standalone: Annotated[bool, _option(REST, "--standalone", help="One node, free port. This is the default.", env="STANDALONE")] = False,
-    rdzv_endpoint: Annotated[str, _option(REST, "--rdzv-endpoint", help="HOST:PORT, instead of --master-addr.", env="RDZV_ENDPOINT")] = "",
+    rdzv_endpoint: Annotated[
+        str,
+        _option(
+            NODES,
+            "--rdzv-endpoint",
+            help="HOST:PORT, instead of --master-addr. Three or five with commas, those of nodes 0, 1, 2, ...: each of them runs an "
+            "orchestrator, and one of three hosts, or two of five, may be lost, whichever they are.",
+            env="RDZV_ENDPOINT",
+        ),
+    ] = "",
     rdzv_backend: Annotated[
         str, _option(REST, "--rdzv-backend", help="static or c10d; both mean the orchestrator.", env="RDZV_BACKEND")
     ] = "static",
@@ -174,15 +216,23 @@ def run(
     [bold]understudy run --nnodes 2 --node-rank 0 --master-addr host0 --token-file secret train.py[/bold]
       On host0; on the second host the same with --node-rank 1.
 
+    [bold]understudy run --nnodes 3 --node-rank 0 --rdzv-endpoint host0:29500,host1:29500,host2:29500 --token-file secret train.py[/bold]
+      On host0, and the same with --node-rank 1 and 2 on the others: no host is needed more than another.
+
     [bold]understudy run --orchestrator http://host0:29400 --nnodes 2 --nproc-per-node 8 --spares 2 train.py[/bold]
       On two nodes of an orchestrator, with two spares on others; once, from anywhere. Ctrl-C detaches.
 
     While it runs: understudy status, understudy migrate --rank 2. Afterwards: understudy report. Every worker's
     output is in the run directory, in workers/. The exit code is the job's.
     """
+    os.environ.pop("UNDERSTUDY_CHAOS", None)
+    if chaos:
+        os.environ["UNDERSTUDY_CHAOS"] = "1"  # workers read it there
     values = {name: value for name, value in locals().items() if name in Flags.__dataclass_fields__}
     flags = Flags(**{**values, "program": tuple(program), "replenish": not no_replenish})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    if compare_every is not None:
+        os.environ["UNDERSTUDY_COMPARE_EVERY"] = str(compare_every)  # for the workers, also of a job that is submitted
     try:
         plan = launch(flags, run_dir.name if run_dir else name, submitted=bool(orchestrator))
         if orchestrator:

@@ -90,8 +90,12 @@ class RunDirectory:
     def token(self) -> str:
         return (self.path / "token").read_text().strip()
 
+    def served(self) -> bool:
+        """Whether an orchestrator of this node has ever served."""
+        return (self.path / "orchestrator.json").exists()
+
     def orchestrator(self) -> str | None:
-        """Its URL, as far as it is known here."""
+        """Its URL, or several with commas between them, as far as it is known here."""
         try:
             url: str = json.loads((self.path / "orchestrator.json").read_text())["url"]
         except FileNotFoundError:

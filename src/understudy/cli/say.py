@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 
 def say(text: str) -> None:
-    print(f"understudy: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # a full disk or a closed pipe behind it must not end the job
+        print(f"understudy: {text}", file=sys.stderr, flush=True)

@@ -37,7 +37,8 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     for spare in status["spares"]:
         table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node", "state")), "")
     ending = [Text(status["message"])] if status["message"] else []
-    return Group(head, table, *_lines("notice", status["notices"]), *ending)
+    taints = (f"{node}: {why}" for node, why in status["taints"].items())
+    return Group(head, table, *_lines("tainted", taints), *_lines("notice", status["notices"]), *ending)
 
 
 def report_view(report: dict[str, Any]) -> RenderableType:

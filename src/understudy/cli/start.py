@@ -32,7 +32,10 @@ def execute(
 ) -> int:
     """Start what belongs on this node and stay until the job has ended; the job's exit code."""
     scheme = "https" if tls_cert else "http"
+    several = plan.endpoints
     remote = "" if plan.node_rank == 0 else f"{scheme}://{_bracketed(plan.master)}:{plan.port}"
+    if several:
+        remote = ",".join(f"{scheme}://{_bracketed(host)}:{port}" for host, port in several)
     certificate = str(tls_cert.absolute()) if tls_cert else ""
     run.write_job(
         {
@@ -72,7 +75,7 @@ def execute(
         worker_command=worker_command,
     )
     orchestrator = None
-    if plan.node_rank == 0:
+    if _hosts_orchestrator(plan):
         orchestrator = [sys.executable, "-P", "-m", "understudy.orchestrator", "--run-dir", str(run.path)]
         settings = {"spec": asdict(plan.spec), "timeouts": asdict(plan.timeouts)}
         orchestrator += ["--host", plan.host, "--spec-json", json.dumps(settings)]
@@ -80,10 +83,12 @@ def execute(
             orchestrator += ["--tls-cert", f"{certificate}/tls.crt", "--tls-key", f"{certificate}/tls.key"]
         elif tls_cert and tls_key:
             orchestrator += ["--tls-cert", certificate, "--tls-key", str(tls_key.absolute())]
+        if several:
+            orchestrator += ["--members", remote, "--number", str(plan.node_rank), "--trust", certificate]
     shown = run.path.relative_to(Path.cwd()) if run.path.is_relative_to(Path.cwd()) else run.path
     size, spares = plan.spec.world_size, plan.spec.spares
     say(f"{size} rank{'s' * (size != 1)}, {spares} spare{'s' * (spares != 1)}; run directory {shlex.quote(str(shown))}")
-    return Supervisor(run, config, secret, orchestrator, plan.port, plan.signals, say).run()
+    return Supervisor(run, config, secret, orchestrator, plan.port, plan.signals, say, several=bool(several)).run()
 
 
 def job_token(file: Path | None, plan: Launch) -> str | None:
@@ -108,8 +113,8 @@ def check_tls(cert: Path | None, key: Path | None, plan: Launch) -> None:
     if cert is not None and cert.is_dir():
         if key is not None:
             raise Usage(f"--tls {cert} is a folder, in which the key is tls.key: no --tls-key beside it")
-        if plan.node_rank == 0 and not ((cert / "tls.crt").is_file() and (cert / "tls.key").is_file()):
-            raise Usage(f"--tls {cert} has no tls.crt and tls.key, which node 0 needs (understudy certs server)")
+        if _hosts_orchestrator(plan) and not ((cert / "tls.crt").is_file() and (cert / "tls.key").is_file()):
+            raise Usage(f"--tls {cert} has no tls.crt and tls.key, which node {plan.node_rank} needs (understudy certs server)")
     for flag, path in (("--tls-cert", cert), ("--tls-key", key)):
         if path is not None and path.is_dir():
             continue
@@ -117,8 +122,8 @@ def check_tls(cert: Path | None, key: Path | None, plan: Launch) -> None:
             raise Usage(f"{flag}: there is no file {path}")
     if key is not None and cert is None:
         raise Usage("--tls-key needs --tls-cert")
-    if cert is not None and key is None and plan.node_rank == 0 and not cert.is_dir():
-        raise Usage("--tls-cert on node 0 needs --tls-key")
+    if cert is not None and key is None and _hosts_orchestrator(plan) and not cert.is_dir():
+        raise Usage(f"--tls-cert on node {plan.node_rank} needs --tls-key")
     try:
         if cert is not None:
             trusting(str(cert))
@@ -128,13 +133,18 @@ def check_tls(cert: Path | None, key: Path | None, plan: Launch) -> None:
         raise Usage(f"--tls-cert, --tls-key: {error.strerror or error}") from error
 
 
+def _hosts_orchestrator(plan: Launch) -> bool:
+    """Whether this node does: node 0, or one for each endpoint."""
+    return plan.node_rank < max(1, len(plan.endpoints))
+
+
 def _address(plan: Launch) -> str:
     """Where the other nodes reach this one."""
     if plan.local_addr:
         return plan.local_addr
     if plan.spec.nodes == 1:
         return "127.0.0.1"
-    if plan.node_rank == 0:
+    if _hosts_orchestrator(plan):
         return plan.master
     family = socket.AF_INET6 if ":" in plan.master else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:  # sends nothing: it asks the routing table

@@ -2,8 +2,8 @@
 
 Theory. One thread, one selector: pidfds of both children, the agent's control socket, and signals through a wake-up
 descriptor. The children are in sessions of their own, so Ctrl-C at the terminal comes to us alone, and we end them in
-order. An orchestrator that dies is started again on the same port with the same journal, while training goes on. An
-agent that dies has taken its workers with it (the kernel kills them), so the job ends. This process is a child
+order. An orchestrator that dies is started again on the same port with the same journal, and an agent that is killed on the same
+folder, where it takes up its workers; training goes on meanwhile. This process is a child
 subreaper: whatever anybody below left behind is adopted here, and killed before we end. If this process itself is
 killed, the kernel tells both children (`dying_with`), which then do the same.
 """
@@ -28,7 +28,7 @@ from understudy.agent.descendants import become_subreaper, dying_with, kill_all
 from understudy.cli import client
 from understudy.cli.run_directory import RunDirectory
 
-RESTARTS, WINDOW = 5, 60.0  # more restarts of the orchestrator within so many seconds mean that it cannot run
+RESTARTS, WINDOW = 5, 60.0  # more restarts of either within so many seconds mean that it cannot run
 LAST_WORDS = 5.0  # seconds for the agent to say that the job is over, after the orchestrator has ended by itself
 MARGIN = 10.0  # seconds beyond the workers' own grace, after which this process stops waiting and kills
 FAREWELL = 5.0  # seconds for the orchestrator to close its journal
@@ -69,8 +69,12 @@ class Supervisor:
         port: int,
         signals: Iterable[signal.Signals],
         say: Callable[[str], None],
+        *,
+        several: bool = False,
     ) -> None:
-        """`orchestrator`: its command without the port, or None when it runs on another node."""
+        """`orchestrator`: its command without the port, or None when it runs on another node only. `several`: there are others elsewhere,
+        so the job needs neither this one nor this node.
+        """
         self._run = run
         self._config = config
         self._token = token
@@ -78,6 +82,8 @@ class Supervisor:
         self._port = port
         self._signals = tuple(signals)
         self._say = say
+        self._several = several
+        self._ends_job = orchestrator is not None and config.node_rank == 0  # when this command is asked to end
         self._selector = selectors.DefaultSelector()
         self._orchestrator: Child | None = None
         self._agent: Child | None = None
@@ -87,7 +93,7 @@ class Supervisor:
         self._asked = 0  # signals so far
         self._deadline: float | None = None  # when waiting ends and killing begins
         self._awaiting_words: float | None = None
-        self._restarts: list[float] = []
+        self._restarts: dict[str, list[float]] = {"orchestrator": [], "agent": []}
         self._exit_code: int | None = None
 
     def run(self) -> int:
@@ -188,7 +194,7 @@ class Supervisor:
             text = json.dumps({"stop": {"signal": int(onward), "exit_code": exit_code, "reason": reason}})
             with contextlib.suppress(OSError):
                 self._control.sendall(text.encode() + b"\n")
-        if self._orchestrator is not None and self._asked <= 1:
+        if self._ends_job and (self._several or self._orchestrator is not None) and self._asked <= 1:
             threading.Thread(target=self._tell_orchestrator, args=(reason, exit_code), daemon=True).start()
 
     def _tell_orchestrator(self, reason: str, exit_code: int) -> None:
@@ -226,7 +232,7 @@ class Supervisor:
         self._orchestrator = None
         if self._ending is not None or self._asked:
             return
-        if self._run.orchestrator() is None:  # it never served
+        if not self._run.served():
             self._say(f"the orchestrator could not start ({how}); its reason stands above")
             self._end_agent(1, "the orchestrator could not start")
         elif child.process.returncode < 0:
@@ -235,18 +241,27 @@ class Supervisor:
             self._awaiting_words = time.monotonic() + LAST_WORDS
 
     def _restart_orchestrator(self, how: str) -> None:
-        now = time.monotonic()
-        self._restarts = [moment for moment in self._restarts if now - moment < WINDOW]
-        if len(self._restarts) >= RESTARTS:
-            self._say(f"the orchestrator ended {RESTARTS + 1} times within {WINDOW:.0f} s (last: {how}); stopping the job")
+        if not self._may_restart("orchestrator", how):
+            if self._several:
+                self._say("it is not started again on this node; the job goes on with those of other nodes")
+                return
+            self._say("stopping the job")
             self._end_agent(1, "the orchestrator does not stay alive")
             return
-        self._restarts.append(now)
         self._say(f"the orchestrator ended ({how}); training goes on, starting it again")
         url = self._run.orchestrator()
-        if url is not None:
+        if url is not None and not self._port:
             self._port = int(url.rstrip("/").rpartition(":")[2])
         self._start_orchestrator()
+
+    def _may_restart(self, which: str, how: str) -> bool:
+        now = time.monotonic()
+        self._restarts[which] = [moment for moment in self._restarts[which] if now - moment < WINDOW]
+        if len(self._restarts[which]) >= RESTARTS:
+            self._say(f"the {which} ended {RESTARTS + 1} times within {WINDOW:.0f} s (last: {how})")
+            return False
+        self._restarts[which].append(now)
+        return True
 
     def _end_agent(self, exit_code: int, reason: str) -> None:
         self._deadline = time.monotonic() + self._config.timeouts.stop + MARGIN
@@ -262,14 +277,20 @@ class Supervisor:
         while self._control is not None:  # its last words; the end of the socket is certain, as the other end is closed
             self._read_control()
         child.close()
+        self._agent = None
+        if self._ending is None and child.process.returncode < 0 and not self._asked and self._may_restart("agent", how):
+            self._say(f"the agent of {self._config.node} ended ({how}); training goes on, starting it again")
+            self._words = b""
+            self._start_agent()
+            return
         if self._ending is None:
             self._say(
-                f"the agent of {self._config.node} ended ({how}): its workers ended with it, and the job cannot go on. "
-                f"What they printed is in {self._run.path / 'workers'}"
+                f"the agent of {self._config.node} ended ({how}), and the job cannot go on without it. "
+                f"What its workers printed is in {self._run.path / 'workers'}"
             )
-            if self._orchestrator is not None:
+            if self._orchestrator is not None and not self._several:
                 self._tell_orchestrator(f"the agent of {self._config.node} ended ({how})", 1)
-        elif self._ending["message"] and not self._asked and not (self._ending["told"] and self._command is not None):
+        elif self._ending["message"] and not self._asked and not (self._ending["told"] and self._command is not None and not self._several):
             self._say(str(self._ending["message"]))  # else the orchestrator has told it, or the user knows
         self._exit_code = self._code(1)
 

@@ -20,9 +20,14 @@ def spare_share(spec: JobSpec, node_rank: int) -> int:
 def choose_spare(state: JobState, rank: int) -> Worker | None:
     """The warm spare that takes `rank`: first one on the rank's own node, which keeps the rank's place among its local
     peers; if that node is lost, one outside its failure domain, where more may be about to fail; then one on the node that
-    carries the fewest ranks; then the oldest.
+    carries the fewest ranks; then the oldest. One on a tainted node only where the job has no other spare, not even one that warms.
     """
-    spares = [worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].lost]
+    idle = [worker for worker in state.idle(WorkerState.WARM, WorkerState.STARTING) if not state.nodes[worker.node].lost]
+    trusted = [worker for worker in idle if not state.nodes[worker.node].taint]
+    oldest: dict[str, Worker] = {}  # of each node: the others there are no better
+    for worker in trusted or idle:
+        if worker.state is WorkerState.WARM:
+            oldest.setdefault(worker.node, worker)
     home = state.nodes[state.holder(rank).node] if rank in state.ranks else None
 
     def order(spare: Worker) -> tuple[bool, bool, int, int]:
@@ -31,7 +36,7 @@ def choose_spare(state: JobState, rank: int) -> Worker | None:
         doubtful = home is not None and home.lost and node.domain == home.domain
         return away, doubtful, len(_on(state, node.name)), _number(spare.name)
 
-    return min(spares, key=order, default=None)
+    return min(oldest.values(), key=order, default=None)
 
 
 def local_rank(state: JobState, worker: Worker, rank: int) -> int:

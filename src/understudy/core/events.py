@@ -13,22 +13,32 @@ from understudy.core.nouns import Copy, LossCause, Position
 
 @dataclass(frozen=True)
 class NodeJoined:
-    """From the agent: it is connected. `address` is where the other nodes reach its workers; nodes of one `domain` fail together."""
+    """From the agent: it is connected. `address` is where the other nodes reach its workers; nodes of one `domain` fail together.
+    `workers`: all that were started there, as far as this agent or one before it knows; None: it does not say.
+    """
 
     node: str
     address: str
     node_rank: int
     domain: str = ""  # empty: of its own
     spares: int = -1  # spares wanted on this node; -1: its share of the job's. A node with a rank beyond the job's has nothing else
+    workers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
-class NodeLost:
-    """From the orchestrator's service: the node is gone for good. `happened` is the unix time of its last sign of life; 0: now."""
+class LostNode:
+    """`happened` is the unix time of its last sign of life; 0: now."""
 
     node: str
     detail: str
     happened: float = 0.0
+
+
+@dataclass(frozen=True)
+class NodesLost:
+    """From the orchestrator's service: these nodes are gone for good. Those that are lost together, a rack as a rule, come in one event."""
+
+    nodes: tuple[LostNode, ...]
 
 
 @dataclass(frozen=True)
@@ -139,6 +149,19 @@ class Uncovered:
 
 
 @dataclass(frozen=True)
+class ReplicasDiffer:
+    """Ranks that must hold the same do not. `odd`: those against whom most of their replicas speak; empty if that cannot be told, and then
+    `sides` are the ranks in question, grouped by what they hold. Nobody goes on in this generation.
+    """
+
+    worker: str
+    generation: int
+    odd: tuple[int, ...]
+    sides: tuple[tuple[int, ...], ...]
+    detail: str
+
+
+@dataclass(frozen=True)
 class Committed:
     """The worker's first commit in this generation (later ones are not sent; progress is read from its page)."""
 
@@ -186,6 +209,22 @@ class MigrationAsked:
 
 
 @dataclass(frozen=True)
+class Believed:
+    """From the API, for a job that is held because its replicas differ: what this rank holds is right."""
+
+    rank: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class NodeTainted:
+    """From the API: a node is not to be trusted, for this reason; or it is again, if that is empty."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class StopAsked:
     """From the command line or the API: end the job."""
 
@@ -209,10 +248,11 @@ FromWorker = (
     | Verified
     | VerifyFailed
     | Uncovered
+    | ReplicasDiffer
     | Committed
     | ScriptFailed
     | Finished
     | Notice
 )
 FromAgent = NodeJoined | WorkerStarted | StartRefused | WorkerLost | FromWorker
-Event = FromAgent | NodeLost | MigrationAsked | StopAsked | Expired
+Event = FromAgent | NodesLost | MigrationAsked | Believed | NodeTainted | StopAsked | Expired

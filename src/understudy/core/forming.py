@@ -50,7 +50,7 @@ def start_anew(state: JobState, reason: str) -> None:
         give_back(state, worker, "the job starts anew")
     state.ranks.clear()
     state.fallen.clear()
-    state.recovery = state.migration = None
+    state.recovery = state.migration = state.dispute = None
     state.cancel("quiesce", "hold", "resume", "communication", "migration")
     state.phase = Phase.FORMING
     if any(node.lost for node in state.hosts()):

@@ -33,6 +33,7 @@ class OpenIncident:
     bytes_moved: int = 0
     digests_verified: int = 0
     notes: list[str] = field(default_factory=list)
+    disputed: bool = False
 
     def lost(self, rank: int, cause: LossCause, detail: str, worker: str) -> None:
         self.ranks.append(Interruption(rank, cause, detail, worker))
@@ -72,5 +73,6 @@ class OpenIncident:
             bytes_moved=self.bytes_moved,
             digests_verified=self.digests_verified,
             notes=tuple(self.notes),
+            disputed=self.disputed,
             seconds=-1.0 if now is None else max(0.0, now - self.fault_at),
         )

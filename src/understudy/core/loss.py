@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core.events import CommunicationBroken, Expired, NodeLost, VerifyFailed, WorkerLost
+from understudy.core import workers
+from understudy.core.events import CommunicationBroken, Expired, NodeJoined, NodesLost, VerifyFailed, WorkerLost, WorkerWarm
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
-from understudy.core.nouns import LossCause
+from understudy.core.nouns import LossCause, Timeouts
 from understudy.core.quiesce import advance, begin, no_spare
 from understudy.core.resume import maybe_done
 from understudy.core.state import JobState, Phase, Worker, WorkerState
-from understudy.core.workers import idle_lost
 
-EXPLAIN_WITHIN = 30.0  # seconds for a loss to explain broken communication
+EXPLAIN_WITHIN = 30.0  # seconds for a loss to explain broken communication that breaks again before a step is through
+MOST_NAMED = 16  # losses that a reason names: it goes to every worker
 
 _VERB = {
     LossCause.KILLED: "was killed",
@@ -27,39 +28,70 @@ _VERB = {
     LossCause.HUNG: "hung",
     LossCause.NODE: "was lost with its node",
     LossCause.DIGEST: "did not verify",
+    LossCause.CORRUPT: "holds state that is not its replicas'",
 }
 
 
 @dataclass(frozen=True)
-class _Loss:
+class Loss:
     worker: Worker
     cause: LossCause
     detail: str
     happened: float
 
 
+def node_joined(state: JobState, event: NodeJoined) -> None:
+    """Workers of which its agent has never heard ended with the host, which was started anew before anybody noticed."""
+    node = state.nodes.get(event.node)
+    if node is not None and event.workers is not None:
+        there = [worker for worker in node.workers.values() if worker.pid and worker.state is not WorkerState.RELEASED]
+        gone = [worker for worker in there if worker.name not in event.workers]
+        lose(state, [Loss(worker, LossCause.NODE, f"{node.name} was started anew", state.now) for worker in gone])
+    if state.ended is None:
+        workers.node_joined(state, event)
+
+
 def worker_lost(state: JobState, event: WorkerLost) -> None:
     worker = state.workers.get(event.worker)
     if worker is not None:
-        _lose(state, [_Loss(worker, event.cause, event.detail, event.happened)])
+        lose(state, [Loss(worker, event.cause, event.detail, event.happened)])
 
 
-def node_lost(state: JobState, event: NodeLost) -> None:
-    node = state.nodes.get(event.node)
-    if node is None or node.lost:
-        return
-    node.lost, node.spares = True, 0
-    state.tell(f"node {node.name} was lost: {event.detail}")
-    _lose(state, [_Loss(worker, LossCause.NODE, event.detail, event.happened or state.now) for worker in node.workers.values()])
-    if state.phase is Phase.FORMING and node.rank < state.spec.nodes:
-        state.end(1, f"node {node.name} was lost before training began: {event.detail}")
+def worker_warm(state: JobState, event: WorkerWarm) -> None:
+    worker = state.workers.get(event.worker)
+    if worker is not None and event.rank >= 0 and event.rank != worker.rank:
+        # An orchestrator that was killed gave it this rank and could not write that down. Now it sets up for a decision that nobody
+        # knows, or it has a rank already that somebody else takes it for.
+        if worker.state is WorkerState.STARTING:
+            state.become(worker, WorkerState.WARM)
+        detail = f"it took rank {event.rank} from an orchestrator that was killed, and the journal knows nothing of that"
+        lose(state, [Loss(worker, LossCause.KILLED, detail, state.now)])
+    else:
+        workers.worker_warm(state, event)
+
+
+def nodes_lost(state: JobState, event: NodesLost) -> None:
+    losses: list[Loss] = []
+    missed = ""
+    for lost in event.nodes:
+        node = state.nodes.get(lost.node)
+        if node is None or node.lost:
+            continue
+        node.lost, node.spares = True, 0
+        state.tell(f"node {node.name} was lost: {lost.detail}")
+        losses += [Loss(worker, LossCause.NODE, lost.detail, lost.happened or state.now) for worker in node.workers.values()]
+        if node.rank < state.spec.nodes and not missed:
+            missed = f"node {node.name} was lost before training began: {lost.detail}"
+    lose(state, losses)
+    if state.phase is Phase.FORMING and missed:
+        state.end(1, missed)
 
 
 def verify_failed(state: JobState, event: VerifyFailed) -> None:
     worker = state.workers.get(event.worker)
     if worker is None or worker.state is not WorkerState.NEWCOMER or event.generation != worker.recovered:
         return
-    _lose(state, [_Loss(worker, LossCause.DIGEST, event.detail, state.now)])
+    lose(state, [Loss(worker, LossCause.DIGEST, event.detail, state.now)])
 
 
 def communication_broken(state: JobState, event: CommunicationBroken) -> None:
@@ -69,10 +101,17 @@ def communication_broken(state: JobState, event: CommunicationBroken) -> None:
     if state.phase not in (Phase.TRAINING, Phase.RESUMING):
         return
     state.broken = f"{state.describe(worker)} says: {event.detail}"
+    state.broken_at = state.now
     if state.departed:
         _departed_needed(state)
     else:
-        state.timer("communication", EXPLAIN_WITHIN)
+        # The first time all recover as soon as a lost node would be known. If that does not help, the network is given time.
+        state.timer("communication", explained_after(state.timeouts) if state.settled else EXPLAIN_WITHIN)
+
+
+def explained_after(timeouts: Timeouts) -> float:
+    """Seconds after which a loss that breaks communication is known: of a worker at once, of a node after its own limit."""
+    return 2 * timeouts.node_lost + 1.0
 
 
 def expired(state: JobState, event: Expired) -> None:
@@ -83,7 +122,8 @@ def expired(state: JobState, event: Expired) -> None:
     if event.timer == "communication" and state.broken:
         reason = f"communication broke and no worker was lost: {state.broken}"
         state.tell(reason)
-        open_incident(state, state.now - EXPLAIN_WITHIN, reason).note(reason)
+        open_incident(state, state.broken_at, reason).note(reason)
+        disrupted(state, set(), reason)
         begin(state, reason, [], unexplained=True)
     elif event.timer == "quiesce" and recovery is not None and recovery.planned:
         reason = f"no boundary was reached within {state.timeouts.quiesce:g} s"
@@ -94,22 +134,22 @@ def expired(state: JobState, event: Expired) -> None:
     elif event.timer == "quiesce" and recovery is not None:
         detail = f"did not stop within {state.timeouts.quiesce:g} s after the abort of its generation"
         late = [state.workers[name] for name in sorted(recovery.waiting)]
-        _lose(state, [_Loss(worker, LossCause.HUNG, detail, state.now) for worker in late])
+        lose(state, [Loss(worker, LossCause.HUNG, detail, state.now) for worker in late])
     elif event.timer == "hold" and state.vacant():
         state.end(1, f"{no_spare(state, state.vacant())} (waited {state.timeouts.hang_first:g} s for one to warm)")
     elif event.timer == "migration" and state.migration is not None:
         detail = f"was not ready to take over within {state.timeouts.hang_first:g} s"
         newcomer = state.workers[state.migration.newcomer]
-        _lose(state, [_Loss(newcomer, LossCause.HUNG, detail, state.now)])
+        lose(state, [Loss(newcomer, LossCause.HUNG, detail, state.now)])
     elif event.timer == "resume":
         detail = f"was not verified within {state.timeouts.hang_first:g} s"
-        _lose(state, [_Loss(worker, LossCause.HUNG, detail, state.now) for worker in state.newcomers()])
+        lose(state, [Loss(worker, LossCause.HUNG, detail, state.now) for worker in state.newcomers()])
 
 
-def _lose(state: JobState, losses: list[_Loss]) -> None:
+def lose(state: JobState, losses: list[Loss]) -> None:
     """Fence them all, then do what their parts in the job ask for, once."""
-    idle: list[tuple[_Loss, WorkerState]] = []
-    held: list[_Loss] = []
+    idle: list[tuple[Loss, WorkerState]] = []
+    held: list[Loss] = []
     for loss in losses:
         was = loss.worker.state
         if was is WorkerState.LOST:
@@ -125,10 +165,10 @@ def _lose(state: JobState, losses: list[_Loss]) -> None:
     _lose_holders(state, held)
     for loss, was in idle:
         if state.ended is None:
-            idle_lost(state, loss.worker, was, loss.detail)
+            workers.idle_lost(state, loss.worker, was, loss.detail)
 
 
-def _lose_holders(state: JobState, losses: list[_Loss]) -> None:
+def _lose_holders(state: JobState, losses: list[Loss]) -> None:
     migration = state.migration
     ranks: list[tuple[int, LossCause]] = []
     told: list[str] = []
@@ -139,7 +179,7 @@ def _lose_holders(state: JobState, losses: list[_Loss]) -> None:
         what = f"{state.describe(worker)} {_VERB.get(loss.cause, 'was lost')}: {loss.detail}"
         state.tell(what)
         told.append(what)
-        if worker.finished and state.phase is Phase.TRAINING and not interrupts:
+        if worker.finished and state.phase is Phase.TRAINING and not interrupts and loss.cause is not LossCause.CORRUPT:
             state.departed.add(worker.rank)
             continue
         preparing = migration is not None and worker.name == migration.newcomer and not state.holds(worker)
@@ -152,7 +192,7 @@ def _lose_holders(state: JobState, losses: list[_Loss]) -> None:
             ranks.append((worker.rank, loss.cause))
     if not losses:
         return
-    reason = "; ".join(told)
+    reason = "; ".join(told[:MOST_NAMED]) + (f"; and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else "")
     disrupted(state, {loss.worker.name for loss in losses}, reason)
     if interrupts:
         begin(state, reason, ranks)
@@ -166,12 +206,12 @@ def _lose_holders(state: JobState, losses: list[_Loss]) -> None:
 
 def _departed_needed(state: JobState) -> None:
     """Others still wait for a rank whose worker had finished and is gone: it is a loss after all."""
-    workers = [state.holder(rank) for rank in sorted(state.departed)]
-    reason = f"{', '.join(map(state.describe, workers))} was lost after it had finished, and is needed: {state.broken}"
+    gone = [state.holder(rank) for rank in sorted(state.departed)]
+    reason = f"{', '.join(map(state.describe, gone))} was lost after it had finished, and is needed: {state.broken}"
     incident = open_incident(state, state.now, reason)
-    for worker in workers:
+    for worker in gone:
         worker.finished = False
         incident.lost(worker.rank, LossCause.EXITED, "lost after it had finished", worker.name)
-    begin(state, reason, [(worker.rank, LossCause.EXITED) for worker in workers])
+    begin(state, reason, [(worker.rank, LossCause.EXITED) for worker in gone])
     if state.ended is None:
         advance(state)

@@ -33,7 +33,7 @@ What holds at all times
 - The same events, with the same times, lead to the same state: the journal is the state.
 
 Read on in `state.py` (what is remembered), `workers.py`, `forming.py`, `loss.py`, `quiesce.py`, `resume.py`,
-`migration.py`: one chapter each.
+`migration.py`, `dispute.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from understudy.core import events, loss, migration, quiesce, resume, workers
+from understudy.core import dispute, events, loss, migration, quiesce, resume, workers
 from understudy.core.commands import Command
 from understudy.core.nouns import Incident, JobSpec, Timeouts
 from understudy.core.state import JobState, Phase, WorkerState
@@ -74,11 +74,11 @@ def _notice(state: JobState, event: events.Notice) -> None:
 
 
 _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
-    events.NodeJoined: workers.node_joined,
-    events.NodeLost: loss.node_lost,
+    events.NodeJoined: loss.node_joined,
+    events.NodesLost: loss.nodes_lost,
     events.WorkerStarted: workers.worker_started,
     events.StartRefused: workers.start_refused,
-    events.WorkerWarm: workers.worker_warm,
+    events.WorkerWarm: loss.worker_warm,
     events.WorkerLost: loss.worker_lost,
     events.CommunicationBroken: loss.communication_broken,
     events.Quiesced: quiesce.quiesced,
@@ -87,11 +87,14 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.Verified: resume.verified,
     events.VerifyFailed: loss.verify_failed,
     events.Uncovered: resume.uncovered,
+    events.ReplicasDiffer: dispute.replicas_differ,
     events.Committed: resume.committed,
     events.ScriptFailed: _script_failed,
     events.Finished: resume.finished,
     events.Notice: _notice,
     events.MigrationAsked: migration.asked,
+    events.Believed: dispute.believed,
+    events.NodeTainted: dispute.node_tainted,
     events.StopAsked: _stop_asked,
     events.Expired: loss.expired,
 }
@@ -110,7 +113,7 @@ class Machine:
     def handle(self, event: events.Event, now: float) -> list[Command]:
         """What is to be done because of `event`, in this order. `now` is unix time; it never runs backwards in here."""
         state = self.state
-        if state.phase is Phase.ENDED:
+        if state.phase is Phase.ENDED and not isinstance(event, events.NodeTainted):
             return []
         state.now = max(now, state.now)
         worker = state.workers.get(getattr(event, "worker", ""))
@@ -118,13 +121,18 @@ class Machine:
             worker.heard = max(worker.heard, getattr(event, "generation", -1))
         _HANDLERS[type(event)](state, event)
         commands, state.out = state.out, []
-        if state.ended is not None:
+        if state.ended in commands:
+            assert state.ended is not None
             commands = commands[: commands.index(state.ended) + 1]
         return commands
 
     def migration_refusal(self, rank: int) -> str:
         """Why `rank` cannot migrate now; empty if it can."""
         return migration.refusal(self.state, rank)
+
+    def belief_refusal(self, rank: int) -> str:
+        """Why nobody can say now that `rank` is right; empty if somebody can."""
+        return dispute.refusal(self.state, rank)
 
     def incidents(self) -> list[Incident]:
         """All so far; the last one may be open (`seconds` = -1)."""

@@ -50,7 +50,7 @@ def top_up(state: JobState) -> None:
     takes processor time from the recovery.
     """
     for _, node in sorted(state.places.items()):
-        if node.lost or not node.spares:
+        if not node.spares or not state.trusted(node):
             continue
         idle = [worker for worker in node.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare]
         for _ in range(node.spares - len(idle)):

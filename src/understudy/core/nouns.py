@@ -91,6 +91,7 @@ class LossCause(StrEnum):
     HUNG = "hung"  # no progress for longer than the limit
     NODE = "node"  # its agent is gone
     DIGEST = "digest"  # a newcomer whose state did not verify
+    CORRUPT = "corrupt"  # its state is not that of its replicas, and most of them, or a person, speak against it
     MIGRATED = "migrated"  # a healthy worker whose rank was moved
 
 
@@ -130,4 +131,5 @@ class Incident:
     digests_verified: int = 0
     steps_lost: int = 0
     notes: tuple[str, ...] = ()
+    disputed: bool = False  # replicas differed, and nobody could tell who was right
     seconds: float = field(default=-1.0)  # fault to next commit by every rank; -1 while open

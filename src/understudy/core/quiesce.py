@@ -15,10 +15,12 @@ from understudy.core.assignment import choose_spare
 from understudy.core.commands import Abort, Recover
 from understudy.core.commit import BOUNDARY, Decision, InvariantBroken, decide
 from understudy.core.events import Quiesced
-from understudy.core.membership import fence, give_back, give_rank, top_up
+from understudy.core.membership import fence, give_back, give_rank, open_incident, top_up
+from understudy.core.migration import disrupted
 from understudy.core.nouns import LossCause, Stand
 from understudy.core.state import JobState, Phase, Recovery, Stage, Worker, WorkerState
 
+HAS_STATE = (WorkerState.MEMBER, WorkerState.LEAVING)
 MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 
 
@@ -84,6 +86,9 @@ def fill(state: JobState) -> None:
 
 
 def quiesced(state: JobState, event: Quiesced) -> None:
+    worker = state.workers.get(event.worker)
+    if event.generation > state.generation and worker is not None and worker.state in HAS_STATE:
+        _ended_by_another(state, event.generation)
     recovery = state.recovery
     if state.phase is not Phase.QUIESCING or recovery is None or event.generation != state.generation:
         return
@@ -100,11 +105,25 @@ def quiesced(state: JobState, event: Quiesced) -> None:
         advance(state)
 
 
+def _ended_by_another(state: JobState, generation: int) -> None:
+    """A rank has come to rest for a generation that is not in the journal: an orchestrator that was killed could not write down why. Nobody
+    may say so again, as after a connection that broke; so all come to rest.
+    """
+    reason = f"an orchestrator that was killed had begun generation {generation}, and the journal does not say why"
+    open_incident(state, state.now, reason).note(reason)
+    disrupted(state, set(), reason)
+    state.promised = max(state.promised, generation)  # beyond it, as it may have been given to others
+    begin(state, reason, [])
+
+
 def advance(state: JobState) -> None:
     """Decide and resume, if every survivor has answered and every rank has a worker."""
     recovery = state.recovery
     if state.phase is not Phase.QUIESCING or recovery is None or recovery.waiting:
         return
+    if state.dispute is not None and any(state.workers[name].state in HAS_STATE for name in state.dispute.workers):
+        return  # held (`dispute.py`)
+    state.dispute = None  # nobody is left whom one could believe
     try:
         decision = _decide(state, recovery)
     except InvariantBroken as error:

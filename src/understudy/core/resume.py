@@ -48,7 +48,7 @@ def verified(state: JobState, event: Verified) -> None:
 
 def committed(state: JobState, event: Committed) -> None:
     worker = state.workers.get(event.worker)
-    if worker is None or event.generation != state.generation:
+    if worker is None or worker.state is WorkerState.LOST or event.generation != state.generation:
         return
     state.begun = True
     if worker.state is WorkerState.NEWCOMER and worker.recovered == event.generation:
@@ -86,6 +86,10 @@ def maybe_done(state: JobState) -> None:
         if worker.state not in (WorkerState.LOST, WorkerState.RELEASED):
             state.become(worker, WorkerState.RELEASED)
             state.emit(Release(worker.name, 0))
+    incident, state.incident = state.incident, None
+    if incident is not None:
+        incident.note("all ranks finished before it was over")
+        state.incidents.append(incident.freeze(state.now))
     count = len(state.incidents)
     told = {0: "no incidents", 1: "1 incident"}.get(count, f"{count} incidents")
     state.end(0, f"all {state.spec.world_size} ranks finished, {told}")

@@ -55,6 +55,7 @@ class Node:
     refused: int = 0  # spares not wanted for now, because the agent had no room
     failed_starts: int = 0  # workers in a row that were lost before they were warm
     lost: bool = False
+    taint: str = ""  # why it is not trusted
     workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
 
     def idle(self, *states: WorkerState) -> list[Worker]:
@@ -116,6 +117,15 @@ class Migration:
     measured: list[PhaseDone] = field(default_factory=list)  # what the newcomer did before the incident begins
 
 
+@dataclass(frozen=True)
+class Dispute:
+    """Replicas differ, and nobody can tell who is right: the job is held until somebody says so."""
+
+    sides: tuple[tuple[int, ...], ...]  # the ranks in question, grouped by what they hold
+    workers: tuple[str, ...]  # who held those ranks
+    detail: str
+
+
 @dataclass
 class JobState:
     spec: JobSpec
@@ -138,6 +148,7 @@ class JobState:
     restarts: int = 0
     recovery: Recovery | None = None
     migration: Migration | None = None
+    dispute: Dispute | None = None
     incident: OpenIncident | None = None
     incidents: list[Incident] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -145,6 +156,7 @@ class JobState:
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
     broken: str = ""  # the communication failure that waits for its explanation
+    broken_at: float = 0.0
     timers: set[str] = field(default_factory=set)
     laggards: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` looks first; no answer depends on it
     ended: EndJob | None = None
@@ -214,6 +226,10 @@ class JobState:
     def next_generation(self) -> int:
         self.promised += 1
         return self.promised
+
+    def trusted(self, node: Node) -> bool:
+        """Whether new ranks and spares may go there. A taint keeps nothing away from a job that has no other node."""
+        return not node.lost and (not node.taint or all(other.lost or other.taint for other in self.nodes.values()))
 
     def holder(self, rank: int) -> Worker:
         return self.workers[self.ranks[rank]]

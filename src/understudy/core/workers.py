@@ -11,7 +11,7 @@ from understudy.core.assignment import spare_share
 from understudy.core.commands import Abort, KillWorker, Publish, Release, StartWorker
 from understudy.core.events import NodeJoined, StartRefused, WorkerStarted, WorkerWarm
 from understudy.core.forming import give_out_ranks, start_ranks
-from understudy.core.membership import fence, start_worker, top_up
+from understudy.core.membership import start_worker, top_up
 from understudy.core.quiesce import advance, fill
 from understudy.core.state import JobState, Migration, Node, Phase, Stage, Worker, WorkerState
 
@@ -59,11 +59,6 @@ def worker_started(state: JobState, event: WorkerStarted) -> None:
 
 def worker_warm(state: JobState, event: WorkerWarm) -> None:
     worker = state.workers.get(event.worker)
-    if worker is not None and event.rank >= 0 > worker.rank and worker.state in (WorkerState.STARTING, WorkerState.WARM):
-        # An orchestrator that was killed gave it a rank and could not write that down: it sets up for a decision that nobody knows.
-        fence(state, worker, f"was given rank {event.rank} by an orchestrator that has forgotten it")
-        idle_lost(state, worker, WorkerState.WARM, "it had a rank of which the journal knows nothing")
-        return
     if worker is None or worker.state is not WorkerState.STARTING:
         return
     state.become(worker, WorkerState.WARM)

@@ -8,16 +8,30 @@ Two kinds of evidence:
 - Standstill. Training is collective: one rank that does not go on stops all the others. When no rank has made any
   progress (activity, transaction, collectives) for longer than the limit, and exactly one rank is behind all the
   others, that one is the culprit: in a lower transaction, or it has not voted while all others have, or all others have
-  issued the same number of collectives and it has issued fewer.
+  issued the same number of collectives and it has issued fewer, and is not known to wait for others. Else, who waits for
+  others is not the culprit, who waits for nobody is: if each rank's number of waits is known (in Gloo, and for other workers'
+  runtimes: the vote) and exactly one rank has none.
 
 The limit is learnt from the job: `hang_factor` times its longest transaction so far, never below `hang_floor`. Before
 a worker's first commit it is `hang_first`, because of compilation and downloads.
 
-Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is
-one). Code of one rank between transactions for which the others wait, longer than the limit, looks exactly like a
-hang: raise `hang_floor` for such a job, or put that code into a section. Near the end of the job (a rank has
-finished) standstill is not judged, because a rank may work alone there. A rank that has a new holder is progress, of which
-the readings know only later.
+The number counts the waits of all threads of a process, though a rank that hangs may still have a collective of its own under way:
+then nobody is named. Whether its main thread alone waits cannot be told for sure (it sleeps on a word of torch's, and only the queue
+thread that works for it on one of Gloo's), and a wait that is overlooked there would cost a healthy rank. In a program whose ranks
+issue the same collectives in the same order this makes no difference: the others have issued all that the hung rank has, so what it
+has issued is done.
+
+Waits are evidence in transactions and between them only. A script that sets up also waits in stores, and in a recovery ranks wait for
+the orchestrator, for a decision or for a connection: neither is counted, so a rank with none may well wait. A recovery
+has limits of its own, and there the rule stays that who alone is not in it holds it up.
+
+Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is one) if the waits
+are not known (NCCL, another platform, a worker of an earlier version), if two ranks hang, or if the hung one waits in the
+background. A rank that waits for a hung one in a way of the script's own (a file, a store) is named in its place if all others
+wait in Gloo, the hung one in the background. Code of one rank for which the others wait, longer than the limit, looks exactly like a
+hang: raise `hang_floor` for such a job, or, if it is between transactions, put it into a section. Near the end of the job (a
+rank has finished) standstill is not judged, because a rank may work alone there. A rank that has a new holder is progress, of
+which the readings know only later.
 """
 
 from __future__ import annotations
@@ -28,6 +42,7 @@ from dataclasses import dataclass
 from understudy.core.nouns import Timeouts
 from understudy.links.page import Activity, PageView
 
+_WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})
 _STAGE = {Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3}
 
 
@@ -46,6 +61,12 @@ class _Watched:
     clock: float  # the host's monotonic clock at the last reading
     at: float  # unix time of that reading, by the orchestrator's clock
     moved_at: float  # unix time of the last progress
+    waited_at: float  # unix time of the last reading in which it was not known to wait for nobody
+
+    @property
+    def alive_at(self) -> float:
+        """Unix time of the last beat."""
+        return self.at - (self.clock - self.page.beat_at)
 
 
 class HangWatch:
@@ -63,11 +84,13 @@ class HangWatch:
             seen = self._workers.get(worker)
             moved = now - max(0.0, clock - page.since)
             if seen is None:
-                self._workers[worker] = _Watched(page, clock, now, moved)
+                self._workers[worker] = _Watched(page, clock, now, moved, now)
                 continue
             if page.collectives != seen.page.collectives:
                 moved = now
             seen.moved_at = max(seen.moved_at, moved)
+            if page.waits:
+                seen.waited_at = now
             seen.page, seen.clock, seen.at = page, clock, now
 
     def forget(self, keep: Set[str]) -> None:
@@ -91,8 +114,13 @@ class HangWatch:
 
     def still(self, workers: Iterable[str], now: float) -> float:
         """Seconds since any of these workers made progress, or any rank got a new holder; 0 if none has been read."""
-        moved = [self._workers[worker].moved_at for worker in workers if worker in self._workers]
-        return now - max(self._changed_at, *moved) if moved else 0.0
+        known = list(workers)
+        moved = [self._workers[worker].moved_at for worker in known if worker in self._workers]
+        return self._as_of(known, now) - max(self._changed_at, *moved) if moved else 0.0
+
+    def _as_of(self, workers: Iterable[str], now: float) -> float:
+        """The moment of the oldest reading. Whoever reads the pages may have been stopped, and must not take that time for theirs."""
+        return min([now, *(self._workers[worker].at for worker in workers if worker in self._workers)])
 
     def judge(self, ranks: Mapping[int, str], idle: Collection[str], now: float) -> Verdict | None:
         """The worker that hangs, if there is one. `ranks`: who holds which rank. `idle`: all others."""
@@ -110,7 +138,7 @@ class HangWatch:
 
     def _limit(self, worker: str, longest: float) -> float:
         page = self._workers[worker].page
-        if page.activity is Activity.WARMING or (page.step == 0 and page.activity is not Activity.WARM):
+        if page.activity is Activity.WARMING or (page.step == 0 and page.activity not in (Activity.WARM, Activity.RECOVERING)):
             return self._timeouts.hang_first
         return max(self._timeouts.hang_floor, self._timeouts.hang_factor * longest)
 
@@ -136,24 +164,27 @@ class HangWatch:
     def _standstill(self, ranks: Mapping[int, str], now: float) -> Verdict | None:
         if len(ranks) < 2 or self.moves(ranks, now):
             return None
+        now = self._as_of(ranks.values(), now)
         stalled = self.stalled(ranks, now)
         if stalled <= self._timeouts.hang_floor:
             return None
-        rank = self._behind(ranks)
+        watched = {rank: self._workers[worker] for rank, worker in ranks.items()}
+        rank, why = self._behind(watched), "is behind"
+        if rank is None:
+            rank, why = self._unhindered(watched, now), "waits for nobody"
         if rank is None:
             return None
         limit = self.limit(ranks[rank])
         if stalled <= limit:
             return None
-        page = self._workers[ranks[rank]].page
+        page = watched[rank].page
         detail = (
-            f"no progress of the job for {stalled:.1f} s (limit {limit:.1f} s), and rank {rank} alone is behind:"
+            f"no progress of the job for {stalled:.1f} s (limit {limit:.1f} s), and rank {rank} alone {why}:"
             f" {page.activity.name.lower()} in transaction {page.transaction} after {page.collectives} collectives"
         )
         return Verdict(ranks[rank], detail, now - stalled)
 
-    def _behind(self, ranks: Mapping[int, str]) -> int | None:
-        watched = {rank: self._workers[worker] for rank, worker in ranks.items()}
+    def _behind(self, watched: Mapping[int, _Watched]) -> int | None:
         recovering = [rank for rank, w in watched.items() if w.page.activity is Activity.RECOVERING]
         if recovering:
             others = watched.keys() - set(recovering)
@@ -168,4 +199,15 @@ class HangWatch:
         issued = {rank: w.page.collectives for rank, w in watched.items()}
         fewest = min(issued, key=lambda rank: issued[rank])
         rest = {count for rank, count in issued.items() if rank != fewest}
-        return fewest if len(rest) == 1 and issued[fewest] < min(rest) else None
+        alone = len(rest) == 1 and issued[fewest] < min(rest)
+        return fewest if alone and watched[fewest].page.waits <= 0 else None
+
+    def _unhindered(self, watched: Mapping[int, _Watched], now: float) -> int | None:
+        recent = now - self._timeouts.hang_floor / 2
+        pages = {rank: w.page for rank, w in watched.items()}
+        if any(page.activity not in _WAITS_COUNT or page.waits < 0 for page in pages.values()):
+            return None
+        if min(w.alive_at for w in watched.values()) < recent:
+            return None  # what it has said of its waits is old
+        free = [rank for rank, page in pages.items() if page.waits == 0]
+        return free[0] if len(free) == 1 and watched[free[0]].waited_at < recent else None

@@ -2,9 +2,14 @@
 
 Every frame of an agent is a sign of life, and one without other reason to speak sends one every `heartbeat` seconds. The
 watcher may itself be stopped or starved for a while; what agents sent meanwhile waits unread, so that time counts against nobody.
+
+A rack that loses its power falls silent within one heartbeat, and its nodes should be told of together: one generation for all of them
+instead of one for each. So a node that is silent for too long waits for those that are about to be, a little.
 """
 
 from __future__ import annotations
+
+TOGETHER = 0.25  # of the limit: silences that began within this time of each other are told of together
 
 
 class Heartbeats:
@@ -24,9 +29,14 @@ class Heartbeats:
         self._heard.pop(node, None)
 
     def silent(self, now: float) -> dict[str, float]:
-        """How long each node has been silent, of those that have for too long."""
+        """How long each node has been silent, of those that have for too long. None of them while others are about to follow, for
+        `TOGETHER` at most.
+        """
         late = now - self._looked - self._look_every if self._looked is not None else 0.0
         self._looked = now
         if late > self._look_every:
             self._heard = {node: min(now, then + late) for node, then in self._heard.items()}
-        return {node: now - then for node, then in self._heard.items() if now - then > self._limit}
+        soon = {node: now - then for node, then in self._heard.items() if now - then > self._limit * (1 - TOGETHER)}
+        found = {node: silence for node, silence in soon.items() if silence > self._limit}
+        wait = len(found) < len(soon) and all(silence <= self._limit * (1 + TOGETHER) for silence in found.values())
+        return {} if wait else found

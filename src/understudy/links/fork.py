@@ -1,7 +1,7 @@
-"""What the agent asks of its template of workers: one datagram of JSON with four file descriptors.
+"""What the agent asks of its template of workers: one datagram of JSON with six file descriptors.
 
-The descriptors are the worker's end of its link, its stdout, its stderr, and a pipe whose other end the agent closes when the
-worker may go on. The answer is `{"pid": N}`; `{"failed": "why"}` if that did not work; or `{"refused": "why"}`
+The descriptors are the worker's end of its link, its stdout, its stderr, where these two can be read, and a pipe whose other end the agent
+closes when the worker may go on. The answer is `{"pid": N}`; `{"failed": "why"}` if that did not work; or `{"refused": "why"}`
 if this template can never fork.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+FDS = 6
 PLACEHOLDER = "template" + "-" * 24  # stands where a worker's name will be written: in the arguments and the environment
 
 

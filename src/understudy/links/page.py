@@ -2,7 +2,8 @@
 
 It shows progress without a system call on the training path, and it outlives its worker: where a killed process stood
 is still there to read. Fields are aligned 8-byte values, so a reader may see a new field beside an old one but never
-half of a field: each is stored and loaded by one 8-byte copy. (`struct` would not do: it clears the memory before it packs.)
+half of a field: each is stored and loaded by one 8-byte copy. (`struct` would not do: it clears the memory before it packs.) It also says
+whose it is, so that an agent that was started again finds the workers of the one before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import NamedTuple
 
 _MAGIC = 0x79647473_72646E75
 _BEATS, _BEAT_AT, _ACTIVITY, _TRANSACTION, _STEP, _SINCE, _COLLECTIVES, _LONGEST = range(1, 9)  # in units of 8 bytes
+_PID, _STARTED, _RANK, _WAITS = range(9, 13)
 SIZE = 4096
+UNKNOWN = -1  # number of waits
 
 
 class Activity(IntEnum):
@@ -44,6 +47,27 @@ class PageView(NamedTuple):
     since: float  # when activity or transaction changed last
     collectives: int  # collectives issued since the last recovery, over all groups, as of the last beat
     longest: float  # seconds of the longest transaction cycle so far, the first two left out
+    waits: int = UNKNOWN  # for how many operations the worker waits for others, if it stands still
+
+
+def started(pid: int) -> int:
+    """When a process was started, in clock ticks since the boot (field 22 of /proc/PID/stat). Raises `OSError` if it is not there."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def open_process(pid: int, since: int) -> int | None:
+    """A pidfd of the process that was started at `since`; None if it has ended."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return None
+    try:
+        if started(pid) == since:
+            return pidfd
+    except OSError:
+        pass
+    os.close(pidfd)  # the number belongs to another process by now
+    return None
 
 
 class PageWriter:
@@ -60,12 +84,23 @@ class PageWriter:
         self._times = memoryview(self._map).cast("d")
         self._integers[0] = _MAGIC
         self._times[_BEAT_AT] = time.monotonic()
+        self._integers[_RANK] = -1
+        self._integers[_STARTED] = started(os.getpid())
+        self._integers[_PID] = os.getpid()
         self.enter(Activity.WARMING, -1)
 
-    def beat(self, collectives: int) -> None:
+    @property
+    def since(self) -> float:
+        return float(self._times[_SINCE])
+
+    def beat(self, collectives: int, waits: int = UNKNOWN) -> None:
         self._integers[_COLLECTIVES] = collectives
+        self._integers[_WAITS] = waits + 1  # 0, what an earlier version leaves there, is `UNKNOWN`
         self._times[_BEAT_AT] = time.monotonic()
         self._integers[_BEATS] += 1
+
+    def assigned(self, rank: int) -> None:
+        self._integers[_RANK] = rank
 
     def enter(self, activity: Activity, transaction: int) -> None:
         self._integers[_TRANSACTION] = transaction
@@ -102,7 +137,17 @@ class PageReader:
             since=times[_SINCE],
             collectives=integers[_COLLECTIVES],
             longest=times[_LONGEST],
+            waits=integers[_WAITS] - 1,
         )
+
+    def owner(self) -> tuple[int, int]:
+        """Its worker's pid, and when that was started (as `started`); (0, 0) if it has not said so yet."""
+        pid = self._integers[_PID]
+        return (pid, self._integers[_STARTED]) if pid else (0, 0)
+
+    def rank(self) -> int:
+        """Its worker's; -1: none."""
+        return int(self._integers[_RANK])
 
     def close(self) -> None:
         self._integers.release()

@@ -1,7 +1,8 @@
 """`python -m understudy.orchestrator`: serve one job until it ends, or, as `understudy orchestrator`, any number of jobs until stopped.
 
 One job (`--run-dir`): the exit code is the job's. Writes `RUN_DIR/orchestrator.json` ({"url", "pid"}) once it serves. Started again on
-the same run directory it replays the journal and goes on; give it the same port, so that the agents find it.
+the same run directory it replays the journal and goes on; give it the same port, so that the agents find it. With `--members` it is one of
+several, on other hosts, of which one leads (`quorum`).
 
 A service (`--state-dir`): jobs are submitted over HTTP and run on the nodes whose agents have connected. Started again with the same
 folder it goes on where it was. Ending it ends no job.
@@ -25,6 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
+from understudy.agent.tls import trusting
 from understudy.core.events import StopAsked
 from understudy.core.nouns import Timeouts
 from understudy.links import messages
@@ -34,6 +38,7 @@ from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.leadership import Leadership
 from understudy.orchestrator.migrations import NewerJournal
+from understudy.orchestrator.quorum import serving as quorum
 from understudy.orchestrator.security import SHORTEST, VARIABLE, Access, load_or_create, load_or_create_token, read_secrets
 from understudy.orchestrator.server import Certificates, Server, announce, listen
 from understudy.orchestrator.service import to_stderr
@@ -62,12 +67,32 @@ def main(argv: list[str] | None = None) -> int:
         to_stderr(str(error))
         return 2
     try:
+        if arguments.members:
+            return uvloop.run(_take_part(arguments, folder, settings, entry, listener))
         if leadership is None:
-            return asyncio.run(_serve(arguments, folder, settings, entry, listener, None))
-        return asyncio.run(_lead(arguments, folder, entry, leadership))
+            return uvloop.run(_serve(arguments, folder, settings, entry, listener, None))
+        return uvloop.run(_lead(arguments, folder, entry, leadership))
     except NewerJournal as error:
         to_stderr(str(error))
         return 2
+
+
+async def _take_part(arguments: argparse.Namespace, folder: Path, settings: Settings | None, entry: _Entry, listener: socket.socket) -> int:
+    """One of several that share nothing but the network."""
+    assert settings is not None
+    _prepare()
+    urls = arguments.members.split(",")
+    token = load_or_create_token(folder)
+    trust = trusting(arguments.trust)
+    return await quorum.serve(arguments.number, urls, folder, settings, entry.access, token, entry.certificates, trust, listener)
+
+
+def _prepare() -> None:
+    messages.prepare()
+    gc.freeze()  # what is there now stays
+    gc.set_threshold(*GARBAGE)
+    # uvicorn says this of every agent that is sent away with an answer.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.getMessage())
 
 
 async def _lead(arguments: argparse.Namespace, folder: Path, entry: _Entry, leadership: Leadership) -> int:
@@ -99,9 +124,7 @@ async def _serve(
     listener: socket.socket,
     leadership: Leadership | None,
 ) -> int:
-    messages.prepare()
-    gc.freeze()  # what is there now stays
-    gc.set_threshold(*GARBAGE)
+    _prepare()
     place: Path | str = arguments.database or folder / journal.FILE
     known = journal.read_all(place)
     if leadership is None:
@@ -121,8 +144,6 @@ async def _serve(
         cluster.resume(known)
     writer.start()
 
-    # uvicorn says this of every agent that is sent away with an answer.
-    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.getMessage())
     app = create_app(jobs, entry.access, cluster, leadership.fence if leadership is not None else 0)
     scheme = "https" if entry.certificates is not None else "http"
     server = Server(app, entry.certificates, entry.must_show, lambda: announce(folder, scheme, listener, tell=cluster is not None))
@@ -227,12 +248,17 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tls-cert", help="path of the certificate chain; then https and wss only")
     parser.add_argument("--tls-key", help="path of its key")
     parser.add_argument("--tls", type=Path, help="of a service: folder with tls.crt, tls.key and ca.crt, for mutual TLS")
+    parser.add_argument("--members", default="", help="of one of several for one job: URLs of all, with commas between them")
+    parser.add_argument("--number", type=int, default=0, help="which of them this one is, from 0")
+    parser.add_argument("--trust", default="", help="with --members and TLS: certificate or folder by which it knows the others")
     parser.add_argument("--die-with-parent", action="store_true", help="end the job when the starting process is gone")
     arguments = parser.parse_args(argv)
     if bool(arguments.tls_cert) != bool(arguments.tls_key):
         parser.error("--tls-cert and --tls-key belong together")
     if arguments.tls and arguments.tls_cert:
         parser.error("--tls names a folder with the certificate and its key: --tls-cert and --tls-key say the same again")
+    if arguments.members and not arguments.run_dir:
+        parser.error("--members goes with --run-dir: for a service give --database")
     if arguments.run_dir:
         arguments.database = ""
     elif arguments.database and not arguments.database.startswith(("postgresql://", "postgres://")):

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from fastapi import FastAPI, HTTPException, Query, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 
 import understudy
-from understudy.core.events import MigrationAsked, NodeJoined, StopAsked
+from understudy.core.events import Believed, MigrationAsked, NodeJoined, NodeTainted, StopAsked
 from understudy.links.messages import Hello
 from understudy.orchestrator import problems, views
 from understudy.orchestrator.cluster import Cluster, Submission
@@ -31,6 +31,7 @@ from understudy.orchestrator.stream import add_events
 NOT_LET: dict[int | str, dict[str, object]] = dict.fromkeys((401, 403, 413, 429), problems.RESPONSE)
 NO_ANSWER: dict[int | str, dict[str, object]] = {**NOT_LET, 404: problems.RESPONSE, 422: problems.RESPONSE}
 REFUSED: dict[int | str, dict[str, object]] = {**NO_ANSWER, 400: problems.RESPONSE, 409: problems.RESPONSE}
+STATUS = TypeAdapter(views.Status)
 
 
 class Migrate(BaseModel):
@@ -38,6 +39,20 @@ class Migrate(BaseModel):
 
     rank: int = Field(ge=0, description="which")
     reason: str = Field(default="", max_length=1000, description="for the report")
+
+
+class Believe(BaseModel):
+    """Of a job that is held because replicas differ: what this rank holds is right."""
+
+    rank: int = Field(ge=0, description="which")
+    reason: str = Field(default="", max_length=1000, description="for the report")
+
+
+class Taint(BaseModel):
+    """A node that is not to be trusted, or is again."""
+
+    node: str = Field(max_length=1000, description="its name")
+    reason: str = Field(default="", max_length=1000, description="why it is not trusted; empty: it is trusted again")
 
 
 class Stop(BaseModel):
@@ -83,6 +98,7 @@ class NodeLine(BaseModel):
 
     node: str = Field(description="its name")
     state: str = Field(description="`here`, or `away`: nothing is heard of its agent")
+    taint: str = Field(description="why no new jobs go there; empty: they do")
     address: str = Field(description="where other nodes reach its workers")
     domain: str = Field(description="its failure domain; empty: one of its own")
     labels: dict[str, str] = Field(description="as its agent was given them")
@@ -125,10 +141,11 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
         """All jobs that one may look at, in the order in which they came, those that have ended included."""
         return [_line(job, cluster) for job in jobs.all() if any(g.allows(Role.READ, job.name) for g in request.state.grants)]
 
-    @app.get("/v1/jobs/{job}/status", **read, responses=NO_ANSWER)
-    async def status(job: str) -> views.Status:
+    @app.get("/v1/jobs/{job}/status", **read, responses=NO_ANSWER, response_model=views.Status)
+    async def status(job: str) -> Response:
         """Who holds which rank, and how far the job is. Also after its end."""
-        return _status(found(job), cluster)
+        # Encoded here: FastAPI would check every rank of our own answer first, and the event loop has agents to serve.
+        return Response(STATUS.dump_json(_status(found(job), cluster)), media_type="application/json")
 
     @app.get("/v1/jobs/{job}/report", **read, responses=NO_ANSWER)
     async def report(job: str) -> views.Report:
@@ -143,6 +160,25 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
         if why_not:
             raise HTTPException(409, why_not)
         service.submit(MigrationAsked(wish.rank, wish.reason))
+        return Accepted()
+
+    @app.post("/v1/jobs/{job}/believe", **operate, responses=REFUSED)
+    async def believe(job: str, wish: Believe) -> Accepted:
+        """Let a job that is held go on with what this rank holds. Those that hold something else are replaced, and their nodes tainted."""
+        service = found(job).service
+        why_not = service.machine.belief_refusal(wish.rank)
+        if why_not:
+            raise HTTPException(409, why_not)
+        service.submit(Believed(wish.rank, wish.reason))
+        return Accepted()
+
+    @app.post("/v1/jobs/{job}/taint", **operate, responses=REFUSED)
+    async def taint(job: str, wish: Taint) -> Accepted:
+        """Give a node no new spares or ranks of this job, and no new jobs, or take that back. Also after the job's end."""
+        service = found(job).service
+        if wish.node not in service.machine.state.nodes:
+            raise HTTPException(409, f"job {job} has no node {wish.node}")
+        service.submit(NodeTainted(wish.node, wish.reason))
         return Accepted()
 
     @app.post("/v1/jobs/{job}/stop", **operate, responses=REFUSED)
@@ -216,6 +252,7 @@ def _add_cluster(app: FastAPI, cluster: Cluster, entrance: Entrance, fence: int)
             NodeLine(
                 node=name,
                 state="here" if node.link is not None else "away",
+                taint=cluster.taint(name),
                 address=node.hello.address,
                 domain=node.hello.domain,
                 labels=node.hello.labels,

@@ -18,7 +18,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from understudy.core.events import NodeLost, StopAsked
+from understudy.core.events import LostNode, NodesLost, StopAsked
 from understudy.core.nouns import JobSpec, Timeouts
 from understudy.core.placement import Offer, place
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, StartPart, decode, encode
@@ -32,7 +32,7 @@ Text = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=1 << 17)]  # what 
 Name = Annotated[str, Field(pattern=r"^[^\x00=]+$", max_length=1 << 10)]
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
-RESTARTS = 3  # of a part whose agent has died, for each job and node
+RESTARTS = 3  # of a part that was given up, for each job and node
 
 
 class Submission(BaseModel):
@@ -81,6 +81,7 @@ class Cluster:
         self._tell = tell
         self._timeouts = timeouts
         self._requests: dict[str, Submission] = {}
+        jobs.up = self._up
         self._ready_at = asyncio.get_running_loop().time() + SETTLE
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ class Cluster:
             return
         for name in list(self.waiting):
             request = self._requests[name]
-            offers = [Offer(n.hello.node, n.hello.domain or n.hello.node, n.free()) for n in self.nodes.values() if n.link is not None]
+            offers = [Offer(n.hello.node, n.hello.domain or n.hello.node, n.free()) for n in self._trusted()]
             parts = place(request.spec(), offers)
             if isinstance(parts, str):
                 self.waiting[name] = f"waits for slots: {parts}"
@@ -143,6 +144,14 @@ class Cluster:
             for part in parts:
                 slots = part.spares + (request.workers_per_node if part.rank < request.nodes else 0)
                 self._start(self.nodes[part.node], Part(name, part.rank, slots, part.spares))
+
+    def taint(self, name: str) -> str:
+        """Why a node is not trusted: what any job knows of it, also one that has ended."""
+        known = (job.service.machine.state.nodes.get(name) for job in self._jobs.all())
+        return next((node.taint for node in known if node is not None and node.taint), "")
+
+    def _trusted(self) -> list[Node]:
+        return [node for name, node in self.nodes.items() if node.link is not None and not self.taint(name)]
 
     def _start(self, node: Node, part: Part) -> None:
         request = self._requests[part.job]
@@ -200,16 +209,23 @@ class Cluster:
             self._part_ended(node, message)
 
     def _part_ended(self, node: Node, message: PartEnded) -> None:
-        """Its slots are free. If the job goes on, its agent has died, and its workers with it: another one is started."""
+        """Its slots are free. If the job goes on, it was killed too often to be started again there: its ranks are replaced, and a new one
+        is started.
+        """
         gone = [part for part in node.hello.parts if part.job == message.job]
         node.hello = replace(node.hello, parts=tuple(p for p in node.hello.parts if p.job != message.job))
         job = self._jobs.get(message.job)
         if gone and job is not None and job.service.machine.state.ended is None:
-            job.service.submit(NodeLost(node.hello.node, f"its agent ended with exit code {message.exit_code}"))
+            lost = LostNode(node.hello.node, f"its agent ended with exit code {message.exit_code}")
+            job.service.submit(NodesLost((lost,)))
             times = node.restarts[message.job] = node.restarts.get(message.job, 0) + 1
             if times <= RESTARTS and job.service.machine.state.ended is None:
                 self._start(node, gone[0])
         self._place()
+
+    def _up(self, node: str) -> bool:
+        known = self.nodes.get(node)
+        return known is not None and known.link is not None and asyncio.get_running_loop().time() - known.heard < self._timeouts.node_lost
 
     def _ended(self, job: str) -> bool:
         known = self._jobs.get(job)

@@ -60,9 +60,9 @@ class Deposed(Exception):
     """Another orchestrator leads by now."""
 
 
-def engine(place: Path | str, *, readonly: bool = False) -> sa.Engine:
+def engine(place: Path | str, *, readonly: bool = False, synchronous: str = "NORMAL") -> sa.Engine:
     """`place`: the path of an SQLite file, or the URL of a PostgreSQL database. A transaction holds everything that is done in it,
-    tables made or changed included.
+    tables made or changed included. `synchronous`: of SQLite; with FULL it is on the disk when it ends.
     """
     if isinstance(place, str):
         url = sa.make_url(place)
@@ -78,7 +78,7 @@ def engine(place: Path | str, *, readonly: bool = False) -> sa.Engine:
             connection.isolation_level = None
             cursor = connection.cursor()
             cursor.execute("PRAGMA journal_mode=WAL")
-            cursor.execute("PRAGMA synchronous=NORMAL")
+            cursor.execute(f"PRAGMA synchronous={synchronous}")
             cursor.close()
 
         @sa_event.listens_for(made, "begin")

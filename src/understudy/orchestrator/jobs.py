@@ -25,14 +25,22 @@ class Job:
 
 
 class Jobs:
-    def __init__(self, journal: Journal, tell: Callable[[str], None], guard: Callable[[], None] = lambda: None) -> None:
-        """`guard` returns only while this process may decide."""
+    def __init__(
+        self,
+        journal: Journal,
+        tell: Callable[[str], None],
+        guard: Callable[[], None] = lambda: None,
+        silent_since: Callable[[int, float], float | None] = lambda node_rank, seconds: None,
+    ) -> None:
+        """`guard` returns only while this process may decide. `silent_since`: as `Service` has it."""
         self._guard = guard
+        self._silent_since = silent_since
         self.journal = journal
         self.history = History(journal)
         self._tell = tell
         self._jobs: dict[str, Job] = {}
         self.single = False
+        self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is here
 
     def get(self, name: str) -> Job | None:
         """`ONLY` is the job of an orchestrator that serves one and no more: nodes need not know how it is called elsewhere."""
@@ -57,14 +65,22 @@ class Jobs:
 
         machine = Machine(settings.spec, settings.timeouts)
         write = output.write if output is not None else lambda text: None
+        journal = self.journal.begin(settings, request)
         service = Service(
-            machine, self.journal.begin(settings, request), tell=tell, output=write, guard=self._guard, far=folder is not None
+            machine,
+            journal,
+            tell=tell,
+            output=write,
+            guard=self._guard,
+            up=lambda node: self.up(node),
+            far=folder is not None,
+            silent_since=self._silent_since,
         )
         if known is not None:
             service.resume(known.events)
             service.pages.update(known.pages)
         over = machine.state.ended
-        work = service.run() if over is None else _ended(over.exit_code)
+        work = service.run() if over is None or journal.strict else _ended(over.exit_code)
         job = self._jobs[name] = Job(name, service, output, asyncio.create_task(work, name=f"job {name}"))
         if output is not None:
             job.running.add_done_callback(lambda _: output.close())

@@ -162,6 +162,8 @@ class Journal:
 class JobJournal:
     """One job's part of it."""
 
+    strict = False  # whether a decision, and the job's end, wait for the journal however long that takes
+
     def __init__(self, put: Callable[[_Entry], None]) -> None:
         self._put = put
 
@@ -268,7 +270,7 @@ def _events_of(connection: sa.Connection, job: str) -> list[tuple[float, Event]]
 
 def _pages_of(connection: sa.Connection, job: str) -> dict[str, PageView]:
     rows = connection.execute(sa.select(database.progress.c.worker, database.progress.c.page).where(database.progress.c.job == job)).all()
-    return {worker: _page(text) for worker, text in rows}
+    return {worker: page(text) for worker, text in rows}
 
 
 def replay(settings: Settings, events: list[tuple[float, Event]]) -> Machine:
@@ -279,7 +281,8 @@ def replay(settings: Settings, events: list[tuple[float, Event]]) -> Machine:
     return machine
 
 
-def _page(text: str) -> PageView:
+def page(text: str) -> PageView:
+    """As it is in the journal."""
     found = json.loads(text)
     known = {name: found[name] for name in PageView._fields if name in found}
     return PageView(**{**known, "activity": Activity(known["activity"])})

@@ -48,6 +48,7 @@ def _of_jobs(jobs: list[Job], waiting: Mapping[str, str]) -> Iterator[Metric]:
     )
     workers = GaugeMetricFamily("understudy_job_workers", "Workers with a rank, and spares.", labels=["job_name", "role", "state"])
     incidents = CounterMetricFamily("understudy_incidents", "Incidents that are over.", labels=["job_name", "cause"])
+    tainted = GaugeMetricFamily("understudy_job_tainted_nodes", "Nodes that the job does not trust.", labels=["job_name"])
     seconds = CounterMetricFamily("understudy_incident_seconds", "From fault to the next commit by all, summed.", labels=["job_name"])
     moved = CounterMetricFamily("understudy_state_moved_bytes", "State that newcomers have received from donors.", labels=["job_name"])
     found: Counter[str] = Counter()
@@ -58,6 +59,7 @@ def _of_jobs(jobs: list[Job], waiting: Mapping[str, str]) -> Iterator[Metric]:
         state.add_metric([job.name, now], 1)
         steps.add_metric([job.name], status["step"])
         generations.add_metric([job.name], status["generation"])
+        tainted.add_metric([job.name], len(status["taints"]))
         places = Counter(("rank", rank["state"]) for rank in status["ranks"]) + Counter(("spare", s["state"]) for s in status["spares"])
         for (role, what), count in places.items():
             workers.add_metric([job.name, role, what], count)
@@ -68,7 +70,7 @@ def _of_jobs(jobs: list[Job], waiting: Mapping[str, str]) -> Iterator[Metric]:
         moved.add_metric([job.name], sum(incident.bytes_moved for incident in over))
     for name, count in found.items():
         states.add_metric([name], count)
-    yield from (states, state, steps, generations, workers, incidents, seconds, moved)
+    yield from (states, state, steps, generations, workers, tainted, incidents, seconds, moved)
 
 
 def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
@@ -85,4 +87,4 @@ def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
 
 
 def _cause(incident: Incident) -> str:
-    return str(incident.ranks[0].cause) if incident.ranks else "communication"
+    return str(incident.ranks[0].cause) if incident.ranks else "corrupt" if incident.disputed else "communication"

@@ -32,7 +32,16 @@ def numbered_events(connection: sa.Connection) -> None:
         connection.execute(sa.text(statement))
 
 
-STEPS: tuple[Callable[[sa.Connection], None], ...] = (numbered_events,)
+def lost_nodes_together(connection: sa.Connection) -> None:
+    """2 -> 3: one event tells of all the nodes that are lost together. There were events for one node only, which become such for one."""
+    old = '{"type":"NodeLost",'
+    connection.execute(
+        sa.text("update events set event = :new || substr(event, :rest) || ']}' where substr(event, 1, :length) = :old"),
+        {"new": '{"type":"NodesLost","nodes":[{', "rest": len(old) + 1, "length": len(old), "old": old},
+    )
+
+
+STEPS: tuple[Callable[[sa.Connection], None], ...] = (numbered_events, lost_nodes_together)
 VERSION = 1 + len(STEPS)  # of the tables that this Understudy writes
 
 

@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,15 @@ class _Protocol(H11Protocol):
 class Server(uvicorn.Server):
     """Says when it serves, and leaves the signals to the service: they end the job, not only the server."""
 
-    def __init__(self, app: Any, certificates: Certificates | None, must_show: bool, serving: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        app: Any,
+        certificates: Certificates | None,
+        must_show: bool,
+        serving: Callable[[], None],
+        longest: int = messages.LIMIT,
+    ) -> None:
+        """`longest`: bytes of a WebSocket's frame."""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -70,7 +78,7 @@ class Server(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
-                ws_max_size=messages.LIMIT,
+                ws_max_size=longest,
                 ws_ping_interval=PING,
                 ws_ping_timeout=PONG,
                 ws_per_message_deflate=False,
@@ -106,8 +114,13 @@ def announce(folder: Path, scheme: str, listener: socket.socket, *, tell: bool) 
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"
     shown = f"[{host}]" if ":" in host else host
-    temporary = folder / f".orchestrator.{os.getpid()}"
-    temporary.write_text(json.dumps({"url": f"{scheme}://{shown}:{port}", "pid": os.getpid()}) + "\n")
-    temporary.rename(folder / "orchestrator.json")
+    announce_all(folder, [f"{scheme}://{shown}:{port}"])
     if tell:
         to_stderr(f"serving at {scheme}://{shown}:{port}")
+
+
+def announce_all(folder: Path, urls: Sequence[str]) -> None:
+    """The same, with all addresses of which one leads."""
+    temporary = folder / f".orchestrator.{os.getpid()}"
+    temporary.write_text(json.dumps({"url": ",".join(urls), "pid": os.getpid()}) + "\n")
+    temporary.rename(folder / "orchestrator.json")

@@ -7,7 +7,8 @@ the status and the hang watch, whose verdict is an event like any other.
 A node is lost when nothing has been heard of it for `Timeouts.node_lost` seconds, whether its connection has ended or is only silent;
 after a restart of the orchestrator agents get `GRACE` seconds to find it. Commands for a node that is away are not kept: the
 machine repeats what is still under way when its agent joins again. The only node of `understudy run` is this very host: it is
-given `GRACE` seconds, too.
+given `GRACE` seconds, too. Nodes that are lost together are one event, so that they cost one generation. A host of which nothing is heard
+in any other way either (`silent_since`) gets less: see `_absent`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from understudy.core.commands import Command, EndJob, Recover, SetTimer, StartWorker, Tell
-from understudy.core.events import Event, Expired, FromAgent, NodeJoined, NodeLost, WorkerLost, WorkerStarted
+from understudy.core.commands import Assign, Command, EndJob, Recover, SetTimer, StartWorker, Tell
+from understudy.core.events import Believed, Event, Expired, FromAgent, LostNode, NodeJoined, NodesLost, WorkerLost, WorkerStarted
 from understudy.core.machine import Machine
 from understudy.core.nouns import LossCause
 from understudy.core.state import WorkerState
@@ -30,6 +31,7 @@ from understudy.links.messages import BadMessage, Lines, Pages, decode, encode, 
 from understudy.links.page import PageView
 from understudy.orchestrator.journal import JobJournal
 
+MARGIN = 2.0  # seconds beyond `Timeouts.node_lost` for the agent of a host that says nothing in any other way
 GRACE = 15.0  # seconds for the agents to come back to an orchestrator that was started again, and for the only agent of a job at any time
 WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
@@ -39,7 +41,8 @@ KEEP_WORKERS = 500  # ... or more where there are more than so many workers for 
 
 
 def to_stderr(text: str) -> None:
-    print(f"understudy: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # a full disk or a closed pipe behind it must not end who tells of it: the journal's thread, say
+        print(f"understudy: {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,15 @@ class Close:
 POLICY_VIOLATION = 1008
 REPLACED = 4000
 SILENT = 4001
+
+
+@dataclass(frozen=True)
+class _Grace:
+    """Of a node whose agent is away."""
+
+    ends: float  # by the loop's clock
+    at_most: float  # the same for a node that is up
+    lost: LostNode  # what becomes of it then
 
 
 class AgentLink:
@@ -75,9 +87,15 @@ class Service:
         tell: Callable[[str], None] = to_stderr,
         output: Callable[[str], None] = lambda text: None,
         guard: Callable[[], None] = lambda: None,
+        up: Callable[[str], bool] = lambda node: False,
         far: bool = False,
+        silent_since: Callable[[int, float], float | None] = lambda node_rank, seconds: None,
     ) -> None:
-        """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one."""
+        """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`: whether a
+        node is known to be there by other means than the job's own connection to it. `silent_since`: the unix time since which nothing was
+        heard of a node's host, in another way than by its agent, if that is more than so many seconds ago; None also where there is no
+        other way.
+        """
         self.machine = machine
         self._pages: dict[str, PageView] = {}
         self._readings: dict[str, tuple[Pages, float]] = {}  # by node, those that have not been looked at, and when they came
@@ -86,10 +104,13 @@ class Service:
         self._tell = tell
         self._output = output
         self._guard = guard
+        self._up = up
         self._far = far or machine.state.spec.nodes > 1
+        self._silent_since = silent_since
+        self._resumed = clock()
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._graces: dict[str, asyncio.TimerHandle] = {}
+        self._graces: dict[str, _Grace] = {}
         self._watch = HangWatch(machine.state.timeouts)
         self._heartbeats = Heartbeats(machine.state.timeouts.node_lost, WATCH)
         self._warned_stall = False
@@ -111,15 +132,18 @@ class Service:
             self._set_timer(timer, max(0.001, due.get(timer, now) - now))
         for node in self.machine.state.nodes.values():
             if not node.lost:
-                self._start_grace(node.name, GRACE, "its agent did not come back after the orchestrator was started again")
+                self._grant(node.name, GRACE, "its agent did not come back after the orchestrator was started again")
         if self.machine.state.ended is not None:
             self._ended.set()
 
     async def run(self) -> int:
         """Until the job has ended and every agent has gone. Returns the exit code."""
+        ended_before = self._ended.is_set()
         watching = asyncio.create_task(self._watch_pages())
         try:
             await self._ended.wait()
+            if ended_before:
+                await self._tell_the_late()
         finally:
             watching.cancel()
         if self._links:
@@ -129,12 +153,18 @@ class Service:
             except TimeoutError:
                 self._tell(f"agents still connected after the end: {', '.join(sorted(self._links))}")
         self._journal.progress(self.pages)
-        for handle in [*self._timers.values(), *self._graces.values()]:
+        for handle in self._timers.values():
             handle.cancel()
         ended = self.machine.state.ended
         assert ended is not None
-        self._tell(ended.message)
+        if not self._journal.strict:  # of several orchestrators this one may be far from the user: every node's command line says it
+            self._tell(ended.message)
         return ended.exit_code
+
+    async def _tell_the_late(self) -> None:
+        """The job had ended before this orchestrator was started, and agents may not have heard of it; they have `GRACE` to come."""
+        while self._graces or self._links:  # noqa: ASYNC110
+            await asyncio.sleep(WATCH)
 
     # -- events in, commands out ------------------------------------------------------------------------------------
 
@@ -143,21 +173,28 @@ class Service:
         self._guard()
         now = self._clock()
         commands = self.machine.handle(event, now)
-        decision: list[Command] = [command for command in commands if isinstance(command, Recover)]
-        self._carry_out([command for command in commands if not isinstance(command, Recover)] if decision else commands)
+        everything = isinstance(event, Believed)  # what a person has said is not heard again
+        decision = [command for command in commands if everything or self._decides(command)]
+        self._carry_out([command for command in commands if not (everything or self._decides(command))] if decision else commands)
         self._journal.append(now, event, encoded)
         if decision:
             self._send_when_written(decision)
 
+    def _decides(self, command: Command) -> bool:
+        """Whether it must not be sent before it is written: it says who is which rank, what is redone, or that it is over."""
+        first = isinstance(command, Assign) and not command.newcomer
+        return first or isinstance(command, Recover) or (self._journal.strict and isinstance(command, EndJob))
+
     def _send_when_written(self, decision: list[Command]) -> None:
         """A decision changes what workers are; one that is not in the journal could not be understood by the next orchestrator. A journal
-        that cannot be written does not hold the job up for longer than `WRITING`.
+        that cannot be written does not hold the job up for longer than `WRITING`, unless it is strict.
         """
         loop = asyncio.get_running_loop()
         waiting = [decision]
 
         def send() -> None:
-            late.cancel()
+            if late is not None:
+                late.cancel()
             self._guard()  # it may have been a while
             while waiting:
                 self._carry_out(waiting.pop())
@@ -166,7 +203,7 @@ class Service:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(send)
 
-        late = loop.call_later(WRITING, send)
+        late = None if self._journal.strict else loop.call_later(WRITING, send)
         self._journal.mark(written)
 
     def _carry_out(self, commands: list[Command]) -> None:
@@ -210,13 +247,12 @@ class Service:
         old = self._links.get(joined.node)
         if old is not None:
             old.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
-        grace = self._graces.pop(joined.node, None)
-        if grace is not None:
-            grace.cancel()
+        self._graces.pop(joined.node, None)
         link = AgentLink(joined.node)
         self._links[joined.node] = link
         self._hear(link)
-        if self.machine.state.ended is not None:
+        if self._ended.is_set():
+            assert self.machine.state.ended is not None
             link.outbox.put_nowait(encode(self.machine.state.ended))
         else:
             self.submit(joined)
@@ -235,30 +271,52 @@ class Service:
                 self._all_gone.set()
         elif link.node in self.machine.state.nodes:
             limit = self.machine.state.timeouts.node_lost if self._far else GRACE
-            self._start_grace(link.node, limit, f"its agent was disconnected for more than {limit:g} s")
+            self._grant(link.node, limit, f"its agent was disconnected for more than {limit:g} s")
 
-    def _start_grace(self, node: str, limit: float, detail: str) -> None:
-        since = self._clock()
-
-        def gone() -> None:
-            del self._graces[node]
-            self.submit(NodeLost(node, detail, since))
-
-        self._graces[node] = asyncio.get_running_loop().call_later(limit, gone)
+    def _grant(self, node: str, limit: float, detail: str) -> None:
+        """Its agent has so many seconds to come (again). Where the node is up it has `GRACE`: the agent was killed, and is being started
+        again while its workers train.
+        """
+        now = asyncio.get_running_loop().time()
+        self._graces[node] = _Grace(now + limit, now + GRACE, LostNode(node, detail, self._clock()))
 
     def _hear(self, link: AgentLink) -> None:
         if self._far:
             self._heartbeats.heard(link.node, asyncio.get_running_loop().time())
 
-    def _look_for_silence(self) -> None:
-        """Nodes of which nothing is heard although they are connected. A connection may wake up much later: it is closed, so that
-        the agent comes again and hears what has become of its workers.
+    def _look_for_silence(self) -> bool:
+        """Whether nodes were lost: those whose agents did not come back, and those of which nothing is heard although they are connected. A
+        connection may wake up much later: it is closed, so that the agent comes again and hears what has become of its workers.
         """
-        for node, seconds in self._heartbeats.silent(asyncio.get_running_loop().time()).items():
+        now = asyncio.get_running_loop().time()
+        over = [grace for grace in self._graces.values() if grace.ends <= now]
+        lost = [grace.lost for grace in over if grace.at_most <= now or not self._up(grace.lost.node)]
+        lost += [gone for gone in self._absent() if gone.node not in {known.node for known in lost}]
+        for node, seconds in self._heartbeats.silent(now).items():
             self._heartbeats.forget(node)
             self._links.pop(node).outbox.put_nowait(Close(SILENT, "nothing was heard of this node for too long"))
             detail = f"nothing was heard of it for {seconds:.1f} s (the host is down, or the network to it)"
-            self.submit(NodeLost(node, detail, self._clock() - seconds))
+            lost.append(LostNode(node, detail, self._clock() - seconds))
+        for gone in lost:
+            self._graces.pop(gone.node, None)
+        if lost:
+            self.submit(NodesLost(tuple(sorted(lost, key=lambda gone: gone.happened))))
+        return bool(lost)
+
+    def _absent(self) -> list[LostNode]:
+        """After a restart of the orchestrator an agent has `GRACE` to come back, but not so long if nothing is heard of its host in any
+        other way either, while most agents are back and so can find us: its host is down, or the network to it.
+        """
+        limit, now = self.machine.state.timeouts.node_lost, self._clock()
+        nodes = [node for node in self.machine.state.nodes.values() if not node.lost]
+        if not self._graces or now - self._resumed < limit + MARGIN or 2 * len(self._links) <= len(nodes):
+            return []
+        found = []
+        for node in nodes:
+            since = self._silent_since(node.rank, limit)
+            if node.name in self._graces and node.name not in self._links and since is not None:
+                found.append(LostNode(node.name, f"nothing was heard of it for {now - since:.1f} s, nor of its orchestrator", since))
+        return found
 
     def receive(self, link: AgentLink, text: str) -> None:
         """A line from an agent. One that is not understood, or speaks of another node's worker, is dropped and told
@@ -314,7 +372,8 @@ class Service:
         look_every = min(LOOK, self.machine.state.timeouts.hang_floor / 60)
         while True:
             await asyncio.sleep(WATCH)
-            self._look_for_silence()
+            if self._look_for_silence():
+                continue  # what was decided goes out first
             now = asyncio.get_running_loop().time()
             if now - looked >= look_every:
                 looked = now
@@ -342,4 +401,4 @@ class Service:
             self._warned_stall = False
         elif not self._warned_stall:
             self._warned_stall = True
-            self._tell(f"no rank has made progress for {stalled:.0f} s, and none alone is behind the others")
+            self._tell(f"no rank has made progress for {stalled:.0f} s, and no rank alone can be told to hold up the others")

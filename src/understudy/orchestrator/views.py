@@ -20,7 +20,10 @@ from understudy.links.messages import encode
 from understudy.links.page import PageView
 from understudy.orchestrator import journal
 
-STATES = "`waiting` (for slots), `forming`, `training`, `recovering`, `finished`, `failed`"
+STATES = (
+    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (replicas differ, and somebody must say who is right), "
+    "`finished`, `failed`"
+)
 PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")
 
 
@@ -32,7 +35,8 @@ Cause = Annotated[
     str,
     Field(
         description="`killed` (a signal from outside), `crashed` (a signal of its own making), `exited`, `hung`, "
-        "`node` (its node is lost), `digest` (a newcomer whose state did not verify), `migrated`"
+        "`node` (its node is lost), `digest` (a newcomer whose state did not verify), "
+        "`corrupt` (its state is not that of its replicas), `migrated`"
     ),
 ]
 
@@ -74,8 +78,9 @@ class Status(TypedDict):
     ranks: Annotated[list[RankStatus], Field(description="by rank; empty while the job forms")]
     spares: Annotated[list[SpareStatus], Field(description="workers that wait for a rank")]
     incidents: Annotated[int, Field(description="how many so far, one that is open included")]
+    taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
     notices: Annotated[list[str], Field(description="what workers have told, each once")]
-    message: Annotated[str, Field(description="how the job ended, or what it waits for")]
+    message: Annotated[str, Field(description="how the job ended, what it waits for, or why it is held")]
     exit_code: Annotated[int | None, Field(description="of the job; null while it has not ended")]
 
 
@@ -94,7 +99,9 @@ class IncidentReport(TypedDict):
 
     number: Annotated[int, Field(description="from 1")]
     planned: Annotated[bool, Field(description="whether it was asked for")]
-    cause: Annotated[str, Field(description="of the first loss, as there; `communication` if nobody was lost")]
+    cause: Annotated[
+        str, Field(description="of the first loss, as there; if nobody was lost, `communication`, or `corrupt` where replicas differ")
+    ]
     rank: Annotated[int | None, Field(description="the first that was lost; null where communication broke and nobody was lost")]
     old_worker: Annotated[str, Field(description="who held that rank; empty if nobody was lost")]
     new_worker: Annotated[str, Field(description="who holds it since; empty while nobody does")]
@@ -160,8 +167,9 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
             if worker.spare
         ],
         incidents=len(machine.incidents()),
+        taints={node.name: node.taint for node in state.nodes.values() if node.taint},
         notices=list(state.notices),
-        message=state.ended.message if state.ended is not None else "",
+        message=state.ended.message if state.ended is not None else state.dispute.detail if state.dispute is not None else "",
         exit_code=state.ended.exit_code if state.ended is not None else None,
     )
 
@@ -210,6 +218,8 @@ def _job_state(machine: Machine) -> str:
     state = machine.state
     if state.ended is not None:
         return "finished" if state.ended.exit_code == 0 else "failed"
+    if state.dispute is not None:
+        return "held"
     return "recovering" if state.phase in (Phase.QUIESCING, Phase.RESUMING) else str(state.phase)
 
 
@@ -228,7 +238,7 @@ def _incident(incident: Incident) -> IncidentReport:
     return IncidentReport(
         number=incident.number,
         planned=incident.planned,
-        cause=str(first.cause) if first is not None else "communication",
+        cause=str(first.cause) if first is not None else "corrupt" if incident.disputed else "communication",
         rank=first.rank if first is not None else None,
         old_worker=first.old_worker if first is not None else "",
         new_worker=same[-1].new_worker if same else "",

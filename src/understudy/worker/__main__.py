@@ -1,6 +1,6 @@
 """The start of a worker: warms up, waits for a rank, runs the script.
 
-    python -m understudy.worker --worker w3 --fd 5 --page FILE -- script.py ARGUMENTS...
+    python -m understudy.worker --worker w3 --fd 5 --outputs 7 8 --page FILE -- script.py ARGUMENTS...
 
 Started by the agent only, or forked from its template (`--template`, see `worker.template`). First ranks and spares
 start the same way; who takes which rank is the orchestrator's decision.
@@ -9,7 +9,6 @@ start the same way; who takes which rank is the orchestrator's decision.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import faulthandler
 import os
 import runpy
@@ -29,13 +28,12 @@ from understudy.worker.control import Control
 from understudy.worker.template import Forked
 from understudy.worker.warm import import_torch, script_source, warm_imports, warm_torch
 
-_PR_SET_PDEATHSIG = 1
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="understudy.worker", description=__doc__)
     parser.add_argument("--worker", required=True)
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--outputs", type=int, nargs=2, default=(-1, -1), help="where its stdout and stderr can be read")
     parser.add_argument("--page", type=Path, required=True)
     parser.add_argument("--template", action="store_true", help="import torch, then fork a worker for each request on --fd")
     parser.add_argument("script", nargs=argparse.REMAINDER)
@@ -45,17 +43,19 @@ def main() -> None:
         parser.error("no script")
 
     agent, worker, link, page_path = os.getppid(), options.worker, options.fd, options.page
+    outputs = (options.outputs[0], options.outputs[1])
     if options.template:
         forked = _template(link)
         agent, worker, link, page_path = forked.agent, forked.request.worker, forked.link, Path(forked.request.page)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        outputs = forked.outputs
     if os.getppid() != agent:
-        os.kill(os.getpid(), signal.SIGKILL)  # the agent died before the line above
+        os.kill(os.getpid(), signal.SIGKILL)  # it has died, and the next one knows nothing of this worker
     faulthandler.enable()
     connection = socket.socket(fileno=link)
-    connection.set_inheritable(False)
+    for fd in (link, *outputs):
+        os.set_inheritable(fd, False)
     page = PageWriter(page_path)
-    control = Control(connection, worker, page, Lifeline(page_path))
+    control = Control(connection, worker, page, Lifeline(page_path), outputs, page_path.parent)
     control.start()
 
     module = arguments[0] == "-m"
@@ -70,6 +70,10 @@ def main() -> None:
     os.environ.update(control.assignment.environment)
     session.current = session.Session(control, control.assignment, server)
     page.enter(Activity.SETUP, -1)
+    if os.environ.get("UNDERSTUDY_CHAOS") == "1":
+        from understudy.worker import chaos  # not loaded, and nothing of it in the way, in any other job
+
+        chaos.install()
     _run(control, arguments, module)
 
 

@@ -30,10 +30,14 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store
 from torch.distributed import ProcessGroup, ProcessGroupGloo, distributed_c10d
 
+from understudy.links.page import UNKNOWN
+from understudy.worker import gloo_waits
+from understudy.worker.digests import digest
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.rendezvous import Rendezvous
 from understudy.worker.sockets import Connections
 
+PROBE = 512  # numbers in a sum that shows the order in which a group adds up
 FIRST_TYPE = 16  # BackendType values from here on are free
 LAST_TYPE = 255
 
@@ -195,6 +199,10 @@ class Groups:
             total += int(backend._get_sequence_number_for_group())
         return total
 
+    def waits(self) -> int:
+        """How many threads of this process wait for peers in one of the backends; `UNKNOWN` if not all of them are Gloo."""
+        return gloo_waits.count() if all(isinstance(backend, GlooCommunicator) for backend in list(self._made)) else UNKNOWN
+
     def unsupported(self) -> list[str]:
         """Backends inside groups that cannot be rebuilt."""
         world = distributed_c10d._world
@@ -203,6 +211,21 @@ class Groups:
             kinds = set(_devices_of(group).values())
             unknown |= {kind for kind in kinds if kind not in self._installed}
         return sorted(unknown)
+
+    def sums(self) -> dict[str, int]:
+        """A digest of the sum that each group of three or more makes of numbers so different in size that their order shows in it.
+
+        All members call it, with the same groups in the same order. Only groups that add up on the host; between two there is no order.
+        """
+        found = {}
+        for group, name, ranks in self.members():
+            if len(ranks) > 2 and _devices_of(group).get("cpu") == "gloo":
+                generator = torch.Generator().manual_seed(dist.get_rank(group))
+                numbers = torch.randn(PROBE, generator=generator) * 10.0 ** torch.randint(-6, 7, (PROBE,), generator=generator)
+                backend: Any = group._get_backend(torch.device("cpu"))
+                backend.allreduce([numbers]).wait()
+                found[name] = digest(numbers)
+        return found
 
     def connect(self, rank: int, meeting: Rendezvous) -> list[Replacement]:
         """New backends for every group of the script, connected with their peers, in the same order on every rank.

@@ -1,65 +1,310 @@
-"""All state compared among all ranks, by digests: who is whose replica, and whether it still is after a recovery."""
+"""All state compared among all ranks, by digests: who is whose replica, and whether it still is.
+
+Two ways, at moments that are the same on all ranks:
+
+- *In full* (`run`), between two transactions: every rank tells all others the digest of each of its entries. Before the first transaction,
+  before those with a power of two as number, one transaction after a recovery, and when the other way has found something. Replicas
+  are found in this way, and lost: ranks that are seen different in an entry are not replicas in it any more.
+- *On the side* (`watch`), every `every` committed steps: parameters, moments and settings do not change between the begin of a step and its
+  vote, so a thread reads them meanwhile. With the vote goes one number for each set of entries that the same ranks share; it costs the
+  others nothing but these numbers. What was found is kept until the next begin, where its details are compared.
+
+A difference that cannot be a chance is not noted but told (`core/judgement.py`): the generation ends, and the odd rank is replaced or the
+job is held. With `every` 0 that is so in recoveries only: for scripts whose replicas part on purpose.
+
+Known limits: between a corruption and the vote that finds it, at most `every` steps, gradients of the corrupt rank were added to all
+others'. Buffers, the user's values and gradients are compared in full only, and never judged: they may differ from rank to rank.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from understudy.core.coverage import refine
+import torch
+
+from understudy.core.coverage import Digests, Replicas, refine
+from understudy.core.events import ReplicasDiffer
+from understudy.core.judgement import Difference, differences, is_training_state
 from understudy.worker.codec import decode, encode
-from understudy.worker.errors import UnderstudyError
+from understudy.worker.digests import digest_bytes
+from understudy.worker.errors import GenerationAborted, UnderstudyError
 from understudy.worker.reports import coverage
+from understudy.worker.state import State
 
 if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime
 
+EVERY = 100  # steps between two comparisons on the side
+_NOT_MINE = -(1 << 63)  # less than what any rank says, where the greatest counts
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a rank tells of its state: digests, what it has seen move, and the parameter to which each moment belongs."""
+
+    digests: dict[str, int]
+    moved: set[str]
+    owners: dict[str, str]
+
+    def packed(self) -> list[Any]:
+        """With each name once."""
+        names = list(self.digests)
+        where = {name: number for number, name in enumerate(names)}
+        moved = [where[name] for name in self.moved if name in where]
+        owners = {where[name]: where[owner] for name, owner in self.owners.items() if name in where and owner in where}
+        return [names, list(self.digests.values()), moved, owners]
+
+    @staticmethod
+    def unpacked(packed: list[Any]) -> Told:
+        names, digests, moved, owners = packed
+        told = {names[number]: names[owner] for number, owner in owners.items()}
+        return Told(dict(zip(names, digests, strict=True)), {names[number] for number in moved}, told)
+
+
+class _Reading(threading.Thread):
+    """Digests of tensors that do not change meanwhile, made on the side."""
+
+    def __init__(self, state: State, tensors: dict[str, torch.Tensor], values: dict[str, bytes]) -> None:
+        super().__init__(name="understudy-compare", daemon=True)
+        self._state, self._tensors, self._values = state, tensors, values
+        self._found: dict[str, int] = {}
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._found = self._state.digests_of(self._tensors, self._values)
+        except BaseException as error:  # handed to the main thread
+            self._error = error
+
+    def result(self) -> dict[str, int]:
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self._found
+
 
 class Comparison:
-    """Before the first transaction, before those with a power of two as number, and one transaction after a recovery."""
-
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._last = 0  # the transaction before which states were compared last
+        self.every = int(os.environ.get("UNDERSTUDY_COMPARE_EVERY") or EVERY)  # rank 0's counts; 0: never on the side
+        self.moved: set[str] = set()  # entries that have changed and were, before and after, the same on all replicas of this rank
+        self.came: set[int] = set()  # ranks that newcomers have taken
+        self._last = 0  # the transaction before which states were compared in full last
         self._proof = -1  # the transaction before which a recovery is proven
+        self._seen: dict[str, int] = {}  # digests of the last comparison, of entries that were the same on all replicas of this rank
+        self._reading: _Reading | None = None
+        self._doubt: dict[str, int] | None = None  # this rank's digests of a comparison on the side that has found a difference
+        self._shared: tuple[Replicas | None, list[_Share]] = None, []
+
+    def recovered(self, newcomers: tuple[int, ...]) -> None:
+        """The present state has just been compared with the donors'; what is computed from it will be compared next."""
+        number = self._runtime.transaction
+        self._last, self._proof = max(number, 0), number + 1
+        self._reading = self._doubt = None
+        self.came |= set(newcomers)
+
+    # -- on the side -------------------------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """At the begin of a step: starts to read, if this step's vote is to tell of it."""
+        if self._reading is None and self._compares():
+            self._read()
+
+    def _compares(self) -> bool:
+        """Whether the vote that comes next tells of a comparison. The same on every rank."""
+        runtime = self._runtime
+        step = runtime.kind.startswith("step") and runtime.step > 0
+        return step and self.every > 0 and runtime.step % self.every == 0
+
+    def _read(self) -> None:
+        state = self._runtime.state
+        mine = {entry for share in self._shares() if share.mine for entry in share.entries}
+        tensors = {entry: tensor for entry, tensor in state.all_tensors().items() if entry in mine}
+        self._reading = _Reading(state, tensors, state.encoded_values(mine))
+
+    def _shares(self) -> list[_Share]:
+        """What the same ranks share, for all ranks in the same order."""
+        known = self._runtime.local.replicas
+        if self._shared[0] is not known and known is not None:
+            entries: dict[tuple[int, ...], list[str]] = {}
+            for entry in filter(is_training_state, sorted(known.classes)):
+                entries.setdefault(known.classes[entry], []).append(entry)
+            shares = [
+                _Share(entries[row], row[self._runtime.rank] == number)
+                for row in sorted(entries)
+                for number, count in sorted(Counter(row).items())
+                if number >= 0 and count > 1
+            ]
+            self._shared = known, shares
+        return self._shared[1]
+
+    def flags(self) -> list[int]:
+        """For the agreement in a vote: the digest of each share and its negative, so that the greatest of both tell if all are equal."""
+        if not self._compares():
+            return []
+        if self._reading is None:  # a newcomer's first step
+            self._read()
+        assert self._reading is not None
+        found, flags = self._reading.result(), []
+        for share in self._shares():
+            value = share.digest(found)
+            flags += [value, -value] if share.mine else [_NOT_MINE, _NOT_MINE]
+        return flags
+
+    def read(self, flags: list[int]) -> None:
+        """What the vote has agreed on."""
+        if not self._compares() or self._reading is None:
+            return
+        found, self._reading = self._reading.result(), None
+        if all(flags[i] == -flags[i + 1] for i in range(0, len(flags), 2)):
+            self._learn(found)
+        else:
+            self._doubt = found
+
+    def _learn(self, same: dict[str, int]) -> None:
+        """These entries are the same on all replicas of this rank."""
+        self.moved |= {entry for entry, value in same.items() if self._seen.get(entry, value) != value}
+        self._seen = same
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the last vote has told that replicas differ, and it is not looked into yet. The same on every rank."""
+        return self._doubt is not None
+
+    # -- in full -----------------------------------------------------------------------------------------------------------
 
     def due(self) -> bool:
         number = self._runtime.transaction
         regular = number & (number - 1) == 0 or number == self._proof
-        return number > 0 and regular and self._last < number
-
-    def recovered(self) -> None:
-        """The present state has just been compared with the donors'; what is computed from it will be compared next."""
-        number = self._runtime.transaction
-        self._last, self._proof = max(number, 0), number + 1
+        return self.doubtful or (number > 0 and regular and self._last < number)
 
     def run(self) -> None:
-        """One comparison, on all ranks together: refines who is whose replica. Raises `RuntimeError` on a failure of a peer."""
+        """One comparison, on all ranks together: refines who is whose replica. Raises `RuntimeError` on a failure of a peer, and
+        `GenerationAborted` when replicas differ and the generation has ended for that.
+        """
         runtime = self._runtime
         local, number = runtime.local, runtime.transaction
-        assert runtime.channel is not None
+        if self._doubt is not None:
+            doubt, self._doubt = self._doubt, None
+            self._judge(self._gather(doubt))
         self._last = max(number, 0)  # one attempt: after a failure all ranks go on with the same knowledge
-        digests = runtime.state.digests(runtime.state.all_tensors())
-        tables = [decode(data) for data in runtime.channel.gather(encode(digests))]
+        told = self._gather(runtime.state.digests(runtime.state.all_tensors()))
+        tables = [there.digests for there in told]
         before = local.replicas
+        if before is not None and self.every:
+            self._judge(told)
         local.replicas = refine(before, tables)
         local.comparisons += 1
+        self._learn({e: value for e, value in tables[runtime.rank].items() if is_training_state(e) and local.replicas.of(e, runtime.rank)})
         parted = before.parted(local.replicas) if before is not None and local.comparisons > 2 else []
-        parted = [entry for entry in parted if _is_training_state(entry)]
+        parted = [entry for entry in parted if is_training_state(entry)]
         if parted and number == self._proof:
-            raise UnderstudyError(
-                f"rank {runtime.rank}: after the recovery, {parted[0]} (of {len(parted)}) is no longer the same on ranks that shared it. "
-                "The script computes with something that a newcomer does not get: register it (an LR schedule, an average of weights, ...)"
-            )
+            self._refuse(parted[0], len(parted))
         if parted:
             runtime.notice(
                 f"coverage: {parted[0]} (one of {len(parted)}) has become different on ranks that shared it: they no longer replace each "
                 "other in it"
             )
         if local.comparisons <= 2:
+            assert runtime.channel is not None
             text, covered = coverage(local.replicas, runtime.state, runtime.channel.places)
             if local.comparisons == 2 or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
                 runtime.notice(text, everyone=False)
 
+    def _gather(self, table: dict[str, int]) -> list[Told]:
+        """What every rank has to tell, this one's digests being `table`. All go by how often rank 0 compares."""
+        assert self._runtime.channel is not None
+        heard = [decode(data) for data in self._runtime.channel.gather(encode([self.every, self.told(table).packed()]))]
+        self.every = heard[0][0]
+        return [Told.unpacked(packed) for _, packed in heard]
 
-def _is_training_state(entry: str) -> bool:
-    """Parameters, moments, hyper-parameters: what replicas keep equal, other than gradients, buffers and the user's own values."""
-    return not entry.endswith("/gradient") and ("/parameter/" in entry or "/state/" in entry or entry.endswith("/settings"))
+    def told(self, table: dict[str, int]) -> Told:
+        return Told(table, self.moved, self._runtime.state.owners())
+
+    def _judge(self, told: list[Told]) -> None:
+        """Raises `GenerationAborted` if replicas differ and it is not a chance."""
+        runtime = self._runtime
+        tables = {rank: there.digests for rank, there in enumerate(told)}
+        found = judged(runtime, dict(enumerate(told)))
+        if not found:
+            return
+        accused = {rank for one in found for rank in (one.odd or [r for side in one.sides for r in side])}
+        assert runtime.local.replicas is not None
+        several = 2 * len({one.entry for one in found}) > len(list(filter(is_training_state, runtime.local.replicas.classes)))
+        if accused & self.came and (runtime.transaction == self._proof or (several and accused <= self.came)):
+            self._refuse(found[0].entry, len(found))
+        end_for(runtime, runtime.generation, found, tables)
+
+    def _refuse(self, entry: str, count: int) -> None:
+        raise UnderstudyError(
+            f"rank {self._runtime.rank}: after the recovery, {entry} (of {count}) is no longer the same on ranks that shared it. "
+            "The script computes with something that a newcomer does not get: register it (an LR schedule, an average of weights, ...)"
+        )
+
+
+class _Share:
+    """Entries that the same ranks share, and whether this rank is one of them."""
+
+    def __init__(self, entries: list[str], mine: bool) -> None:
+        self.entries, self.mine = entries, mine
+
+    def digest(self, found: Mapping[str, int]) -> int:
+        """63 bits of the digests of all entries; one that is not there counts as 0."""
+        return digest_bytes(b"".join(found.get(entry, 0).to_bytes(8, "little") for entry in self.entries)) >> 1
+
+
+def judged(runtime: Runtime, told: Mapping[int, Told]) -> list[Difference]:
+    """Differences among the replicas of these ranks that are not a chance."""
+    known = runtime.local.replicas
+    if known is None:
+        return []
+    tables = {rank: there.digests for rank, there in told.items()}
+    moved = {rank: there.moved for rank, there in told.items()}
+    return differences(known, tables, moved, {rank: there.owners for rank, there in told.items()})
+
+
+def end_for(runtime: Runtime, generation: int, found: list[Difference], tables: Mapping[int, Digests]) -> None:
+    """Tells the orchestrator that replicas differ, and waits until `generation` is over for that. Raises `GenerationAborted`."""
+    odd, sides, detail = verdict(runtime, found, tables)
+    if runtime.rank not in odd:
+        runtime.control.send(ReplicasDiffer(runtime.control.worker, generation, odd, sides, detail))
+    runtime.control.wait_for(lambda: runtime.superseded(generation))
+    raise GenerationAborted(f"generation {generation} ended: {detail}")
+
+
+def verdict(
+    runtime: Runtime, found: list[Difference], tables: Mapping[int, Digests]
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], str]:
+    """The same on every rank: who is odd, else the sides of a dispute, and what a person reads."""
+    known = runtime.local.replicas
+    assert known is not None
+    where = f"before transaction {runtime.transaction}"
+    open_ones = [one for one in found if not one.odd]
+    if open_ones:
+        one = open_ones[0]
+        return (), one.sides, f"{one.entry} ({_of(open_ones)}) is not the same on {_ranks(sum(one.sides, ()))} {where}"
+    odd = tuple(sorted({rank for one in found for rank in one.odd}))
+    texts = []
+    for rank in odd:
+        mine = [one for one in found if rank in one.odd]
+        texts.append(f"{mine[0].entry} ({_of(mine)}) of rank {rank} is not what {_ranks(mine[0].sides[0])} hold {where}")
+        alone = [e for e in known.entries(rank) if is_training_state(e) and not set(known.of(e, rank)) & tables.keys() - set(odd)]
+        if alone:
+            text = f"{texts[-1]}, and most speak against rank {rank}; but it alone holds {alone[0]}, so it cannot be replaced"
+            return (), mine[0].sides, text
+    return odd, (), "; ".join(texts)
+
+
+def _of(found: list[Difference]) -> str:
+    count = len({one.entry for one in found})
+    return "one entry" if count == 1 else f"one of {count} entries"
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, sorted(ranks)))

@@ -23,5 +23,13 @@ class PeerLost(RuntimeError):
     """A connection of the runtime's own with another rank broke, so that rank may be lost."""
 
 
+class DonorsDiffer(UnderstudyError):
+    """Those who have the same by all that is known hold something else than each other. `sides`: grouped by what they hold, as members."""
+
+    def __init__(self, text: str, sides: tuple[tuple[int, ...], ...]) -> None:
+        super().__init__(text)
+        self.sides = sides
+
+
 class NotTheSame(UnderstudyError):
     """A newcomer's state is not what its lost rank had. The job does not resume on it; another spare may try."""

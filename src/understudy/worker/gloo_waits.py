@@ -12,12 +12,13 @@ each thread of this process sleeps (/proc/self/task/*/syscall), and a word that 
 (the address of its vtable is exported) is such a wait. An operation ended so seems to have succeeded, with any content; who
 goes on must ask whether its generation is over, which was announced before.
 
-Nothing of this runs while no generation is being aborted.
+Nothing of that runs while no generation is being aborted. `count` is for the hang watch: it finds the same waits, and leaves them alone.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import platform
 import threading
@@ -28,12 +29,15 @@ from pathlib import Path
 
 import torch
 
+from understudy.links.page import UNKNOWN
+
 INTERVAL = 0.025  # seconds from an abort to the first look, and between two; Gloo itself wakes its waiters within 0.015 s
 PATIENCE = 2  # looks
 _CLASS = "N4gloo9transport3tcp13UnboundBuffer"
 _REACH = 256  # bytes: an object is smaller than this
 # futex and restart_syscall, which a futex call becomes after a signal
-_WAITS = {"x86_64": ("202", "219"), "aarch64": ("98", "128")}
+_WAITS = {"x86_64": (b"202", b"219"), "aarch64": (b"98", b"128")}
+_TASKS = "/proc/self/task"
 
 
 class _Gloo:
@@ -58,24 +62,55 @@ def _gloo() -> _Gloo | None:
     return None
 
 
-def _word_slept_on(task: Path) -> int | None:
-    """The address that a thread waits on, if it sleeps."""
-    with suppress(OSError):
-        call = (task / "syscall").read_text().split()
-        if call[0] in _WAITS[platform.machine()]:
-            return int(call[1], 16)
-    return None
+def _word_slept_on(thread: str) -> int | None:
+    """The address that a thread of this process waits on, if it sleeps. Raises `OSError`: it has ended, or the kernel does not tell."""
+    file = os.open(f"{_TASKS}/{thread}/syscall", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        call = os.read(file, 256).split()
+    finally:
+        os.close(file)
+    return int(call[1], 16) if call[0] in _WAITS[platform.machine()] else None
 
 
 def _object_around(address: int, first_word: int, memory: int) -> int | None:
     """The object of the class in which `address` lies."""
-    for start in range(address & ~7, address - _REACH, -8):
+    word, wanted = address & ~7, first_word.to_bytes(8, "little")
+    end = word + 8
+    for start in (end - _REACH, word & -mmap.PAGESIZE):  # if what lies before its page is not readable, no object reaches from there
         try:
-            if os.pread(memory, 8, start) == first_word.to_bytes(8, "little"):
-                return start
+            words = os.pread(memory, end - start, start)
         except OSError:
-            return None  # not readable, so no object reaches from there
+            continue
+        found = len(words)
+        while (found := words.rfind(wanted, 0, found)) > 0 and found % 8:
+            found += 7
+        return start + found if found >= 0 else None
     return None
+
+
+def count() -> int:
+    """How many threads of this process wait for a Gloo operation, or `UNKNOWN`. Changes nothing."""
+    gloo = _gloo()
+    if gloo is None:
+        return UNKNOWN
+    waiting, readable = 0, False
+    try:
+        memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return UNKNOWN
+    try:
+        for thread in os.listdir(_TASKS):
+            try:
+                address = _word_slept_on(thread)
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended
+            readable = True
+            waiting += address is not None and _object_around(address, gloo.first_word, memory) is not None
+    except OSError:
+        return UNKNOWN
+    finally:
+        os.close(memory)
+    return waiting if readable else UNKNOWN  # this thread is among them, if the kernel tells of any
 
 
 def end_waits() -> int:
@@ -83,23 +118,25 @@ def end_waits() -> int:
     gloo = _gloo()
     if gloo is None:
         return 0
-    count = 0
+    ended = 0
     try:
-        memory = os.open("/proc/self/mem", os.O_RDONLY)
+        memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return 0
     try:
-        for task in Path("/proc/self/task").iterdir():
-            address = _word_slept_on(task)
-            found = None if address is None else _object_around(address, gloo.first_word, memory)
-            if found is not None:
-                count += 1
+        for thread in os.listdir(_TASKS):
+            with suppress(OSError):
+                address = _word_slept_on(thread)
+                found = None if address is None else _object_around(address, gloo.first_word, memory)
+                if found is None:
+                    continue
+                ended += 1
                 for end in gloo.end_waits:
-                    if _word_slept_on(task) == address:  # else it was woken by the first one, and the object may be gone
+                    if _word_slept_on(thread) == address:  # else it was woken by the first one, and the object may be gone
                         end(found)
     finally:
         os.close(memory)
-    return count
+    return ended
 
 
 class Waker:

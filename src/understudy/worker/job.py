@@ -162,6 +162,10 @@ def join(backend: str | None = None) -> Job:
     watch_wrappers()
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.assignment, here.server)
+    if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
+        from understudy.worker import silent_faults
+
+        silent_faults.install(runtime)
     newcomer = runtime.newcomer = Newcomer(runtime) if here.assignment.newcomer else None
     if newcomer is not None:
         newcomer.join(backend)

@@ -8,6 +8,7 @@ receives its state, proves it, and is a rank like the others.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -20,12 +21,23 @@ from understudy.core.events import NewcomerReady, Verified, VerifyFailed
 from understudy.links.page import Activity
 from understudy.worker.codec import decode
 from understudy.worker.copies import LocalCopy, Place
-from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost, UnderstudyError
+from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.loaders import Source
 from understudy.worker.loops import END, restore_streams
 from understudy.worker.record import Replayer
-from understudy.worker.recovery import attached, connect, lead_of, plan_for, read_copy, read_donors
-from understudy.worker.transfer import receive
+from understudy.worker.recovery import (
+    Donor,
+    attached,
+    changed_sums,
+    connect,
+    judge,
+    other_order,
+    plan_for,
+    rank_of,
+    read_copy,
+    read_donors,
+)
+from understudy.worker.transfer import Plan, receive
 
 if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime
@@ -92,6 +104,7 @@ class Newcomer:
         self._replayer.finish()
         runtime.phase_of(runtime.control.generation, "setup", self._started)
         runtime.control.send(NewcomerReady(runtime.control.worker, runtime.control.generation))
+        runtime.control.page.enter(Activity.RECOVERING, -1)  # the survivors' decision may take long, if the job is held
         while self._copy is None:
             recovery = self._recovery()
             try:
@@ -102,6 +115,7 @@ class Newcomer:
                 self._await_next(recovery.generation, error)
             except NotTheSame as error:
                 self._reject(recovery.generation, str(error))
+        runtime.control.page.enter(Activity.SETUP, -1)
         runtime.late.adopt(self._job["late_points"], self._job["late_agreed"])
         if self.place == END:
             self.arrive()
@@ -208,6 +222,8 @@ class Newcomer:
                 self._attach(recovery)
             except NotTheSame as error:
                 self._reject(recovery.generation, str(error))
+            except DonorsDiffer as error:
+                self._await_next(recovery.generation, GenerationAborted(str(error)))  # the survivors tell
             except UnderstudyError:
                 raise
             except RuntimeError as error:
@@ -218,18 +234,22 @@ class Newcomer:
         runtime = self._runtime
         meeting = runtime.meet(recovery.store, recovery.generation)
         job = decode(meeting.get("job"))
-        if job["groups"] != [] and self.place != END:
-            self._compare_groups(job, lead_of(recovery, runtime.world_size))
         runtime.transaction, runtime.step = job["transaction"], job["step"]
         state = runtime.state
         state.gradients_matter, state.gradients_kept, state.gradients_dropped = job["gradients"]
         runtime.local.replicas, runtime.local.comparisons = Replicas(job["replicas"]), job["comparisons"]
         if self.place != END:
             runtime.frameworks.apply_layouts(job["layouts"])
+            if runtime.frameworks.layouts() != job["layouts"]:
+                raise NotTheSame(f"rank {runtime.rank}: the buckets in which DDP adds gradients up are not those of the other ranks")
         assert self._replayer is not None
         self._replayer.remove()
         runtime.frameworks.after_abort(False, runtime.groups.alone)
         donors = read_donors(recovery, runtime.world_size, meeting)
+        if self.place != END:
+            self._compare_groups(recovery, donors)
+        if judge(runtime, recovery, donors):
+            raise GenerationAborted("the donors differ: the survivors tell")
         plan = plan_for(runtime, runtime.rank, recovery, donors, meeting)
         copy = read_copy(runtime, runtime.rank, recovery, meeting)
         runtime.state.make_missing(plan.descriptions)
@@ -246,21 +266,18 @@ class Newcomer:
         for entry, data in plan.values.items():
             runtime.state.load_value(entry, data)
         runtime.local.apply(copy, plan.local)
-        now = runtime.state.digests(runtime.state.all_tensors())
-        wrong = sorted(entry for entry, value in plan.expected.items() if now.get(entry) != value)
-        wrong += runtime.local.differences(copy, plan.local)
-        if wrong:
-            raise NotTheSame(
-                f"rank {runtime.rank}: {len(wrong)} of {len(plan.expected) + len(plan.local)} digests do not agree with the donors', "
-                f"the first one of {wrong[0]}"
-            )
         if not self._streams_set:
             restore_streams(runtime.state.randomness, copy, runtime.rank)
             self._streams_set = True
+        self._verify(plan, copy, donors)
         notes = self._notes()
         runtime.phase_of(recovery.generation, "verify", started)
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         runtime.control.send(Verified(runtime.control.worker, recovery.generation, count, notes))
+        runtime.comparison.every, came = job["compare"]
+        runtime.comparison.came |= set(came)
+        runtime.comparison.moved = set().union(*(donor.told.moved for donor in donors.values())) & plan.expected.keys()
+        runtime.sums = {name: value for donor in donors.values() for name, value in donor.sums.items() if name in runtime.sums_now}
         runtime.local.sealed[copy.transaction] = copy
         runtime.local.versions[copy.transaction] = [(copy.value_digests, copy.tensor_digests)]
         self.arrived = True
@@ -268,14 +285,40 @@ class Newcomer:
         meeting.put(f"verified/{runtime.rank}", b"1")
         attached(runtime, recovery)
 
-    def _compare_groups(self, job: dict[str, Any], lead: int) -> None:
-        mine = [entry for entry in self._runtime.groups.describe() if lead in entry[1]]
-        theirs = [entry for entry in job["groups"] if self._runtime.rank in entry[1]]
-        if mine != theirs:
-            raise UnderstudyError(
-                f"rank {self._runtime.rank}: this newcomer made the process groups {mine} together with rank {lead}, the job has {theirs}: "
-                "the script does not set up the same way twice"
+    def _verify(self, plan: Plan, copy: LocalCopy, donors: Mapping[int, Donor]) -> None:
+        """The last thing before this newcomer is a rank like the others. Raises `NotTheSame`."""
+        runtime = self._runtime
+        now = runtime.state.digests(runtime.state.all_tensors())
+        wrong = sorted(entry for entry, value in plan.expected.items() if now.get(entry) != value)
+        wrong += runtime.local.differences(copy, plan.local)
+        if wrong:
+            more = f" and {', '.join(wrong[1:4])}{', ...' if len(wrong) > 4 else ''}" if len(wrong) > 1 else ""
+            raise NotTheSame(
+                f"rank {runtime.rank}: {len(wrong)} of {len(plan.expected) + len(plan.local)} digests do not agree with the donors', "
+                f"the first one of {wrong[0]}{more}"
             )
+        for member, donor in donors.items():
+            if donor.counters != [runtime.transaction, runtime.step]:
+                raise NotTheSame(
+                    f"rank {runtime.rank}: its counters of transactions and steps are {[runtime.transaction, runtime.step]}, those of rank "
+                    f"{member} {donor.counters}"
+                )
+            for name, changed in changed_sums(donor.sums, runtime.sums_now):
+                if changed:
+                    raise NotTheSame(f"rank {runtime.rank}: {other_order(name)}")
+
+    def _compare_groups(self, recovery: Recover, donors: Mapping[int, Donor]) -> None:
+        """The members of every group, and their order in it, as each of the others has them."""
+        rank, described = self._runtime.rank, self._runtime.groups.describe()
+        for member, donor in donors.items():
+            other = rank_of(recovery, self._runtime.world_size, member)
+            mine = [entry for entry in described if other in entry[1]]
+            theirs = [entry for entry in donor.groups if rank in entry[1]]
+            if mine != theirs and other != rank and donor.groups:
+                raise UnderstudyError(
+                    f"rank {rank}: this newcomer made the process groups {mine} together with rank {other}, the job has {theirs}: "
+                    "the script does not set up the same way twice"
+                )
 
     def _notes(self) -> tuple[str, ...]:
         notes = [f"the result of the transaction at {key} is the one of another rank" for key in self._runtime.results.replaced]

@@ -91,7 +91,7 @@ class _Flow:
 
 
 class Peers:
-    """This member's connections with the other members of a generation. Another thread may call `abort` only."""
+    """This member's connections with the other members of a generation. Another thread may call `abort`, and read `waiting`, only."""
 
     def __init__(self, meeting: Rendezvous, member: int) -> None:
         self._meeting = meeting
@@ -104,6 +104,7 @@ class Peers:
         self._out: dict[int, socket.socket] = {}
         self._in: dict[int, socket.socket] = {}
         self._broken = False
+        self.waiting = False  # the main thread sleeps until a peer sends or takes something; read by the control thread
         self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
         here = own_place()
         meeting.put(f"peer/{member}", encode([host, self._listener.getsockname()[1], self._token, here.domain, here.node]))
@@ -176,7 +177,11 @@ class Peers:
                 continue
             for door in (self._listener, *self._strangers):
                 poll.register(door, select.POLLIN)
-        poll.poll()
+        self.waiting = True
+        try:
+            poll.poll()
+        finally:
+            self.waiting = False
         if self._meeting.over():
             raise self._aborted()
 

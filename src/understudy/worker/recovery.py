@@ -17,15 +17,17 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from understudy.core.commands import Recover
 from understudy.core.coverage import Replicas
-from understudy.core.events import Uncovered
+from understudy.core.events import ReplicasDiffer, Uncovered
+from understudy.core.judgement import Difference
 from understudy.worker.codec import decode, encode
 from understudy.worker.communicators import Replacement
+from understudy.worker.comparison import Told, end_for, judged
 from understudy.worker.copies import Digests, LocalCopy, kept_locally, seal, unseal
-from understudy.worker.errors import GenerationAborted, NotTheSame, UnderstudyError
+from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
 from understudy.worker.loops import END
 from understudy.worker.peers import Peers
 from understudy.worker.rendezvous import Rendezvous
@@ -44,6 +46,10 @@ class Donor:
     digests: dict[str, int]
     values: dict[str, bytes]
     versions: list[Digests]  # of its values and small tensors, at the vote before `start`, at later points, and now
+    told: Told  # for the judgement of replicas
+    counters: list[int]  # the next transaction, and committed steps
+    groups: list[list[Any]]
+    sums: dict[str, int]  # of its groups, as they were when training began
 
 
 def lead_of(recovery: Recover, world_size: int) -> int:
@@ -79,7 +85,10 @@ def donate(runtime: Runtime) -> None:
     if leaving and copy is not None:
         meeting.put(f"copy/{runtime.rank}/leaver", seal(copy))
     versions = [list(version) for version in runtime.local.versions.get(recovery.start - 1, [])]
-    published = [runtime.state.descriptions(tensors), digests, runtime.state.encoded_values(), versions]
+    published = [
+        *(runtime.state.descriptions(tensors), runtime.comparison.told(digests).packed(), runtime.state.encoded_values(), versions),
+        *([runtime.transaction, runtime.step], runtime.groups.describe(), runtime.sums),
+    ]
     meeting.put(f"state/{member}", encode(published))
 
     job = decode(meeting.get("job"))
@@ -87,14 +96,25 @@ def donate(runtime: Runtime) -> None:
     runtime.local.comparisons = job["comparisons"]
     runtime.late.adopt(job["late_points"], job["late_agreed"])
     donors = read_donors(recovery, runtime.world_size, meeting)
+    tables = {rank: there.digests for rank, there in told_by(recovery, runtime.world_size, donors).items()}
+    found = judge(runtime, recovery, donors)
+    if found:
+        end_for(runtime, recovery.generation, found, tables)
     try:
         plans = {rank: plan_for(runtime, rank, recovery, donors, meeting) for rank in recovery.newcomers}
+    except DonorsDiffer as error:
+        sides = tuple(tuple(rank_of(recovery, runtime.world_size, member) for member in side) for side in error.sides)
+        runtime.control.send(ReplicasDiffer(runtime.control.worker, recovery.generation, (), sides, str(error)))
+        runtime.control.wait_for(lambda: runtime.superseded(recovery.generation))
+        raise GenerationAborted("the donors differ") from error
     except UnderstudyError as error:
         if not isinstance(error, NotTheSame):  # which the newcomer finds and tells itself, and another one may fare better
             runtime.control.send(Uncovered(runtime.control.worker, recovery.generation, str(error)))
         runtime.control.wait_for(lambda: runtime.superseded(recovery.generation))
         raise GenerationAborted("nobody can go on") from error
     peers = connect(runtime, recovery, meeting, member)
+    if not leaving:
+        _compare_sums(runtime, recovery)
     started = time.time()
     send(peers, tensors, plans, member)
     if leaving:
@@ -122,7 +142,7 @@ def attached(runtime: Runtime, recovery: Recover) -> None:
     runtime.pending = None
     runtime.new_buddies |= set(recovery.newcomers)
     runtime.unshared = runtime.unshared or bool(recovery.newcomers)
-    runtime.comparison.recovered()
+    runtime.comparison.recovered(recovery.newcomers)
     runtime._collectives_at_end = runtime.collectives_at_recovery = runtime.groups.collectives()
     runtime._redo_started = time.time()
 
@@ -143,7 +163,7 @@ def _describe_job(runtime: Runtime) -> bytes:
             "gradients": [runtime.state.gradients_matter, runtime.state.gradients_kept, runtime.state.gradients_dropped],
             "late_points": runtime.late.numbers,
             "late_agreed": sorted(runtime.late.agreed),
-            "groups": runtime.groups.describe(),
+            "compare": [runtime.comparison.every, sorted(runtime.comparison.came)],
         }
     )
 
@@ -159,6 +179,7 @@ def connect(runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: in
             made: list[Replacement] = []
             runtime.interruptible(recovery.generation, lambda: made.extend(runtime.groups.connect(runtime.rank, meeting)))
             runtime.groups.adopt(made, meeting)
+            runtime.sums_now = runtime.groups.sums()
     if runtime.superseded(recovery.generation):  # an abort from now on finds what it has to break
         raise GenerationAborted(f"generation {recovery.generation} ended as its groups were connected")
     runtime.phase_of(recovery.generation, "attach", started)
@@ -168,9 +189,44 @@ def connect(runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: in
 def read_donors(recovery: Recover, world_size: int, meeting: Rendezvous) -> dict[int, Donor]:
     found = {}
     for member in donors_of(recovery, world_size):
-        descriptions, digests, values, versions = decode(meeting.get(f"state/{member}"))
-        found[member] = Donor(descriptions, digests, values, [*((v[0], v[1]) for v in versions), (digests, digests)])
+        descriptions, packed, values, versions, counters, groups, sums = decode(meeting.get(f"state/{member}"))
+        told = Told.unpacked(packed)
+        every = [*((v[0], v[1]) for v in versions), (told.digests, told.digests)]
+        found[member] = Donor(descriptions, told.digests, values, every, told, counters, groups, sums)
     return found
+
+
+def rank_of(recovery: Recover, world_size: int, member: int) -> int:
+    return member if member < world_size else recovery.leavers[member - world_size]
+
+
+def judge(runtime: Runtime, recovery: Recover, donors: Mapping[int, Donor]) -> list[Difference]:
+    """Differences among the donors that are not a chance. Nobody gives state before there are none."""
+    return judged(runtime, told_by(recovery, runtime.world_size, donors))
+
+
+def told_by(recovery: Recover, world_size: int, donors: Mapping[int, Donor]) -> dict[int, Told]:
+    """By rank."""
+    return {rank_of(recovery, world_size, member): donor.told for member, donor in donors.items()}
+
+
+def _compare_sums(runtime: Runtime, recovery: Recover) -> None:
+    """On a survivor: whether its groups add up in the order in which they did. Where newcomers take part, they find it out and leave."""
+    for name, changed in changed_sums(runtime.sums, runtime.sums_now):
+        members = next(ranks for known, ranks in runtime.groups.describe() if known == name)
+        if changed and set(members).isdisjoint(recovery.newcomers):
+            raise UnderstudyError(f"rank {runtime.rank}: {other_order(name)}")
+
+
+def changed_sums(before: Mapping[str, int], now: Mapping[str, int]) -> list[tuple[str, bool]]:
+    return [(name, before[name] != value) for name, value in sorted(now.items()) if name in before]
+
+
+def other_order(name: str) -> str:
+    return (
+        f"process group {name} adds up in another order than when training began: a sum over its ranks is not the same, bit for bit, "
+        "although every rank gives the same numbers"
+    )
 
 
 def read_copy(runtime: Runtime, rank: int, recovery: Recover, meeting: Rendezvous) -> LocalCopy:

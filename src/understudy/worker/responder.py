@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from understudy.core.commands import Abort
 from understudy.core.events import Event, Quiesced
 from understudy.core.nouns import Position, Stand
+from understudy.links.page import UNKNOWN
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.rendezvous import Rendezvous
 
@@ -51,6 +52,12 @@ class Answers:
 
     def collectives(self) -> int:
         return max(0, self._runtime.groups.collectives() - self._runtime.collectives_at_recovery)
+
+    def waits(self) -> int:
+        """As `Responder.waits`: those for Gloo, and those of the main thread for what other workers' runtimes send."""
+        runtime = self._runtime
+        gloo, peers = runtime.groups.waits(), runtime.peers
+        return gloo if gloo == UNKNOWN else gloo + (peers is not None and peers.waiting)
 
     def answers_alone(self, abort: Abort) -> Event | None:
         """While the script sets up, nobody has voted for anything: no need to wait for the main thread to say so."""

@@ -77,6 +77,8 @@ class Runtime(Membership):
         self.collectives_at_recovery = 0  # groups that were connected anew count from the same number on every rank, but not from 0
         self._noticed: set[str] = set()
         self.comparison = Comparison(self)
+        self.sums: dict[str, int] = {}  # what shows the order in which its groups added up when training began, ...
+        self.sums_now: dict[str, int] = {}  # ... and in this generation
         self._reported = -1  # the newest generation in which a commit was reported
         self._redo_started = 0.0
         self._last_commit = time.monotonic()
@@ -108,6 +110,7 @@ class Runtime(Membership):
         self.recorder = None
         self._refuse_uncovered()
         try:
+            self.sums = self.groups.sums()
             self.comparison.run()
             copy = self.local.make(-1, self.loops.next_place(), 0, self.loops.boundary, {})
             for rank, data in self.channel.hand_over(record).items():
@@ -154,6 +157,7 @@ class Runtime(Membership):
                 self.kind, self.past_vote, self.must_redo = f"{kind} {function.__qualname__}", False, False
                 self.stand = Stand.RUNNING
                 self.control.page.enter(Activity.RUNNING, self.transaction)
+                self.comparison.watch()
                 self.frameworks.begin()
                 result = function(*args, **kwargs)
                 if self.must_redo:
@@ -297,8 +301,8 @@ class Runtime(Membership):
             self.recorder.remove()  # no transaction was ever run: a loss starts the job anew
         else:
             self._notice_outside_collectives("behind the last transaction")
-        if self.unshared:
-            self._join_newest()  # a newcomer that came at the end: the others wait for it in a hand-over
+        if self.unshared or self.comparison.doubtful:
+            self._join_newest()  # others wait in a hand-over for a newcomer that came at the end; or the last vote told of a difference
         while True:
             self.control.page.enter(Activity.FINISHED, self.transaction)
             self.control.send(Finished(self.control.worker, self.generation))
@@ -343,12 +347,13 @@ class Runtime(Membership):
     def _flags(self) -> list[int]:
         announcement = self.control.announcement
         pausing = announcement.generation if announcement is not None and not isinstance(announcement, Abort) else -1
-        return [pausing, -pausing, *self.late.flags()]
+        return [pausing, -pausing, *self.late.flags(), *self.comparison.flags()]
 
     def _read_flags(self, flags: list[int]) -> None:
         if flags[0] == -flags[1] and flags[0] > self.generation:
             self.pause_agreed = flags[0]
-        self.late.agree(flags[2:])
+        self.late.agree(flags[2 : 2 + POINTS])
+        self.comparison.read(flags[2 + POINTS :])
 
     def _explain_after_vote(self, error: Exception) -> None:
         if self.aborted() or self.groups.is_broken():

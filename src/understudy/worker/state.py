@@ -188,6 +188,16 @@ class State:
                 raise Misuse(f"{name} cannot be moved: {error}; make it contiguous") from error
         return found
 
+    def owners(self) -> dict[str, str]:
+        """The parameter to which each moment belongs."""
+        names = {id(parameter): name for name, parameter in self.parameters()}
+        return {
+            f"{key}/state/{number}/{name}": names.get(id(parameter), "")
+            for key, optimizer in self.optimizers.items()
+            for number, parameter in enumerate(_optimizer_parameters(optimizer))
+            for name in optimizer.state.get(parameter, {})
+        }
+
     def descriptions(self, tensors: dict[str, torch.Tensor]) -> dict[str, Description]:
         names = {id(parameter): name for name, parameter in self.parameters()}
         owners = {
@@ -351,12 +361,17 @@ class State:
 
     def digests(self, tensors: dict[str, torch.Tensor]) -> dict[str, int]:
         """Digest of each tensor, with its shard in it, and of each value."""
+        return self.digests_of(tensors, self.encoded_values())
+
+    @staticmethod
+    def digests_of(tensors: dict[str, torch.Tensor], values: dict[str, bytes]) -> dict[str, int]:
+        """The same of these `values`. Reads nothing else, so that it may run on another thread."""
         found = {}
         for name, tensor in tensors.items():
             value = digest(local_tensor(tensor))
             shard = _shard(tensor)
             found[name] = value ^ digest_bytes(shard.encode()) if shard else value
-        found |= {name: digest_bytes(data) for name, data in self.encoded_values().items()}
+        found |= {name: digest_bytes(data) for name, data in values.items()}
         return found
 
     def refused(self) -> str:

@@ -27,7 +27,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.links.fork import PLACEHOLDER, ForkRequest
+from understudy.links.fork import FDS, PLACEHOLDER, ForkRequest
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 
@@ -38,6 +38,7 @@ class Forked:
 
     request: ForkRequest
     link: int  # file descriptor
+    outputs: tuple[int, int]  # descriptors: where its stdout and stderr can be read
     agent: int  # pid
 
 
@@ -48,7 +49,7 @@ def serve(connection: socket.socket) -> Forked:
     gc.collect()
     gc.freeze()  # otherwise a collection in any worker would write to, and so copy, every page
     while True:
-        data, fds, _, _ = socket.recv_fds(connection, 1 << 16, 4)
+        data, fds, _, _ = socket.recv_fds(connection, 1 << 16, FDS)
         if not data:
             os._exit(0)
         request = ForkRequest.decode(data)
@@ -62,10 +63,10 @@ def serve(connection: socket.socket) -> Forked:
             else:
                 if pid == 0:
                     connection.close()
-                    link, go = _become(request, fds)
+                    link, outputs, go = _become(request, fds)
                     os.read(go, 1)  # until the agent has taken it up, or is gone
                     os.close(go)
-                    return Forked(request, link, agent)
+                    return Forked(request, link, outputs, agent)
                 answer = {"pid": pid}
         for fd in fds:
             os.close(fd)
@@ -107,9 +108,9 @@ def _fork_twice() -> int:
     return int(text)
 
 
-def _become(request: ForkRequest, fds: list[int]) -> tuple[int, int]:
-    """Makes this fork the worker that would otherwise have been started; returns its link, and what to wait for."""
-    link, stdout, stderr, go = fds
+def _become(request: ForkRequest, fds: list[int]) -> tuple[int, tuple[int, int], int]:
+    """Makes this fork the worker that would otherwise have been started; returns its link and its outputs, and what to wait for."""
+    link, stdout, stderr, out, err, go = fds
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     os.close(stdout)
@@ -117,7 +118,7 @@ def _become(request: ForkRequest, fds: list[int]) -> tuple[int, int]:
     _relabel(request.worker)
     os.environ.update(request.environment)
     _seed()
-    return link, go
+    return link, (out, err), go
 
 
 def _seed() -> None:

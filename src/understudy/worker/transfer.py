@@ -14,9 +14,10 @@ from typing import Protocol
 import torch
 
 from understudy.core.coverage import Message, Replicas, stripe
+from understudy.core.judgement import sides_of
 from understudy.worker.copies import Digests, LocalCopy
 from understudy.worker.digests import flat_bytes
-from understudy.worker.errors import UnderstudyError
+from understudy.worker.errors import DonorsDiffer, UnderstudyError
 from understudy.worker.peers import Buffers, Peers
 from understudy.worker.state import Description, local_tensor, size_of
 
@@ -56,7 +57,7 @@ def make_plan(
 ) -> Plan:
     """Works out the sources of every entry of `rank`. `local`: entries that only its copy has. `leaver`: its old worker's number.
 
-    Raises `UnderstudyError` where an entry has no source, or where its donors do not agree.
+    Raises `UnderstudyError` where an entry has no source, `DonorsDiffer` where those of one do not agree.
     """
     descriptions: dict[str, Description] = {}
     sources: dict[str, list[int]] = {}
@@ -91,9 +92,10 @@ def make_plan(
             continue
         found = {donors[m].digests[entry] for m in who}
         if len(found) > 1:
-            raise UnderstudyError(
-                f"rank {rank}: {entry} is not the same on its replicas, members {who}: one of them is silently corrupted, or the value "
-                "differs from rank to rank since the last comparison. It cannot be told which one is right"
+            raise DonorsDiffer(
+                f"{entry}, which rank {rank} is to get, is not the same on its replicas: one of them is silently corrupted, or the value "
+                "differs from rank to rank since the last comparison",
+                sides_of({m: donors[m].digests[entry] for m in who}),
             )
         expected[entry] = found.pop()
         if description is None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.faults.jobs.fault_points import Function, wrap
 
 from understudy.worker import newcomer as newcomer_module
 from understudy.worker import recovery as recovery_module
 from understudy.worker import session
 from understudy.worker.buddies import Handed, Shelf
+from understudy.worker.chaos import Function, wrap
 from understudy.worker.copies import seal, unseal
 from understudy.worker.loaders import LoaderSource
 from understudy.worker.randomness import Randomness

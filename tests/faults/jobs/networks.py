@@ -1,4 +1,4 @@
-"""The three ways to be parallel that the fault tests train with, behind one small interface.
+"""The ways to be parallel that the fault tests train with, behind one small interface.
 
 The model is tiny, and has on purpose what makes recovery hard: dropout, a BatchNorm whose buffers differ from rank to
 rank, gradients accumulated over two halves of a batch, and several gradient collectives in a backward.
@@ -53,9 +53,11 @@ class Parallel:
 
 
 class DataParallel(Parallel):
+    broadcast_buffers = False
+
     def __init__(self, rank: int, world_size: int) -> None:
         super().__init__(rank, world_size)
-        self._wrapped = DistributedDataParallel(Network(), broadcast_buffers=False, bucket_cap_mb=0.005)
+        self._wrapped = DistributedDataParallel(Network(), broadcast_buffers=self.broadcast_buffers, bucket_cap_mb=0.005)
         self._wrapped.register_comm_hook(None, self._average)
         self.model = self._wrapped
 
@@ -67,6 +69,12 @@ class DataParallel(Parallel):
 
     def hold_back(self, held: bool) -> None:
         self._wrapped.require_backward_grad_sync = not held
+
+
+class BuffersOfOneRank(DataParallel):
+    """Each forward begins with a broadcast of rank 0's buffers."""
+
+    broadcast_buffers = True
 
 
 class Sharded(Parallel):
@@ -117,4 +125,4 @@ class TensorParallel(Parallel):
         nn.utils.clip_grad_norm_(whole, 1.0)
 
 
-MODES: dict[str, type[Parallel]] = {"ddp": DataParallel, "hsdp": Sharded, "tp": TensorParallel}
+MODES: dict[str, type[Parallel]] = {"ddp": DataParallel, "buffers": BuffersOfOneRank, "hsdp": Sharded, "tp": TensorParallel}

@@ -1,10 +1,11 @@
 """The training script of the fault tests: small, fast, and with everything in it that a recovery could get wrong.
 
-    train.py --out FOLDER --mode ddp|hsdp|tp [--faults PLAN] [--corruption KIND] [--data-workers N]
+    train.py --out FOLDER --mode ddp|buffers|hsdp|tp [--corruption KIND] [--steps N] [--data-workers N]
+             [--stop FILE] [--pace SECONDS] [--states]
 
 Each rank appends a line per step and per evaluation to FOLDER/log-RANK.txt, and writes its complete final state, as
 digests by name, to FOLDER/final-RANK.json. Faults never change numbers, so a reference run is the same script
-without a plan.
+without faults. Ends after `--steps`, or when the file `--stop` appears: rank 0 sees it inside a step, and tells the others in that step.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import hashlib
 import json
 import os
 import random
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 import torch.distributed as dist
-from tests.faults.jobs import corruption
-from tests.faults.jobs.fault_points import FaultPoints
+from tests.faults.jobs import corruption, fault_points
 from tests.faults.jobs.networks import MODES, WIDTH
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -29,6 +31,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker
 
 import understudy
 from understudy.worker import session
+from understudy.worker.chaos import reach
 
 STEPS = 24
 EVALUATE_EVERY = 3
@@ -38,9 +41,8 @@ SAMPLES, BATCH = 192, 8
 class Noisy(Dataset[Tensor]):
     """Samples with noise from every global random stream of the process that reads them."""
 
-    def __init__(self, points: FaultPoints) -> None:
+    def __init__(self) -> None:
         self._data = torch.randn(SAMPLES, WIDTH, generator=torch.Generator().manual_seed(5))
-        self._points = points
         self._served = 0
 
     def __len__(self) -> int:
@@ -50,9 +52,9 @@ class Noisy(Dataset[Tensor]):
         self._served += 1
         if get_worker_info() is None:
             if self._served % BATCH == 3:
-                self._points.fire("data loader")
+                reach("data loader")
         elif self._served == BATCH + 3:  # `step` is the one at which this process was forked: an epoch's first one
-            self._points.fire("process of the data loader")
+            reach("process of the data loader")
         noise = torch.rand(WIDTH) + random.random() + float(numpy.random.rand())
         return self._data[index] + 0.01 * noise
 
@@ -68,6 +70,25 @@ class Counter:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.seen = state["seen"]
+
+
+class Log:
+    """Whole lines, at once. While the disk is full they are kept: the training goes on, as a careful script's does."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._kept = b""
+
+    def write(self, line: dict[str, Any]) -> None:
+        self._kept += json.dumps(line).encode() + b"\n"
+        with suppress(OSError):
+            self._kept = self._kept[os.write(self._fd, self._kept) :]
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
 
 
 def digest(data: bytes) -> str:
@@ -104,18 +125,21 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--mode", choices=sorted(MODES), required=True)
-    parser.add_argument("--faults", default="")
     parser.add_argument("--corruption", default="")
+    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--data-workers", type=int, default=0)
+    parser.add_argument("--stop", type=Path)
+    parser.add_argument("--pace", type=float, default=0.0, help="seconds to wait in each step")
+    parser.add_argument("--states", action="store_true", help="a line of the log says what the whole state is behind its step")
     options = parser.parse_args()
 
     job = understudy.join()
-    points = FaultPoints(options.out, options.faults, job.rank, lambda: job.committed)
-    points.install()
-    points.fire("set-up")
+    fault_points.install(options.out, job.rank)
+    backward = fault_points.Backward()
+    reach("set-up")
     newcomer = session.current is not None and session.current.assignment.newcomer
     if newcomer:
-        points.fire("newcomer in its set-up")
+        reach("newcomer in its set-up")
 
     torch.manual_seed(1)
     parallel = MODES[options.mode](job.rank, job.world_size)
@@ -127,39 +151,39 @@ def main() -> None:
     random.seed(seed)
     numpy.random.seed(seed)
     generator = torch.Generator().manual_seed(seed)
-    data = Noisy(points)
+    data = Noisy()
     sampler: DistributedSampler[Tensor] = DistributedSampler(data, num_replicas=parallel.data_size, rank=parallel.data_rank, shuffle=True)
     loader = DataLoader(data, batch_size=BATCH, sampler=sampler, num_workers=options.data_workers)
     counter = Counter(job.rank)
     job.register(model=model, optimizer=optimizer, scheduler=scheduler, loader=loader, counter=counter, generator=generator)
     corruption.install(options.corruption, options.out, optimizer, newcomer)
     held_out = torch.randn(64, WIDTH, generator=torch.Generator().manual_seed(6))
-    optimizer.register_step_pre_hook(lambda *_: points.fire("after the vote, before optimizer.step"))
 
     @job.step
-    def train(batch: Tensor) -> tuple[float, float]:
+    def train(batch: Tensor) -> tuple[float, float, bool]:
         optimizer.zero_grad()
-        points.fire("forward")
+        time.sleep(options.pace)
         halves = batch.chunk(2)
         total = torch.zeros(())
         for number, half in enumerate(halves):
             parallel.hold_back(number + 1 < len(halves))
             loss = (model(half) - half).square().mean() / len(halves)
             if number + 1 == len(halves):
-                points.backward()
+                backward.begin()
             loss.backward()
             total += loss.detach()
         parallel.reduce()
-        points.backward_done()
+        backward.done()
         parallel.clip()
         own = total.item()
-        dist.all_reduce(total)
-        points.fire("between backward and vote")
+        stops = job.rank == 0 and options.stop is not None and options.stop.exists()
+        told = torch.stack([total, torch.tensor(float(stops))])
+        dist.all_reduce(told)
+        reach("between backward and vote")
         counter.seen += len(batch) + int(torch.randint(3, (), generator=generator))
         optimizer.step()
-        points.fire("after optimizer.step")
         scheduler.step()
-        return total.item(), own
+        return told[0].item(), own, bool(told[1])
 
     @job.section
     def evaluate() -> float:
@@ -168,28 +192,36 @@ def main() -> None:
             chosen = held_out[torch.randint(len(held_out), (16,))]
             error = (model(chosen) - chosen).square().mean()
         work = dist.all_reduce(error, async_op=True)
-        points.fire("collective of the evaluation")
+        reach("collective of the evaluation")
         assert work is not None
         work.wait()
-        points.fire("evaluation after its collective")
+        reach("evaluation after its collective")
         model.train()
         result: float = error.item()
         return result
 
-    with (options.out / f"log-{job.rank}.txt").open("a", buffering=1) as log:
-        for batch in job.batches(loader, steps=STEPS):
-            points.fire("between steps")
-            everyone, own = train(batch)
+    def state() -> dict[str, str]:
+        return final_state(model, optimizer, {"scheduler": scheduler, "counter": counter}, generator)
+
+    with Log(options.out / f"log-{job.rank}.txt") as log:
+        for batch in job.batches(loader, steps=options.steps):
+            reach("between steps")
+            everyone, own, last = train(batch)
             drawn = digest(batch.numpy().tobytes())
             line = {"step": job.committed, "loss": everyone.hex(), "own": own.hex(), "batch": drawn}
-            log.write(json.dumps(line) + "\n")
+            if options.states:
+                parallel.reshard()
+                line |= {"state": digest(json.dumps(state(), sort_keys=True).encode()), "by": os.getpid()}
+            log.write(line)
             if job.committed % EVALUATE_EVERY == 0:
-                points.fire("between step and evaluation")
-                log.write(json.dumps({"evaluation": job.committed, "loss": evaluate().hex()}) + "\n")
+                reach("between step and evaluation")
+                log.write({"evaluation": job.committed, "loss": evaluate().hex()})
+            if last:
+                break
 
-    points.fire("after the loop")
+    reach("after the loop")
     parallel.reshard()
-    found = final_state(model, optimizer, {"scheduler": scheduler, "counter": counter}, generator)
+    found = state()
     found["committed"] = str(job.committed)
     found["epoch of the data"] = str(sampler.epoch)
     found["next data"] = digest(repr([torch.rand(4).tolist(), list(iter(sampler))]).encode())
@@ -197,6 +229,10 @@ def main() -> None:
     partial.write_text(json.dumps(found, indent=1))
     partial.rename(options.out / f"final-{job.rank}.json")
     dist.destroy_process_group()
+    if "UNDERSTUDY_RUN_DIR" not in os.environ:
+        # Whoever frees the last reference to a group holds the interpreter's lock and waits for Gloo's threads, one of which may want that
+        # lock to free a tensor (torch 2.13). Understudy's workers keep their groups.
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,26 @@
+"""The models of the comparison, by the number of their parameters. Known without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    layers: int
+    width: int
+    heads: int
+
+    def parameters(self) -> int:
+        """Of `training.GPT`, without building it: matrices, biases and norms of the layers, the two tables and the last norm."""
+        layer = 12 * self.width**2 + 13 * self.width
+        return self.layers * layer + (256 + 64) * self.width + 2 * self.width
+
+
+SIZES = {
+    "1M": Size(5, 128, 4),
+    "3M": Size(4, 256, 4),
+    "10M": Size(6, 384, 6),
+    "30M": Size(10, 512, 8),
+    "100M": Size(14, 768, 12),
+}

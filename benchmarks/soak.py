@@ -1,0 +1,265 @@
+"""A job under random faults for as long as one likes; every incident is checked, and the end state compared with an undisturbed run.
+
+    python benchmarks/soak.py --incidents 300 --seed 1 --json soak.json
+
+Trains `soak_job.py` with `--ranks` ranks and `--spares` spares, and lets faults of the registry happen to it one after the other: which,
+to whom and at which point of the step comes from `--seed`. Now and then a second one strikes in the recovery from the first. Ends when
+there were so many `--incidents`, or after `--minutes`, whichever is first. Then:
+
+- each fault must have had the outcome that the registry expects of it;
+- each incident must be over, belong to a fault, have lost no step, and have verified its newcomers' digests;
+- the journal, which is read when the job has ended, must have them all;
+- the complete state of all ranks, with the loss of every step, must be bit by bit that of the same training under torchrun.
+
+Exit code 0 only if all of it holds. Faults that this machine cannot do, and those that end the job on purpose, are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from understudy.chaos import plan as plans
+from understudy.chaos.job import Away, Job
+from understudy.chaos.registry import Outcome, registry
+from understudy.chaos.run import Record, Result, Runner
+from understudy.cli.chaos_command import Asked, as_values, line
+from understudy.cli.target import target
+from understudy.core.loss import EXPLAIN_WITHIN
+
+SCRIPT = Path(__file__).with_name("soak_job.py")
+LIMIT = 120.0  # seconds for the job to begin, or to end
+HANG = 5.0  # seconds without progress after which a worker is lost
+WEIGHTS = {
+    # A rank is lost.
+    "sigkill": 6,
+    "sigterm": 3,
+    "sigabrt": 2,
+    "segfault": 3,
+    "abort": 3,
+    "exit": 3,
+    "out_of_memory": 3,
+    "sigstop": 1,
+    "gil_held": 1,
+    "hang": 1,
+    # Everybody recovers in place, after 30 s in which nobody was found to be lost.
+    "socket_reset": 0.3,
+    # The job goes on.
+    "pause": 0.7,
+    "exception_in_thread": 0.7,
+    "disk_full": 0.7,
+    "clock_jump": 0.7,
+    "packet_drop": 0.7,
+    "slow_link": 0.7,
+    "agent_pause": 0.7,
+    "orchestrator_kill": 0.7,
+    "orchestrator_pause": 0.7,
+    "journal_full": 0.7,
+}
+IN_STEP = ("forward", "backward", "reduced", "vote", "vote copies", "vote agreement", "vote passed", "apply", "applied", "between")
+OF_NEWCOMER = ("newcomer", "attach", "transfer", "verify", "verified", "attached")
+OF_SURVIVOR = ("quiesce", "attach", "donate")
+PAIRS = 0.1  # of the faults come with a second one in the recovery
+
+
+def taken_for_hung(record: Record) -> bool:
+    """Whose connections were reset waits longer for a loss that explains it than this job lets a rank stand still."""
+    return record.injection.fault == "socket_reset" and record.outcome == Outcome.REPLACED and HANG < EXPLAIN_WITHIN
+
+
+def make_plan(seed: int, faults: int, ranks: int) -> dict[str, Any]:
+    """As from a file. The same arguments give the same plan."""
+    chance, known = random.Random(seed), registry()
+    possible = {name: weight for name, weight in WEIGHTS.items() if not known.find(name).why_not()}
+    entries: list[dict[str, Any]] = []
+    while len(entries) < faults:
+        after = 0.001 * len(entries)  # in this order
+        rank = chance.randrange(ranks)
+        if chance.random() < PAIRS:
+            newcomer = chance.random() < 0.6
+            other = rank if newcomer else (rank + chance.randrange(1, ranks)) % ranks
+            point = chance.choice(OF_NEWCOMER if newcomer else OF_SURVIVOR)
+            entries.append({"fault": "sigkill", "rank": other, "point": point, "overlap": True, "after": after})
+            entries.append({"fault": "sigkill", "rank": rank, "after": after + 0.0005})
+            continue
+        name = chance.choices(list(possible), list(possible.values()))[0]
+        fault = known.find(name)
+        entry: dict[str, Any] = {"fault": name, "after": after}
+        if fault.hits == "worker":
+            entry["rank"] = rank
+            if fault.inside is not None and (fault.outside is None or chance.random() < 0.7):
+                entry["point"] = chance.choice(IN_STEP)
+        entries.append(entry)
+    return {"seed": seed, "fault": entries}
+
+
+class Training:
+    """`understudy run` in `folder`, in a process group of its own."""
+
+    def __init__(self, folder: Path, args: argparse.Namespace) -> None:
+        folder.mkdir(parents=True)
+        self.folder, self.run_dir = folder, folder / "run"
+        command = [sys.executable, "-m", "understudy.cli", "run", "--chaos", "--hang-limit", str(HANG), "--run-dir", str(self.run_dir)]
+        command += ["--nproc-per-node", str(args.ranks), "--spares", str(args.spares)]
+        command += [str(SCRIPT), str(folder), "--pace", str(args.pace)]
+        with (folder / "output.txt").open("wb") as output:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+
+    def watch(self) -> Job:
+        """When it trains."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end and self.process.poll() is None:
+            if (self.run_dir / "orchestrator.json").exists():
+                about = target(self.run_dir, "", "", None, None)
+                assert about.server is not None
+                job = Job(Asked(about), about.server.url, self.run_dir)
+                with suppress(Away):
+                    view = job.look()
+                    if view.whole and min(job.steps(view).values()) > 0:
+                        return job
+                job.close()
+            time.sleep(0.2)
+        raise SystemExit(f"the job does not train:\n{(self.folder / 'output.txt').read_text()}")
+
+    def finish(self) -> int:
+        """Lets it end after its present step. Gives its exit code."""
+        (self.folder / "stop").touch()
+        return self.process.wait(LIMIT)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def states(folder: Path, ranks: int) -> list[dict[str, str]]:
+    return [json.loads((folder / f"final-{rank}.json").read_text()) for rank in range(ranks)]
+
+
+def undisturbed(folder: Path, ranks: int, steps: int) -> list[dict[str, str]]:
+    folder.mkdir()
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    command += [str(SCRIPT), str(folder), "--steps", str(steps)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"the undisturbed run failed:\n{done.stderr}")
+    return states(folder, ranks)
+
+
+def check_incidents(run_dir: Path, result: Result) -> list[str]:
+    """What is wrong with the incidents as the journal has them, now that the job has ended."""
+    command = [sys.executable, "-m", "understudy.cli", "report", "--json", "--run-dir", str(run_dir)]
+    incidents = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["incidents"]
+    seen = {number for record in result.records for number in record.incidents}
+    problems = [f"incident {number} of a fault is not in the journal" for number in seen - {one["number"] for one in incidents}]
+    for one in incidents:
+        number = one["number"]
+        if number not in seen:
+            problems.append(f"incident {number} belongs to no fault: {one['ranks']} {one['notes']}")
+        if one["seconds"] is None:
+            problems.append(f"incident {number} is not over")
+        if one["steps_lost"]:
+            problems.append(f"incident {number} lost {one['steps_lost']} steps")
+        if one["ranks"] and not one["digests_verified"]:
+            problems.append(f"incident {number} verified no digest")
+    return problems
+
+
+def show(records: list[Record], console: Console) -> None:
+    table = Table("fault", "times", "outcomes", "as expected", "median, s", "max, s", box=None, padding=(0, 2, 0, 0))
+    for name in sorted({record.injection.fault for record in records}):
+        mine = [record for record in records if record.injection.fault == name]
+        outcomes = Counter(record.outcome or "no outcome" for record in mine)
+        seconds = [record.seconds for record in mine if record.seconds is not None]
+        table.add_row(
+            name,
+            str(len(mine)),
+            ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())),
+            str(sum(record.met for record in mine)),
+            f"{statistics.median(seconds):.2f}" if seconds else "",
+            f"{max(seconds):.2f}" if seconds else "",
+        )
+    console.print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A job under random faults; every incident is checked.")
+    parser.add_argument("--incidents", type=int, default=20)
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--spares", type=int, default=3)
+    parser.add_argument("--pace", type=float, default=0.05, help="seconds to wait in each step, so that there are not too many of them")
+    parser.add_argument("--json", default="", help="file for everything")
+    parser.add_argument("--keep", default="", help="folder for run directory and states; default: none is kept unless something is wrong")
+    args = parser.parse_args()
+    folder = Path(args.keep or tempfile.mkdtemp(prefix="understudy-soak-")).absolute()
+    left_out = sorted(name for name in WEIGHTS if registry().find(name).why_not())
+    if left_out:
+        print(f"not possible on this machine: {', '.join(left_out)}")
+    plan = plans.make(make_plan(args.seed, 3 * args.incidents + 20, args.ranks), registry())
+    schedule = plans.schedule(plan, registry(), args.ranks, ["node0"])
+
+    training = Training(folder / "disturbed", args)
+    began = time.monotonic()
+    try:
+        job = training.watch()
+
+        def tell(record: Record) -> None:
+            incidents = {number for known in runner.records for number in known.incidents}
+            runner.enough = len(incidents) >= args.incidents or time.monotonic() - began > 60 * args.minutes
+            if record.outcome:
+                print(f"[{time.monotonic() - began:6.0f} s, {len(incidents)} incidents] {line(record)}", flush=True)
+
+        runner = Runner(job, schedule, registry(), tell)
+        result = runner.run()
+        job.close()
+        lasted = time.monotonic() - began
+        code = training.finish()
+    finally:
+        training.kill()
+
+    problems = [line(record) for record in result.records if not record.met and not taken_for_hung(record)]
+    problems += check_incidents(training.run_dir, result)
+    if code != 0:
+        problems.append(f"the job's exit code is {code}: {result.message}")
+        steps = -1
+    else:
+        final = states(training.folder, args.ranks)
+        steps = int(final[0]["committed"])
+        reference = undisturbed(folder / "undisturbed", args.ranks, steps)
+        different = [f"rank {r}: {name}" for r in range(args.ranks) for name in reference[r] if final[r].get(name) != reference[r][name]]
+        problems += [f"not as in the undisturbed run: {text}" for text in different]
+
+    show(result.records, Console())
+    count = len({number for record in result.records for number in record.incidents})
+    print(f"{len(result.records)} faults, {count} incidents, {steps} steps in {lasted:.0f} s, seed {args.seed}")
+    for problem in problems:
+        print(f"WRONG: {problem}")
+    print("identical to the undisturbed run, bit by bit" if not problems else f"{len(problems)} problems; everything is in {folder}")
+    if args.json:
+        summary = {"arguments": vars(args), "seconds": lasted, "steps": steps, "incidents": count, "problems": problems}
+        Path(args.json).write_text(json.dumps({**summary, **as_values(result)}, indent=1) + "\n")
+    if not problems and not args.keep:
+        shutil.rmtree(folder)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

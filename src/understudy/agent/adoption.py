@@ -1,0 +1,170 @@
+"""Workers of an agent that is gone: the one that is started in its place finds them by their pages, and they introduce themselves.
+
+Training went on meanwhile. A worker that has ended since is a loss like any other, told late; how it ended is no longer known, nor what it
+printed last. What the gone agent had sent on counts as said: orchestrator and workers repeat the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy.agent.output import Route
+from understudy.agent.worker import Worker
+from understudy.core.events import WorkerLost
+from understudy.core.nouns import LossCause
+from understudy.links import messages, reunion
+from understudy.links.page import PageReader, open_process
+from understudy.links.reunion import Introduction
+
+MANNERS = 5.0  # seconds that who has connected may take to say who it is
+
+
+@dataclass(frozen=True)
+class Left:
+    """A worker of an agent that is gone."""
+
+    worker: str
+    page: PageReader
+    pid: int
+    pidfd: int | None  # None: it has ended
+
+    def taken_up(self, node: str, route: Route) -> Worker:
+        """What the agent of `node` knows of it now. Owns `page` and `pidfd` from here on."""
+        known = Worker(self.worker, self.pid, -1, route, ours=False, page=self.page, rank=self.page.rank())
+        if self.pidfd is not None:
+            known.pidfd = self.pidfd
+            return known
+        view = known.look()
+        last = time.time() - (time.monotonic() - view.beat_at if view is not None else 0.0)
+        detail = f"it ended while the agent of {node} was away{known.whereabouts()}"
+        known.alive, known.lost = False, WorkerLost(self.worker, LossCause.KILLED, detail, last)
+        self.page.close()
+        known.page = None
+        return known
+
+
+@dataclass(frozen=True)
+class Met:
+    """A worker that introduces itself. Who takes it up owns `link` and the outputs."""
+
+    introduction: Introduction
+    pid: int
+    link: socket.socket
+    stdout: int
+    stderr: int
+
+    def refuse(self) -> None:
+        """It belongs to nobody, and ends."""
+        for fd in (self.stdout, self.stderr):
+            os.close(fd)
+        self.link.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def left_behind(folder: Path) -> list[Left]:
+    """What the pages in `folder` tell. A page without an owner is of a process that had not begun to be a worker."""
+    found = []
+    for path in sorted(folder.glob("*.page")):
+        try:
+            page = PageReader(path)
+        except OSError:
+            continue
+        pid, since = page.owner()
+        if pid:
+            found.append(Left(path.stem, page, pid, open_process(pid, since)))
+        else:
+            page.close()
+    return found
+
+
+def has_workers(folder: Path) -> bool:
+    """Whether any of them is alive."""
+    found = left_behind(folder)
+    for left in found:
+        left.page.close()
+        if left.pidfd is not None:
+            os.close(left.pidfd)
+    return any(left.pidfd is not None for left in found)
+
+
+class Reception:
+    """Where workers introduce themselves. `on_met` runs on the event loop."""
+
+    def __init__(self, folder: Path, on_met: Callable[[Met], None]) -> None:
+        """Raises `OSError`."""
+        self._folder = folder
+        self._on_met = on_met
+        self._loop = asyncio.get_running_loop()
+        self._sock = reunion.listen(folder)
+        self._guests: dict[int, _Guest] = {}
+        self._loop.add_reader(self._sock.fileno(), self._accept)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._sock.fileno())
+        self._sock.close()
+        for guest in list(self._guests.values()):
+            self._dismiss(guest)
+        (self._folder / reunion.FILE).unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._sock.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        guest = self._guests[sock.fileno()] = _Guest(sock)
+        self._loop.add_reader(sock.fileno(), self._read, guest)
+        guest.limit = self._loop.call_later(MANNERS, self._dismiss, guest)
+
+    def _read(self, guest: _Guest) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(guest.sock, 1 << 16, 2)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, fds = b"", []
+        guest.fds += fds
+        guest.said += data
+        if data and not guest.said.endswith(b"\n") and len(guest.said) <= messages.LIMIT:
+            return
+        try:
+            introduction = Introduction.decode(bytes(guest.said))
+            stdout, stderr = guest.fds
+        except ValueError:  # not a worker
+            self._dismiss(guest)
+            return
+        self._forget(guest)
+        for fd in guest.fds:
+            os.set_inheritable(fd, False)
+        self._on_met(Met(introduction, guest.pid, guest.sock, stdout, stderr))
+
+    def _forget(self, guest: _Guest) -> None:
+        if guest.limit is not None:
+            guest.limit.cancel()
+        self._loop.remove_reader(guest.sock.fileno())
+        del self._guests[guest.sock.fileno()]
+
+    def _dismiss(self, guest: _Guest) -> None:
+        self._forget(guest)
+        for fd in guest.fds:
+            os.close(fd)
+        guest.sock.close()
+
+
+class _Guest:
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.pid: int = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        self.said = bytearray()
+        self.fds: list[int] = []
+        self.limit: asyncio.TimerHandle | None = None

@@ -1,0 +1,51 @@
+"""The pages of a node's workers: sent to the orchestrator as the node's heartbeat, and looked at when there is no orchestrator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from understudy.agent import processes
+from understudy.agent.config import AgentConfig
+from understudy.agent.orchestrator_link import OrchestratorLink
+from understudy.agent.worker import Worker
+from understudy.detectors.hang import HangWatch
+from understudy.links import messages
+from understudy.links.page import PageReader
+
+
+class Progress:
+    def __init__(
+        self, config: AgentConfig, workers: Mapping[str, Worker], orchestrator: OrchestratorLink, forgotten: Callable[[str], None]
+    ) -> None:
+        """`forgotten` is called when nobody leads this node any more; it is given the reason."""
+        self._config = config
+        self._workers = workers
+        self._orchestrator = orchestrator
+        self._forgotten = forgotten
+        self._watch = HangWatch(config.timeouts)
+
+    def report(self) -> None:
+        pages = {}
+        for worker in self._workers.values():
+            if not worker.alive and worker.page is None:
+                continue
+            if worker.page is None:
+                try:
+                    worker.page = PageReader(processes.page_path(self._config, worker.name))
+                except OSError:
+                    continue  # not made yet
+            if (view := worker.look()) is not None:
+                pages[worker.name] = view
+        self._watch.observe(pages, time.monotonic(), time.time())
+        self._orchestrator.send_pages(messages.Pages(self._config.node, time.monotonic(), pages))
+
+    def look_whether_forgotten(self) -> None:
+        """Nobody leads this node any more, and its workers do not get on by themselves: the job has gone on without them, or is over."""
+        away, limits = self._orchestrator.away(), self._config.timeouts
+        holders = [worker.name for worker in self._workers.values() if worker.alive and worker.rank >= 0 and worker.page is not None]
+        limit = max(map(self._watch.limit, holders), default=limits.hang_first)
+        still = self._watch.still(holders, time.time()) if holders else away
+        if min(away, still) > limit:
+            why = f"no orchestrator for {away:.0f} s, and no worker of {self._config.node} has made progress for {still:.0f} s"
+            self._forgotten(f"{why}: they are ended, because the job has gone on without them, or is over")

@@ -1,0 +1,56 @@
+"""Signals to a worker: from outside to its process, or raised by itself at a point of its step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+
+from understudy.chaos.registry import SECONDS, Fault, Hits, Outcome, Parameter, Place, Undo, Values
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def sent(number: signal.Signals) -> Callable[[Place, Values], None]:
+    return lambda place, values: send(place.pid, number)
+
+
+def raised(number: signal.Signals) -> Callable[[Values], None]:
+    return lambda values: send(os.getpid(), number)
+
+
+def stopped(place: Place, values: Values) -> Undo:
+    """Stopped until undone; a worker that was found to hang is gone by then."""
+    descriptor = os.pidfd_open(place.pid)  # the number may be another's then
+    signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
+
+    def go_on() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGCONT)
+        os.close(descriptor)
+
+    return go_on
+
+
+def _signal(name: str, number: signal.Signals, text: str) -> Fault:
+    return Fault(name, text, Hits.WORKER, Outcome.REPLACED, outside=sent(number), inside=raised(number))
+
+
+FAULTS = (
+    _signal("sigkill", signal.SIGKILL, "The worker is killed by SIGKILL, as by the kernel when memory is short."),
+    _signal("sigterm", signal.SIGTERM, "The worker gets SIGTERM, as from a cluster that takes a machine back."),
+    _signal("sigabrt", signal.SIGABRT, "The worker gets SIGABRT."),
+    _signal("sigstop", signal.SIGSTOP, "The worker is stopped for good, so it is lost when the hang limit has passed."),
+    Fault(
+        "pause",
+        "The worker is stopped for some seconds and goes on, as on a machine that swaps.",
+        Hits.WORKER,
+        Outcome.UNDISTURBED,
+        outside=stopped,
+        parameters=(Parameter(SECONDS, 1.0, "how long; less than the hang limit", "s"),),
+    ),
+)

@@ -1,0 +1,190 @@
+"""A running job, as chaos sees it: what its orchestrator says, and its processes on this machine.
+
+Where the job stands comes from the HTTP interface, and a look at it is taken when the stream of events has news. Steps come from the
+workers' pages where they are on this machine, because the orchestrator knows them half a second later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import psutil
+
+from understudy.agent.descendants import environment_entry
+from understudy.agent.processes import MARK
+from understudy.chaos.registry import Place
+from understudy.links.page import PageReader
+
+STALE = 0.5  # seconds after which a look is taken again without news
+AGAIN = 0.2  # seconds between two attempts to follow the events
+
+
+class Away(Exception):
+    """The orchestrator does not answer."""
+
+
+class NotHere(ValueError):
+    """A process is not on this machine; the text says which and where."""
+
+
+class Source(Protocol):
+    """Where a job is asked about. All but `last` may raise `Away`."""
+
+    def status(self) -> dict[str, Any]: ...
+
+    def report(self) -> dict[str, Any]: ...
+
+    def events(self, after: int) -> Iterator[dict[str, Any]]:
+        """Those with a greater number, for as long as the job runs; the last one, without a number, is its end."""
+        ...
+
+    def last(self) -> dict[str, Any] | None:
+        """The status of a job that has ended and whose orchestrator has gone, or None."""
+        ...
+
+
+@dataclass(frozen=True)
+class View:
+    """One look. `answered`: the orchestrator did; else these are the words before."""
+
+    status: dict[str, Any]
+    incidents: list[dict[str, Any]]
+    answered: bool
+
+    @property
+    def ended(self) -> bool:
+        return self.status["exit_code"] is not None
+
+    @property
+    def nodes(self) -> list[str]:
+        return sorted({holder["node"] for holder in (*self.status["ranks"], *self.status["spares"])})
+
+    def spares(self, state: str) -> list[dict[str, Any]]:
+        return [spare for spare in self.status["spares"] if spare["state"] == state]
+
+    @property
+    def whole(self) -> bool:
+        """Every rank trains, every incident is over, and there is a warm spare, or none to wait for."""
+        trains = self.status["state"] == "training" and all(holder["state"] == "training" for holder in self.status["ranks"])
+        spare = self.spares("warm") or not self.spares("starting")
+        return bool(self.answered and trains and spare and all(one["seconds"] is not None for one in self.incidents))
+
+
+@dataclass(frozen=True)
+class Local:
+    """A worker's process on this machine. `consents`: its job was started with `--chaos`."""
+
+    worker: str
+    pid: int
+    run_dir: Path
+    consents: bool
+
+
+class Job:
+    def __init__(self, source: Source, orchestrator: str, run_dir: Path | None) -> None:
+        """`orchestrator`: its URL. `run_dir`: of a job of `understudy run`."""
+        self._source = source
+        self._url = orchestrator
+        self._run_dir = run_dir
+        self._view: View | None = None
+        self._looked = 0.0
+        self._news = threading.Event()
+        self._over = threading.Event()
+        self._pages: dict[str, PageReader] = {}
+        threading.Thread(target=self._follow, name="chaos-events", daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+        for page in self._pages.values():
+            page.close()
+
+    def _follow(self) -> None:
+        last = 0
+        while not self._over.is_set():
+            with contextlib.suppress(Away):
+                for event in self._source.events(last):
+                    last = event.get("number", last)
+                    self._news.set()
+                    if self._over.is_set():
+                        return
+            self._news.set()
+            self._over.wait(AGAIN)
+
+    def wait(self, seconds: float) -> None:
+        """For news, or so long."""
+        self._news.wait(seconds)
+
+    def look(self) -> View:
+        """Raises `Away` if the orchestrator has not answered yet at all."""
+        if self._view is not None and not self._news.is_set() and time.monotonic() - self._looked < STALE:
+            return self._view
+        self._news.clear()
+        self._looked = time.monotonic()
+        try:
+            self._view = View(self._source.status(), self._source.report()["incidents"], True)
+        except Away:
+            ended = self._source.last()
+            if self._view is None:
+                if ended is None:
+                    raise
+                self._view = View(ended, [], False)
+            self._view = View(ended or self._view.status, self._view.incidents, False)
+        return self._view
+
+    # -- processes of this machine ---------------------------------------------------------------------------------------
+
+    def local(self, holder: dict[str, Any]) -> Local:
+        """Of an entry of status. Raises `NotHere`."""
+        worker, pid, node = holder["worker"], holder["pid"], holder["node"]
+        run_dir = environment_entry(pid, "UNDERSTUDY_RUN_DIR") if pid else None
+        name = (environment_entry(pid, MARK) or "").rstrip("\0")
+        ours = self._run_dir is None or run_dir == str(self._run_dir)
+        if run_dir is None or name != worker or not ours:
+            raise NotHere(f"worker {worker} is on {node}, and its process {pid} is not on this machine, or not ours: run this there")
+        return Local(worker, pid, Path(run_dir), environment_entry(pid, "UNDERSTUDY_CHAOS") == "1")
+
+    def node(self, name: str, view: View) -> Place:
+        """The agent of the job's part there, which is its workers' parent, and the workers. Raises `NotHere`."""
+        holders = [holder for holder in (*view.status["ranks"], *view.spares("warm")) if holder["node"] == name]
+        there = [self.local(holder) for holder in holders]
+        if not there:
+            raise NotHere(f"node {name} has no worker by which its agent is found")
+        try:
+            return Place(psutil.Process(there[0].pid).ppid(), tuple(local.pid for local in there))
+        except psutil.NoSuchProcess as error:
+            raise NotHere(f"worker {there[0].worker} of {name} has ended in this moment") from error
+
+    def orchestrator(self) -> Place:
+        """Raises `NotHere`."""
+        if self._run_dir is not None:
+            with contextlib.suppress(FileNotFoundError):
+                pid = int(json.loads((self._run_dir / "orchestrator.json").read_text())["pid"])
+                if psutil.pid_exists(pid):
+                    return Place(pid)
+        place = urlsplit(self._url.split(",")[0])
+        if place.hostname in ("127.0.0.1", "::1", "localhost"):
+            for connection in psutil.net_connections("tcp"):
+                if connection.status == psutil.CONN_LISTEN and connection.laddr.port == place.port and connection.pid:
+                    return Place(connection.pid)
+        raise NotHere(f"the orchestrator at {self._url} is not on this machine: run this there")
+
+    def steps(self, view: View) -> dict[int, int]:
+        """What each rank has committed."""
+        return {holder["rank"]: max(holder["step"], self._paged(holder)) for holder in view.status["ranks"]}
+
+    def _paged(self, holder: dict[str, Any]) -> int:
+        worker = holder["worker"]
+        if worker not in self._pages:
+            try:
+                self._pages[worker] = PageReader(self.local(holder).run_dir / "workers" / f"{worker}.page")
+            except (NotHere, OSError):
+                return 0
+        return self._pages[worker].read().step

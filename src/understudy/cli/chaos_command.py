@@ -1,0 +1,266 @@
+"""`understudy chaos`: lets the faults of a plan happen to a running job, and says what came of them."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from understudy.chaos import plan as plans
+from understudy.chaos.job import Away, Job
+from understudy.chaos.plan import BadPlan, Injection
+from understudy.chaos.points import POINTS
+from understudy.chaos.registry import Fault, Registry, registry
+from understudy.chaos.run import Record, Result, Runner
+from understudy.cli.ask import answer, from_journal
+from understudy.cli.client import Denied, NoAnswer, of_job
+from understudy.cli.events_command import frames
+from understudy.cli.say import say
+from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
+
+
+def chaos(
+    plan: Annotated[Path | None, typer.Argument(metavar="PLAN.toml", help="Which faults, where and when.", show_default=False)] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of what is random in the plan. Default: the plan's own.")] = None,
+    show_faults: Annotated[bool, typer.Option("--list", help="Show the faults and points that there are.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the schedule for this job, and do nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    run_dir: RunDir = None,
+    orchestrator: OrchestratorUrl = "",
+    job: JobName = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
+) -> None:
+    """Let faults happen to a running job, by a plan, and hold what comes of them against what must.
+
+    [bold]understudy run --chaos --nproc-per-node 4 --spares 2 train.py[/bold]
+      In one terminal. --chaos is for faults inside workers (segfault, a lock held, a clock that jumps, any fault at
+      a point of the step); signals and the network do not need it.
+
+    [bold]understudy chaos plan.toml --seed 7[/bold]
+      In another one, on the machine of the job's workers. A plan is a TOML file such as:
+
+          [[fault]]
+          fault = "sigkill"         # understudy chaos --list shows all
+          rank = 2                  # or "random"
+          at_step = 20              # or after = 5.0 (seconds)
+
+          [[fault]]
+          fault = {segfault = 2, orchestrator_kill = 1}     # one of them each time, by weight
+          rank = "random"
+          after = 10
+          every = 10
+          count = 5
+          point = ["vote", "apply"]
+
+          [[fault]]
+          fault = "orchestrator_kill"    # from outside, while rank 1 waits at the point
+          point = "vote"
+          at_rank = 1
+
+    Between two faults the job becomes whole again: everybody trains, and a spare is warm. The same plan and seed are the same schedule
+    (--dry-run). Exit code: 0 if all came as expected, 1 if not, 2 for a plan that makes no sense, 130 after Ctrl-C.
+    """
+    try:
+        known = registry()
+    except ValueError as error:
+        _wrong(str(error))
+    if show_faults:
+        _print_faults(known, as_json)
+        return
+    if plan is None:
+        _wrong("give a plan, or --list; understudy chaos --help shows one")
+    try:
+        read = plans.read(plan, known)
+    except BadPlan as error:
+        _wrong(str(error))
+    except OSError as error:
+        _wrong(f"{plan}: {error.strerror}")
+    about = target(run_dir, orchestrator, job, token_file, tls_cert)
+    try:
+        status = answer("status", about)
+        schedule = _schedule(read, known, status, about, seed)
+        if dry_run:
+            _print_schedule(schedule, as_json)
+            return
+        raise typer.Exit(_carry_out(schedule, known, about, as_json))
+    except (NoAnswer, Denied, Away) as error:
+        say(str(error))
+        raise typer.Exit(1) from error
+
+
+def _wrong(text: str) -> NoReturn:
+    say(text)
+    raise typer.Exit(2)
+
+
+def _schedule(read: plans.Plan, known: Registry, status: dict[str, Any], about: Target, seed: int | None) -> list[Injection]:
+    nodes = sorted({holder["node"] for holder in (*status["ranks"], *status["spares"])})
+    ranks = len(status["ranks"]) or (about.run.job()["spec"]["world_size"] if about.run is not None else 0)
+    if not ranks:
+        say("the job forms still: its ranks are not known yet")
+        raise typer.Exit(1)
+    try:
+        return plans.schedule(read, known, ranks, nodes, seed)
+    except BadPlan as error:
+        _wrong(str(error))
+
+
+class Asked:
+    """A job's orchestrator, as a source for `understudy.chaos`."""
+
+    def __init__(self, about: Target) -> None:
+        self._about = about
+
+    def status(self) -> dict[str, Any]:
+        return self._call("status")
+
+    def report(self) -> dict[str, Any]:
+        return self._call("report")
+
+    def _call(self, what: str) -> dict[str, Any]:
+        try:
+            if self._about.server is None:
+                raise Away("the orchestrator has not said where it listens")
+            found: dict[str, Any] = self._about.server.call("GET", of_job(self._about.job, what))
+            return found
+        except (NoAnswer, Denied) as error:
+            raise Away(str(error)) from error
+
+    def events(self, after: int) -> Iterator[dict[str, Any]]:
+        if self._about.server is None:
+            raise Away("the orchestrator has not said where it listens")
+        try:
+            yield from frames(self._about.server.stream(of_job(self._about.job, f"events?after={after}&follow=true")))
+        except (NoAnswer, Denied) as error:
+            raise Away(str(error)) from error
+
+    def last(self) -> dict[str, Any] | None:
+        if self._about.run is None:
+            return None
+        try:
+            found: dict[str, Any] = from_journal(self._about.run, "status", Away())
+        except NoAnswer:
+            return None
+        return found if found["exit_code"] is not None else None
+
+
+def _carry_out(schedule: list[Injection], known: Registry, about: Target, as_json: bool) -> int:
+    url = about.server.url if about.server is not None else ""
+    watched = Job(Asked(about), url, about.run.path if about.run is not None else None)
+    runner = Runner(watched, schedule, known, lambda record: None if as_json else say(line(record)))
+
+    def interrupted(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupted)  # as after Ctrl-C: what is under way is undone
+    try:
+        result = runner.run()
+    except KeyboardInterrupt:
+        _print_result(Result(runner.records, [], ""), as_json)
+        return 130
+    finally:
+        watched.close()
+    _print_result(result, as_json)
+    return 0 if result.met else 1
+
+
+def line(record: Record) -> str:
+    """For people, as a fault is under way and when its outcome is there."""
+    injection = record.injection
+    who = f" ({record.worker}, pid {record.pid})" if record.worker else f" (pid {record.pid})" if record.pid else ""
+    text = f"fault {injection.number}: {injection.fault} on {injection.target}{who}"
+    if record.happened:
+        text += f" at step {record.step}" + f", {record.point}" * bool(record.point)
+    elif not record.outcome:
+        return f"{text} waits for its point"
+    if not record.outcome and not record.why:
+        return text
+    incident = f", incident {', '.join(map(str, record.incidents))}" * bool(record.incidents)
+    lasted = f" in {record.seconds:.2f} s" if record.seconds is not None else ""
+    return f"{text}: {record.outcome or 'no outcome'}{lasted}{incident}" + f". NOT AS EXPECTED: {record.why}" * (not record.met)
+
+
+def _print_result(result: Result, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(as_values(result), indent=1))
+        return
+    table = _table("", "fault", "target", "step", "point", "outcome", "seconds", "incident", "")
+    for record in result.records:
+        injection = record.injection
+        table.add_row(
+            str(injection.number),
+            injection.fault,
+            injection.target,
+            str(record.step) if record.happened else "",
+            record.point,
+            record.outcome or ("no outcome" if record.why else "under way"),
+            f"{record.seconds:.2f}" if record.seconds is not None else "",
+            ", ".join(map(str, record.incidents)),
+            "" if record.met else "NOT AS EXPECTED",
+        )
+    Console().print(table)
+    met = sum(record.met for record in result.records)
+    say(f"{len(result.records)} faults, {met} as expected")
+    if result.unexplained:
+        say(f"incidents that belong to no fault: {', '.join(map(str, result.unexplained))}")
+    if result.message:
+        say(f"the job: {result.message}")
+
+
+def as_values(result: Result) -> dict[str, Any]:
+    """For JSON."""
+    faults = [{**asdict(record), "met": record.met} for record in result.records]
+    return {"met": result.met, "faults": faults, "unexplained": result.unexplained, "message": result.message}
+
+
+def _print_schedule(schedule: list[Injection], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([asdict(one) for one in schedule], indent=1))
+        return
+    table = _table("", "when", "fault", "target", "point", "expected", "parameters")
+    for one in schedule:
+        values = ", ".join(f"{name} {value}" for name, value in one.values.items())
+        table.add_row(str(one.number), one.when, one.fault, one.target, one.point or "", one.expected, values)
+    Console().print(table)
+
+
+def _print_faults(known: Registry, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"faults": [_described(fault) for fault in known.all()], "points": POINTS}, indent=1))
+        return
+    for fault in known.all():
+        inside = " Inside a worker: needs understudy run --chaos." if fault.outside is None else ""
+        alone = f" ({fault.alone}, if the job has one node)" if fault.alone is not None else ""
+        refused = f" Not here: {why}." if (why := fault.why_not()) else ""
+        print(f"{fault.name:20} {fault.text}{inside} Expected: {fault.expected}{alone}.{refused}")
+        for parameter in fault.parameters:
+            print(f"{'':20}   {parameter.name} = {parameter.default}{f' {parameter.unit}' * bool(parameter.unit)}: {parameter.text}")
+    print("\npoints of a worker whose job was started with --chaos:")
+    for name, text in POINTS.items():
+        print(f"{name:25} {text}")
+
+
+def _table(*columns: str) -> Table:
+    return Table(*columns, box=None, padding=(0, 2, 0, 0))
+
+
+def _described(fault: Fault) -> dict[str, Any]:
+    return {
+        "name": fault.name,
+        "text": fault.text,
+        "hits": fault.hits,
+        "expected": fault.expected,
+        "alone": fault.alone,
+        "inside": fault.inside is not None,
+        "outside": fault.outside is not None,
+        "parameters": [asdict(parameter) for parameter in fault.parameters],
+        "why_not": fault.why_not(),
+    }

@@ -1,0 +1,82 @@
+"""Replicas that are not the same any more: who is odd, if that can be told.
+
+Ranks that share an entry (`coverage.Replicas`) may part for two reasons. They were the same by chance (a moment that was still zero, a
+bias of one pipeline stage and of another), and are simply different things; or one of them is corrupt. So a difference is judged only
+where chance is ruled out: these ranks have seen the entry's content change and were the same before and after, and they share the
+parameter to which it belongs, because whoever updates another parameter may well update otherwise.
+
+Of those who shared an entry the odd ones are they who hold something else than more than half of all. Half is not enough: of two
+replicas, or of four that part in pairs, either may be right.
+
+Known limits: what never changes (a frozen parameter) is not judged; a majority that is corrupt in the same way, by the same cause, is
+believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from understudy.core.coverage import Digests, Replicas
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An entry that is not the same on ranks that shared it. `sides`: the ranks grouped by what they hold, the largest group first."""
+
+    entry: str
+    sides: tuple[tuple[int, ...], ...]
+
+    @property
+    def odd(self) -> tuple[int, ...]:
+        """Those against whom more than half of all speak; empty if nobody has so many on his side."""
+        first, *others = self.sides
+        total = sum(map(len, self.sides))
+        return tuple(sorted(rank for side in others for rank in side)) if 2 * len(first) > total else ()
+
+
+def sides_of(held: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+    """Ranks grouped by the digest that they hold."""
+    groups: dict[int, list[int]] = {}
+    for rank in sorted(held):
+        groups.setdefault(held[rank], []).append(rank)
+    return tuple(tuple(group) for group in sorted(groups.values(), key=lambda group: (-len(group), group)))
+
+
+def differences(
+    known: Replicas, tables: Mapping[int, Digests], moved: Mapping[int, Collection[str]], owners: Mapping[int, Mapping[str, str]]
+) -> list[Difference]:
+    """The entries in which replicas among the ranks of `tables` are not the same, and not by chance.
+
+    `moved`: what each rank has seen change while it was the same on all its replicas. `owners`: the parameter to which a moment belongs,
+    of each rank.
+
+    A rank that should have an entry and does not holds something else than the others.
+    """
+    found = []
+    parameters = [row for entry, row in known.classes.items() if is_parameter(entry)]
+    whole = {rank: tuple(row[rank] for row in parameters) for rank in tables}
+    proven: set[str] = set().union(*moved.values())
+    for entry in sorted(proven):
+        row = known.classes.get(entry)
+        if row is None:
+            continue
+        shared: dict[object, dict[int, int]] = {}
+        for rank, table in tables.items():
+            if row[rank] >= 0:
+                owner = owners[rank].get(entry, "")
+                belongs = None if is_parameter(entry) else (owner, known.classes[owner][rank]) if owner in known.classes else whole[rank]
+                shared.setdefault((row[rank], belongs), {})[rank] = table.get(entry, -1)
+        for held in shared.values():
+            if len(set(held.values())) > 1 and any(entry in moved.get(rank, ()) for rank in held):
+                found.append(Difference(entry, sides_of(held)))
+    return found
+
+
+def is_training_state(entry: str) -> bool:
+    """Parameters, moments, hyper-parameters: what replicas keep equal, other than gradients, buffers and the user's own values."""
+    return not entry.endswith("/gradient") and (is_parameter(entry) or "/state/" in entry or entry.endswith("/settings"))
+
+
+def is_parameter(entry: str) -> bool:
+    return "/parameter/" in entry and not entry.endswith("/gradient")

@@ -1,0 +1,37 @@
+"""What a worker has said in the present generation and may have to say again: to an orchestrator, or to an agent, that was started again.
+
+Phases and notices are not among it: they would count twice.
+"""
+
+from __future__ import annotations
+
+from understudy.core import events
+
+_REPEATED = (
+    events.CommunicationBroken,
+    events.Quiesced,
+    events.NewcomerReady,
+    events.Verified,
+    events.VerifyFailed,
+    events.Uncovered,
+    events.ReplicasDiffer,
+    events.Committed,
+    events.ScriptFailed,
+    events.Finished,
+)
+
+
+class Said:
+    def __init__(self) -> None:
+        self.generation = -1
+        self.events: list[events.Event] = []  # in the order in which they were said
+
+    def enter(self, generation: int) -> None:
+        """A command of `generation`: what was said in older ones counts no more."""
+        if generation > self.generation:
+            self.generation = generation
+            self.events = [event for event in self.events if isinstance(event, (events.ScriptFailed, events.Finished))]
+
+    def remember(self, event: events.Event) -> None:
+        if isinstance(event, _REPEATED):
+            self.events.append(event)

@@ -1,0 +1,210 @@
+"""One member: Raft with a clock, a disk and a network. Everything happens on one asyncio loop, but for the writing.
+
+In each turn it hears all that has come, writes what follows from it, says what follows from that, and hands on what is committed. The next
+turn begins when all of it is done, so nothing is said that is not on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from understudy.orchestrator.quorum.raft import Message, Raft, Role, Step
+from understudy.orchestrator.quorum.roll import Hello, Roll
+from understudy.orchestrator.quorum.storage import Storage
+from understudy.orchestrator.quorum.transport import Dial
+
+TURN = 0.05  # seconds between two looks at the clock
+GREET = 0.3  # seconds between two greetings while there is no roll
+INBOX = 1000  # messages that wait to be heard; more are lost
+WATCH = 0.1  # seconds between two looks at whether this one still leads
+AGAIN = 1.0  # seconds between two attempts to write
+
+
+class Member:
+    def __init__(
+        self,
+        number: int,
+        urls: Sequence[str],
+        storage: Storage,
+        token: str,
+        tls: ssl.SSLContext | None,
+        tell: Callable[[str], None],
+        apply: Callable[[list[str]], None],
+    ) -> None:
+        """`urls`: of all members, by number. `apply`: gets the text of every entry that is committed, once in the life of this process, in
+        their order.
+        """
+        loop = asyncio.get_running_loop()
+        self.elected: asyncio.Future[int] = loop.create_future()  # the term, when this one leads and has all that was ever committed
+        self.deposed: Callable[[str], None] = lambda why: None  # called when it led and does not any more
+        self._number = number
+        self._urls = list(urls)
+        self._storage = storage
+        self._tell = tell
+        self._apply = apply
+        self._roll = Roll(number, len(urls), storage.identity, storage.roll)
+        self._raft: Raft | None = None  # there is none without a roll
+        self._dials = {other: Dial(other, url, token, tls, self, tell) for other, url in enumerate(urls) if other != number}
+        self._heard = dict.fromkeys(self._dials, time.time())
+        self._inbox: list[tuple[int, Message]] = []
+        self._texts: list[str] = []
+        self._proposed = 0
+        self._marks: list[tuple[int, Callable[[], None]]] = []
+        self._applied = 0
+        self._first = 0  # the index of the last entry that was not proposed here
+        self._wake = asyncio.Event()
+        self._new_roll = False  # known, and not on the disk yet
+        self._told: set[str] = set()
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="quorum")
+
+    # -- for the one that leads -----------------------------------------------------------------------------------------
+
+    def guard(self) -> None:
+        """Returns only while this one leads, and no other can."""
+        if not self._sure():
+            self.deposed("no majority of the orchestrators has answered for too long, or this process was stopped")
+
+    async def watch(self) -> None:
+        """Looks after the lead also while nothing is decided, until cancelled: agents that stayed with one that does not lead any more
+        (its disk hangs) would be missed by the one that does.
+        """
+        while True:
+            await asyncio.sleep(WATCH)
+            if not self._sure():
+                await asyncio.sleep(WATCH)  # answers may have come while the loop was busy
+                self.guard()
+
+    def _sure(self) -> bool:
+        return self._raft is not None and self._raft.leads() and time.monotonic() <= self._raft.good_until()
+
+    def propose(self, text: str) -> None:
+        self._texts.append(text)
+        self._proposed += 1
+        self._wake.set()
+
+    def mark(self, reached: Callable[[], None]) -> None:
+        """Calls `reached` when a majority has all that was proposed until now on its disks."""
+        self._marks.append((self._proposed, reached))
+        self._wake.set()
+
+    def silent_since(self, number: int, seconds: float) -> float | None:
+        """The unix time at which this member was last heard, if that is longer ago than `seconds`; None also if there is no such one."""
+        heard = self._heard.get(number, time.time())
+        return heard if time.time() - heard > seconds else None
+
+    def known_by_all(self, since: float) -> bool:
+        """Whether every other one has heard from us since then (CLOCK_MONOTONIC)."""
+        return self._raft is not None and self._raft.role is Role.LEADER and self._raft.known_by(since)
+
+    # -- for the connections --------------------------------------------------------------------------------------------
+
+    def hello(self) -> Hello:
+        return Hello(self._number, self._roll.identity, ()) if self._new_roll else self._roll.hello()
+
+    def greeted(self, hello: Hello) -> None:
+        if hello.member not in self._dials or self._new_roll:
+            return
+        if self._roll.hear(hello):
+            self._new_roll = True
+            self._wake.set()
+        elif self._roll.stranger:
+            self._tell_once(
+                "the other orchestrators know another one in this place, whose disk had what this one's has not: this one takes no part. "
+                "The job goes on with the others, and this node serves it"
+            )
+        elif self._roll.refuses(hello):
+            self._tell_once(f"the orchestrator at {self._urls[hello.member]} is not the one that was there before: it takes no part")
+
+    def accepts(self, hello: Hello) -> bool:
+        return hello.member in self._dials and not self._new_roll and self._roll.accepts(hello)
+
+    def receive(self, sender: int, message: Message) -> None:
+        self._heard[sender] = time.time()
+        if len(self._inbox) < INBOX:
+            self._inbox.append((sender, message))
+            self._wake.set()
+
+    def leading(self) -> str:
+        leader = self._raft.leader if self._raft is not None else None
+        return self._urls[leader] if leader is not None and leader != self._number else ""
+
+    # -- its life -------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        dialling = [asyncio.create_task(dial.run()) for dial in self._dials.values()]
+        try:
+            while not self._roll.names or self._new_roll:
+                await self._next_turn(GREET)
+                if self._new_roll:
+                    await self._write(lambda: self._storage.enrol(self._roll.names))
+                    self._new_roll = False
+                for dial in self._dials.values():
+                    dial.send(self.hello())
+            ballot, log = self._storage.ballot, self._storage.log
+            self._raft = Raft(self._number, len(self._urls), time.monotonic(), random.random, ballot, log)
+            while True:
+                await self._next_turn(TURN)
+                await self._turn(self._raft)
+        finally:
+            for task in dialling:
+                task.cancel()
+            await asyncio.gather(*dialling, return_exceptions=True)
+            self._disk.shutdown()
+            self._storage.close()
+
+    async def _next_turn(self, seconds: float) -> None:
+        waking = asyncio.get_running_loop().call_later(seconds, self._wake.set)
+        await self._wake.wait()
+        waking.cancel()
+        self._wake.clear()
+
+    async def _turn(self, raft: Raft) -> None:
+        now = time.monotonic()
+        inbox, self._inbox = self._inbox, []
+        for sender, message in inbox:
+            raft.receive(sender, message, now)
+        raft.tick(now)
+        if self.elected.done() and raft.role is not Role.LEADER:
+            self.deposed("another orchestrator leads, or no majority of them has answered for too long")
+        elif self.elected.done() and self._texts:
+            texts, self._texts = self._texts, []
+            raft.propose(texts, now)
+        step = raft.take()
+        if step.writes:
+            await self._write(lambda: self._storage.write(step))
+        self._say(step)
+        if raft.committed > self._applied:
+            self._apply([entry.text for entry in raft.log[self._applied : raft.committed]])
+            self._applied = raft.committed
+        if not self.elected.done() and raft.leads():
+            self._first = self._applied
+            self.elected.set_result(raft.term)
+        while self._marks and self._first + self._marks[0][0] <= raft.committed:
+            self._marks.pop(0)[1]()
+
+    def _say(self, step: Step) -> None:
+        for other, message in step.messages:
+            self._dials[other].send(message)
+
+    async def _write(self, what: Callable[[], None]) -> None:
+        """Nothing is said before it is done."""
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._disk, what)
+                return
+            except (SQLAlchemyError, OSError) as error:
+                self._tell_once(f"the log of this orchestrator cannot be written ({error}): it takes no part until it can")
+                await asyncio.sleep(AGAIN)
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)

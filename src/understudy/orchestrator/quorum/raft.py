@@ -1,0 +1,345 @@
+"""Raft: which member leads, and which entries of the log are there to stay. Messages and the time go in, messages come out.
+
+Theory
+======
+
+D. Ongaro and J. Ousterhout, "In Search of an Understandable Consensus Algorithm", USENIX ATC 2014 (sections below are of the extended
+version), and, where it says so, D. Ongaro's dissertation "Consensus: Bridging Theory and Practice", Stanford 2014.
+
+- A *term* has at most one leader: each member votes once in a term, keeps that on disk, and a leader has the votes of a majority (5.2).
+- A member votes only for a candidate whose log is at least as up to date as its own: a later last term, or the same and no shorter (5.4.1).
+- A leader never changes its own log but adds to it. The others take an entry only behind the one before it (same index, same term); what
+  differs is cut off and replaced by the leader's (5.3).
+- An entry is *committed* when a majority has it on disk and it, or one behind it, is of the leader's own term (5.4.2). A new leader begins
+  with an entry without content, so that it need not wait for one (8).
+- Before it raises its term a member asks whether it would be elected (*trial*: PreVote, dissertation 9.6), so one that was cut off does
+  not depose a leader when it comes back.
+- A member that has heard of a leader within `ELECTION` takes no part in elections (6, dissertation 4.2.3). So a leader that a majority has
+  answered within `LEASE` knows that there is no other (dissertation 6.4.1); without, it steps down. Clocks need to run at about the same
+  rate, no more. A member that was started again does not know whom it has heard, and counts as having heard one just then.
+
+Rules for who uses it
+=====================
+
+After every call `take` gives what is to be done: first the ballot and the entries go to disk, and are safe there, then the messages go out.
+Messages may be lost, come twice or in any order. `now` is a clock that never goes back, also while the process is stopped; it
+need not agree with anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+HEARTBEAT = 0.4  # seconds between two messages of a leader to each other member
+ELECTION = 2.0  # seconds without a leader before which nobody stands for election
+SPREAD = 1.5  # an election's time is drawn from ELECTION to ELECTION + SPREAD, so that two rarely stand at once
+LEASE = 1.8  # seconds for which an answer is good: less than ELECTION by far more than clocks drift in that time
+BATCH = 1 << 18  # characters of entries in one message, or one entry
+NEVER = float("-inf")
+
+
+class Role(StrEnum):
+    FOLLOWER = "follower"
+    TRIAL = "trial"  # asks whether it would be elected
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+@dataclass(frozen=True)
+class Entry:
+    term: int
+    text: str  # empty: a leader's first
+
+
+@dataclass(frozen=True)
+class AskVote:
+    """`last`: the index of the candidate's last entry, 0 if it has none; its term is `last_term`."""
+
+    term: int
+    last: int
+    last_term: int
+    trial: bool
+
+
+@dataclass(frozen=True)
+class Vote:
+    term: int
+    granted: bool
+    trial: bool
+
+
+@dataclass(frozen=True)
+class Append:
+    """`entries` follow the one with index `before`. `sent`: by the leader's clock."""
+
+    term: int
+    before: int
+    before_term: int
+    entries: tuple[Entry, ...]
+    committed: int
+    sent: float
+
+
+@dataclass(frozen=True)
+class Appended:
+    """`last`: up to where the log is now the leader's; unless `ok`, an index behind which it is not. `sent`: as it came."""
+
+    term: int
+    ok: bool
+    last: int
+    sent: float
+
+
+Message = AskVote | Vote | Append | Appended
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to be done, in this order. `ballot`: (term, vote) if it has changed; the log on disk is cut behind its first `keep` entries,
+    and `entries` are added; then the messages go out, each to a member.
+    """
+
+    ballot: tuple[int, int] | None
+    keep: int
+    entries: tuple[Entry, ...]
+    messages: tuple[tuple[int, Message], ...]
+
+    @property
+    def writes(self) -> bool:
+        return self.ballot is not None or bool(self.entries)
+
+
+class Raft:
+    def __init__(
+        self,
+        number: int,
+        size: int,
+        now: float,
+        draw: Callable[[], float],
+        ballot: tuple[int, int] = (0, -1),
+        log: Iterable[Entry] = (),
+    ) -> None:
+        """Member `number` of `size`. `draw`: from 0 to 1. `ballot` (term, vote or -1) and `log`: as they are on disk."""
+        self.number = number
+        self.others = [other for other in range(size) if other != number]
+        self.majority = size // 2 + 1
+        self.term, self.vote = ballot
+        self.log = list(log)
+        self.committed = 0
+        self.role = Role.FOLLOWER
+        self.leader: int | None = None
+        self.heard = now if self.term else NEVER  # of a leader
+        self._draw = draw
+        self._since = now  # of the wait for an election
+        # The first election of all is the first member's, at once: nobody can have heard of a leader.
+        self._wait = ELECTION + SPREAD * draw() if self.term else number * ELECTION / 2
+        self._votes: set[int] = set()
+        self._next: dict[int, int] = {}  # as leader: the index of the first entry that each other one may lack
+        self._match: dict[int, int] = {}  # and of the last one that it is known to have
+        self._answered: dict[int, float] = {}  # when that was sent to which it has answered
+        self._asked: dict[int, float] = {}  # those with an answer due, to what was sent then
+        self._begun = 0  # the index of the own term's first entry
+        self._elected = self._beat = NEVER
+        self._on_disk = self.term, self.vote
+        self._keep = len(self.log)
+        self._out: list[tuple[int, Message]] = []
+
+    # -- what it knows ------------------------------------------------------------------------------------------------
+
+    def leads(self) -> bool:
+        """It was elected, and all that was ever committed is committed here."""
+        return self.role is Role.LEADER and self.committed >= self._begun
+
+    def good_until(self) -> float:
+        """As a leader: until when there can be no other."""
+        answered = sorted(self._answered.values(), reverse=True)
+        return answered[self.majority - 2] + LEASE  # it needs no answer of its own
+
+    def known_by(self, since: float) -> bool:
+        """Whether every other one has answered to something that was sent after `since`."""
+        return all(answered > since for answered in self._answered.values())
+
+    def take(self) -> Step:
+        """What is to be done because of the calls since the last time."""
+        ballot = (self.term, self.vote) if (self.term, self.vote) != self._on_disk else None
+        step = Step(ballot, self._keep, tuple(self.log[self._keep :]), tuple(self._out))
+        self._on_disk, self._keep, self._out = (self.term, self.vote), len(self.log), []
+        return step
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        if self.role is Role.LEADER:
+            if now > max(self._elected + LEASE, self.good_until()):
+                self._follow(self.term, None, now)
+            elif now >= self._beat + HEARTBEAT:
+                self._beat = now
+                for other in self.others:
+                    self._send(other, now)
+        elif now >= self._since + self._wait:
+            self.stand(now)
+
+    def stand(self, now: float) -> None:
+        """For election, if others say that it would be elected."""
+        self.role, self.leader, self._votes = Role.TRIAL, None, {self.number}
+        self._rest(now)
+        self._tell_all(AskVote(self.term + 1, len(self.log), self._last_term(), trial=True))
+
+    def propose(self, texts: Iterable[str], now: float) -> None:
+        """New entries, of the leader."""
+        assert self.role is Role.LEADER
+        self.log += (Entry(self.term, text) for text in texts)
+        for other in self.others:
+            if other not in self._asked:
+                self._send(other, now)
+
+    def receive(self, sender: int, message: Message, now: float) -> None:
+        match message:
+            case AskVote():
+                self._asked_for_vote(sender, message, now)
+            case Vote(trial=True, granted=True):
+                if self.role is Role.TRIAL and message.term == self.term + 1:
+                    self._votes.add(sender)
+                    if len(self._votes) >= self.majority:
+                        self._be_candidate(now)
+            case Vote():
+                self._look_at_term(message.term, now)
+                if message.granted and self.role is Role.CANDIDATE and message.term == self.term:
+                    self._votes.add(sender)
+                    if len(self._votes) >= self.majority:
+                        self._lead(now)
+            case Append():
+                self._append(sender, message, now)
+            case Appended():
+                self._look_at_term(message.term, now)
+                if self.role is Role.LEADER and message.term == self.term:
+                    self._appended(sender, message, now)
+
+    # -- elections ----------------------------------------------------------------------------------------------------
+
+    def _asked_for_vote(self, sender: int, ask: AskVote, now: float) -> None:
+        followed = now < self.heard + ELECTION or (self.role is Role.LEADER and now <= self.good_until())
+        current = (ask.last_term, ask.last) >= (self._last_term(), len(self.log))
+        if ask.trial:
+            granted = not followed and current and ask.term > self.term
+            self._tell(sender, Vote(ask.term if granted else self.term, granted, trial=True))
+            return
+        if not followed:
+            self._look_at_term(ask.term, now)
+        granted = not followed and current and ask.term == self.term and self.vote in (-1, sender)
+        if granted:
+            self.vote = sender
+            self._rest(now)
+        self._tell(sender, Vote(self.term, granted, trial=False))
+
+    def _be_candidate(self, now: float) -> None:
+        self.role, self.term, self.vote, self._votes = Role.CANDIDATE, self.term + 1, self.number, {self.number}
+        self._rest(now)
+        self._tell_all(AskVote(self.term, len(self.log), self._last_term(), trial=False))
+
+    def _lead(self, now: float) -> None:
+        self.role, self.leader = Role.LEADER, self.number
+        self._next = dict.fromkeys(self.others, len(self.log) + 1)
+        self._match = dict.fromkeys(self.others, 0)
+        self._answered = dict.fromkeys(self.others, NEVER)
+        self._asked = {}
+        self._begun = len(self.log) + 1
+        self._elected = self._beat = now
+        self.propose([""], now)
+
+    def _look_at_term(self, term: int, now: float) -> None:
+        if term > self.term:
+            self._follow(term, None, now)
+
+    def _follow(self, term: int, leader: int | None, now: float) -> None:
+        if term > self.term:
+            self.term, self.vote = term, -1
+        if self.role is not Role.FOLLOWER:
+            self.role = Role.FOLLOWER
+            self._rest(now)
+        self.leader = leader
+
+    def _rest(self, now: float) -> None:
+        """The wait for an election begins anew."""
+        self._since, self._wait = now, ELECTION + SPREAD * self._draw()
+
+    # -- replication --------------------------------------------------------------------------------------------------
+
+    def _send(self, other: int, now: float) -> None:
+        """What it lacks; only a sign of life while an answer is due, because what it lacks may be on the way."""
+        before = self._next[other] - 1
+        entries: list[Entry] = []
+        size = 0
+        if other not in self._asked:
+            self._asked[other] = now
+            for entry in self.log[before : before + 1000]:
+                size += len(entry.text)
+                if entries and size > BATCH:
+                    break
+                entries.append(entry)
+        self._tell(other, Append(self.term, before, self._term_of(before), tuple(entries), self.committed, now))
+
+    def _append(self, sender: int, message: Append, now: float) -> None:
+        if message.term < self.term:
+            self._tell(sender, Appended(self.term, False, 0, message.sent))
+            return
+        assert self.role is not Role.LEADER or message.term > self.term, "two leaders in one term"
+        self._follow(message.term, sender, now)
+        self.heard = now
+        self._rest(now)
+        before = message.before
+        if before > len(self.log):
+            self._tell(sender, Appended(self.term, False, len(self.log), message.sent))
+            return
+        if self._term_of(before) != message.before_term:
+            wrong = self._term_of(before)
+            while before > self.committed and self._term_of(before) == wrong:  # not one by one (5.3)
+                before -= 1
+            self._tell(sender, Appended(self.term, False, before, message.sent))
+            return
+        for index, entry in enumerate(message.entries, before + 1):
+            if index <= len(self.log) and self.log[index - 1].term != entry.term:
+                assert index > self.committed, "a committed entry would be cut off"
+                del self.log[index - 1 :]
+                self._keep = min(self._keep, index - 1)
+            if index > len(self.log):
+                self.log.append(entry)
+        last = before + len(message.entries)
+        self.committed = max(self.committed, min(message.committed, last))
+        self._tell(sender, Appended(self.term, True, last, message.sent))
+
+    def _appended(self, sender: int, message: Appended, now: float) -> None:
+        self._answered[sender] = max(self._answered[sender], message.sent)
+        if message.sent >= self._asked.get(sender, NEVER):  # an answer to something later means that the former was lost
+            self._asked.pop(sender, None)
+        if message.ok:
+            self._match[sender] = max(self._match[sender], message.last)
+            self._next[sender] = max(self._next[sender], self._match[sender] + 1)
+            self._commit()
+        else:
+            self._next[sender] = max(self._match[sender] + 1, min(self._next[sender], message.last + 1))
+        if self._next[sender] <= len(self.log) and sender not in self._asked:
+            self._send(sender, now)
+
+    def _commit(self) -> None:
+        index = sorted([len(self.log), *self._match.values()], reverse=True)[self.majority - 1]
+        if index > self.committed and self._term_of(index) == self.term:
+            self.committed = index
+
+    # -- small things -------------------------------------------------------------------------------------------------
+
+    def _term_of(self, index: int) -> int:
+        return self.log[index - 1].term if index else 0
+
+    def _last_term(self) -> int:
+        return self._term_of(len(self.log))
+
+    def _tell(self, other: int, message: Message) -> None:
+        self._out.append((other, message))
+
+    def _tell_all(self, message: Message) -> None:
+        for other in self.others:
+            self._tell(other, message)

@@ -1,0 +1,109 @@
+"""The journal of a job with several members. What the one that leads writes goes into the members' log first; every member puts what is
+committed there into the journal in its own run directory, which therefore never has what a majority has not. Progress is written by the
+one that leads, in its own file; how far it came in the end is in everybody's.
+
+An entry of the log is `begun` and the job's settings, or `event`, its time and the event as JSON, or `pages` of workers, or `over`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from understudy.core.events import Event
+from understudy.links.messages import decode, encode
+from understudy.links.page import PageView
+from understudy.orchestrator.journal import JobJournal, Journal, Recorded, page, read
+from understudy.orchestrator.quorum.member import Member
+from understudy.orchestrator.settings import Settings
+
+PAGES = 500  # in one entry
+
+
+class Replicated(Journal):
+    def __init__(self, place: Path, tell: Callable[[str], None]) -> None:
+        super().__init__(place, tell)
+        self.over = False  # a majority knows that the job has ended
+        self._last: Mapping[str, PageView] = {}
+        self._member: Member | None = None
+        self._known = read(place)
+        self._there = len(self._known.events) if self._known is not None else 0  # committed before this process began
+        self._local: JobJournal | None = None
+        self._settings: Settings | None = None
+        self._events: list[tuple[float, Event]] = []  # that are committed, until this member leads
+
+    def apply(self, entries: list[str]) -> None:
+        """The next ones that are committed."""
+        for entry in entries:
+            kind, _, content = entry.partition(" ")
+            if kind == "begun":
+                begun = json.loads(content)
+                self._settings = Settings.from_json(begun["settings"])
+                self._local = super().begin(self._settings, begun["request"])
+            elif kind == "event":
+                now, _, text = content.partition(" ")
+                event = decode(text)
+                assert self._local is not None and isinstance(event, Event)
+                if self._member is None:
+                    self._events.append((float(now), event))
+                if self._there:
+                    self._there -= 1
+                else:
+                    self._local.append(float(now), event, text)
+            elif kind == "pages":
+                assert self._local is not None
+                self._local.progress({worker: page(text) for worker, text in json.loads(content).items()})
+            elif kind == "over":
+                self.over = True
+
+    def lead(self, member: Member) -> Recorded | None:
+        """What is known of the job, now that this member leads. From now on what is written here goes to all."""
+        self._member = member
+        events, self._events = self._events, []
+        if self._settings is None:
+            return None
+        pages = self._known.pages if self._known is not None else {}
+        return Recorded(self._settings, "", events, pages)
+
+    def end(self) -> None:
+        """The job is over, and every member may go."""
+        assert self._member is not None
+        pages = [(worker, json.dumps(page._asdict())) for worker, page in self._last.items()]
+        for start in range(0, len(pages), PAGES):
+            self._member.propose("pages " + json.dumps(dict(pages[start : start + PAGES])))
+        self._member.propose("over")
+
+    def begin(self, settings: Settings, request: str = "") -> JobJournal:
+        assert self._member is not None
+        if self._settings is None:
+            self._member.propose("begun " + json.dumps({"settings": settings.to_json(), "request": request}))
+        return _Replicated(self, self._member)
+
+    def mark(self, reached: Callable[[], None]) -> None:
+        """When it is in this member's file, too."""
+        assert self._member is not None
+        self._member.mark(lambda: Journal.mark(self, reached))
+
+    def progress(self, pages: Mapping[str, PageView]) -> None:
+        self._last = pages
+        if self._local is not None:
+            self._local.progress(pages)
+
+
+class _Replicated(JobJournal):
+    strict = True
+
+    def __init__(self, journal: Replicated, member: Member) -> None:
+        self._journal = journal
+        self._member = member
+
+    def mark(self, reached: Callable[[], None]) -> None:
+        """As soon as a majority has it."""
+        self._member.mark(reached)
+
+    def append(self, now: float, event: Event, encoded: str = "") -> None:
+        self._member.propose(f"event {now!r} {encoded or encode(event)}")
+
+    def progress(self, pages: Mapping[str, PageView]) -> None:
+        self._journal.progress(pages)

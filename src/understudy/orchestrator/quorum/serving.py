@@ -1,0 +1,127 @@
+"""The process of a member: it serves the job while it leads, and otherwise hears the others and sends everybody else to the one that leads.
+
+Losing the lead starts it anew, as one that does not lead: whatever it still had in mind is gone with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from understudy.orchestrator import journal
+from understudy.orchestrator.api import create_app
+from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.quorum.member import Member
+from understudy.orchestrator.quorum.replicated import Replicated
+from understudy.orchestrator.quorum.storage import FILE, Storage
+from understudy.orchestrator.quorum.transport import LONGEST, Front
+from understudy.orchestrator.security import Access
+from understudy.orchestrator.server import Certificates, Server, announce_all
+from understudy.orchestrator.service import to_stderr
+from understudy.orchestrator.settings import Settings
+
+FAREWELL = 2.0  # seconds for the others to hear that the job is over
+LOOK = 0.05  # seconds between two looks at whether they have
+
+
+async def serve(
+    number: int,
+    urls: Sequence[str],
+    folder: Path,
+    settings: Settings,
+    access: Access,
+    token: str,
+    certificates: Certificates | None,
+    trust: ssl.SSLContext | None,
+    listener: socket.socket,
+) -> int:
+    """Until the job is over or SIGTERM comes; the job's exit code if this one leads then, else 0. `urls`: of all members, by number."""
+    writer = Replicated(folder / journal.FILE, to_stderr)
+    writer.start()
+    over = asyncio.Event()
+
+    def apply(entries: list[str]) -> None:
+        writer.apply(entries)
+        if writer.over:
+            over.set()
+
+    member = Member(number, urls, Storage(folder / FILE), token, trust, to_stderr, apply)
+    front = Front(member, access)
+    server = Server(front, certificates, False, lambda: announce_all(folder, urls), LONGEST)
+    asked = asyncio.Event()
+    for what in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(what, asked.set)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    running = asyncio.create_task(member.run())
+    going = [asyncio.create_task(event.wait()) for event in (over, asked)]
+    code = 0
+    try:
+        await _first(serving, running, member.elected, *going)
+        if member.elected.done() and not (over.is_set() or asked.is_set()):
+            code = await _lead(member, writer, front, settings, access, _first(serving, running, *going))
+        for task in (serving, running):
+            if task.done():  # without either there is no control
+                task.result()
+                to_stderr("the orchestrator's server has stopped")
+                code = 1
+    finally:
+        server.should_exit = True
+        running.cancel()
+        await asyncio.gather(serving, running, *(task for task in going if task.cancel()), return_exceptions=True)
+        await asyncio.to_thread(writer.close)
+    return code
+
+
+async def _lead(member: Member, writer: Replicated, front: Front, settings: Settings, access: Access, other_end: Any) -> int:
+    """Serves the job until its end, or until `other_end`."""
+    fence = member.elected.result()
+    member.deposed = _start_anew
+    known = writer.lead(member)
+    jobs = Jobs(writer, to_stderr, member.guard, lambda node, seconds: member.silent_since(node, seconds))
+    jobs.single = True
+    job = jobs.begin(known.settings if known is not None else settings, known=known)
+    front.app = create_app(jobs, access, None, fence)
+    to_stderr(f"the orchestrator of this node leads (term {fence})")
+    ending = asyncio.ensure_future(other_end)
+    watching = asyncio.create_task(member.watch())
+    try:
+        await _first(job.running, ending)
+        if job.service.machine.state.ended is None:
+            return 0
+        await job.running  # its agents go
+    finally:
+        ending.cancel()
+        watching.cancel()
+    writer.end()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(_all_told(member), FAREWELL)
+    return job.running.result()
+
+
+async def _all_told(member: Member) -> None:
+    """Every other member knows that everything is committed."""
+    written = asyncio.Event()
+    member.mark(written.set)
+    await written.wait()
+    member.deposed = lambda why: None  # the others go, too
+    since = time.monotonic()
+    while not member.known_by_all(since):  # noqa: ASYNC110
+        await asyncio.sleep(LOOK)
+
+
+async def _first(*waiting: Any) -> None:
+    await asyncio.wait({asyncio.ensure_future(each) for each in waiting}, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _start_anew(why: str) -> None:
+    to_stderr(f"{why}: the orchestrator of this node does not lead any more")
+    os.execv(sys.executable, sys.orig_argv)

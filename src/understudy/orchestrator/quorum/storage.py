@@ -1,0 +1,65 @@
+"""What a member must not forget: its identity, the roll, its ballot and its log, in an SQLite file. Each write is on the disk, not only in
+the system's memory, when it returns (a write-ahead log with `synchronous=FULL`).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from understudy.orchestrator import database
+from understudy.orchestrator.quorum.raft import Entry, Step
+
+FILE = "quorum.db"
+_metadata = sa.MetaData()
+_member = sa.Table(
+    "member",
+    _metadata,
+    sa.Column("identity", sa.Text, primary_key=True),
+    sa.Column("roll", sa.Text, nullable=False),
+    sa.Column("term", sa.Integer, nullable=False),
+    sa.Column("vote", sa.Integer, nullable=False),
+)
+_log = sa.Table(
+    "log",
+    _metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("term", sa.Integer, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+)
+
+
+class Storage:
+    """Every method may raise `sqlalchemy.exc.SQLAlchemyError`; then nothing of it is there."""
+
+    def __init__(self, place: Path) -> None:
+        self._engine = database.engine(place, synchronous="FULL")
+        with self._engine.begin() as connection:
+            _metadata.create_all(connection)
+            row = connection.execute(sa.select(_member)).first()
+            if row is None:
+                connection.execute(sa.insert(_member).values(identity=secrets.token_hex(16), roll="[]", term=0, vote=-1))
+                row = connection.execute(sa.select(_member)).one()
+            self.identity: str = row.identity
+            self.roll: tuple[str, ...] = tuple(json.loads(row.roll))
+            self.ballot: tuple[int, int] = (row.term, row.vote)
+            self.log = [Entry(term, text) for term, text in connection.execute(sa.select(_log.c.term, _log.c.text).order_by(_log.c.number))]
+
+    def enrol(self, names: tuple[str, ...]) -> None:
+        with self._engine.begin() as connection:
+            connection.execute(sa.update(_member).values(roll=json.dumps(names)))
+
+    def write(self, step: Step) -> None:
+        with self._engine.begin() as connection:
+            if step.ballot is not None:
+                connection.execute(sa.update(_member).values(term=step.ballot[0], vote=step.ballot[1]))
+            if step.entries:
+                connection.execute(sa.delete(_log).where(_log.c.number > step.keep))
+                rows = [{"number": n, "term": entry.term, "text": entry.text} for n, entry in enumerate(step.entries, step.keep + 1)]
+                connection.execute(sa.insert(_log), rows)
+
+    def close(self) -> None:
+        self._engine.dispose()

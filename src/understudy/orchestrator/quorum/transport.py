@@ -1,0 +1,187 @@
+"""The members' connections: each connects to each other one, and what it says goes that way. JSON, in frames with a limit.
+
+A WebSocket on the very port of `--rdzv-endpoint`, with the job's secret itself (no token made from it opens this door) and TLS as the
+agents have it. What cannot be sent now is lost, as Raft allows; a connection is made again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+
+from understudy.links.messages import LIMIT
+from understudy.orchestrator.limits import Limits
+from understudy.orchestrator.problems import problem
+from understudy.orchestrator.quorum.raft import Append, Appended, AskVote, Message, Vote
+from understudy.orchestrator.quorum.roll import Hello
+from understudy.orchestrator.security import Access, Unknown
+from understudy.orchestrator.service import POLICY_VIOLATION
+
+PATH = "/v1/quorum"
+LONGEST = 4 * LIMIT  # bytes of a frame: one event of `LIMIT` characters, with every one of them escaped, and what goes with it
+WAITING = 64  # messages for one member that wait to be sent
+OPEN, AGAIN = 5.0, 0.3  # seconds for a connection to be made, and between two attempts
+PING, PONG = 1.0, 2.0  # seconds between two pings, and without an answer after which a connection is made anew
+_KINDS: dict[str, TypeAdapter[Any]] = {kind.__name__: TypeAdapter(kind) for kind in (Hello, AskVote, Vote, Append, Appended)}
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=vars)
+
+
+def encode(message: Message | Hello) -> str:
+    return _ENCODER.encode([type(message).__name__, message])
+
+
+def decode(frame: str | bytes) -> Message | Hello:
+    """Raises `ValueError` for anything else."""
+    try:
+        name, fields = json.loads(frame)
+        message: Message | Hello = _KINDS[name].validate_python(fields)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"not a message between members: {frame[:100]!r}") from error
+    return message
+
+
+class Member(Protocol):
+    """What is behind a connection."""
+
+    def hello(self) -> Hello: ...
+
+    def greeted(self, hello: Hello) -> None: ...
+
+    def accepts(self, hello: Hello) -> bool:
+        """Whether the one that has said this is to be heard."""
+
+    def receive(self, sender: int, message: Message) -> None: ...
+
+    def leading(self) -> str:
+        """The address of the one that leads; empty: nobody is known to."""
+
+
+class Dial:
+    """The way to member `number`, at `url`."""
+
+    def __init__(self, number: int, url: str, token: str, tls: ssl.SSLContext | None, member: Member, tell: Callable[[str], None]) -> None:
+        self._number = number
+        self._url = url
+        self._token = token
+        self._tls = tls
+        self._member = member
+        self._tell = tell
+        self._told = ""
+        self._outbox: asyncio.Queue[str] | None = None  # None: not connected
+
+    def send(self, message: Message | Hello) -> None:
+        if self._outbox is not None:
+            with suppress(asyncio.QueueFull):
+                self._outbox.put_nowait(encode(message))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                async with connect(
+                    self._url.replace("http", "ws", 1) + PATH,
+                    additional_headers={"Authorization": f"Bearer {self._token}"},
+                    ssl=self._tls if self._url.startswith("https") else None,
+                    proxy=None,
+                    compression=None,
+                    open_timeout=OPEN,
+                    close_timeout=0.2,
+                    ping_interval=PING,
+                    ping_timeout=PONG,
+                    max_size=LONGEST,
+                ) as socket:
+                    await self._talk(socket)
+            except InvalidStatus as error:
+                self._say_once(f"the orchestrator at {self._url} refuses this one (HTTP status {error.response.status_code})")
+            except ssl.SSLCertVerificationError as error:
+                self._say_once(f"the certificate of {self._url} is not trusted: {error.verify_message}")
+            except (OSError, InvalidHandshake, WebSocketException, TimeoutError):
+                pass  # it is not there
+            except Exception as error:  # whatever it is, the next attempt may succeed, and without any more this member would be alone
+                self._say_once(f"no connection to the orchestrator at {self._url}: {error!r}")
+            await asyncio.sleep(AGAIN)
+
+    async def _talk(self, socket: ClientConnection) -> None:
+        self._outbox = asyncio.Queue(WAITING)
+        self.send(self._member.hello())
+        sending = asyncio.create_task(self._send_all(socket, self._outbox))
+        try:
+            async for frame in socket:
+                with suppress(ValueError):
+                    said = decode(frame)
+                    if isinstance(said, Hello) and said.member == self._number:
+                        self._member.greeted(said)
+                    elif isinstance(said, Hello):
+                        self._say_once(f"{self._url} is number {said.member} there, and {self._number} here: is --rdzv-endpoint the same?")
+        finally:
+            self._outbox = None
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _send_all(self, socket: ClientConnection, outbox: asyncio.Queue[str]) -> None:
+        while True:
+            await socket.send(await outbox.get())
+
+    def _say_once(self, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            self._tell(text)
+
+
+class Front:
+    """ASGI: other members are heard at `PATH`; everybody else is sent to the one that leads, or let in here while that is us."""
+
+    def __init__(self, member: Member, access: Access) -> None:
+        self.app: ASGIApp | None = None  # set while this one leads
+        self._member = member
+        self._access = access
+        self._away = Limits(self._send_away)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and scope["path"] == PATH:
+            await self._hear(WebSocket(scope, receive, send))
+        else:
+            await (self.app or self._away)(scope, receive, send)
+
+    async def _send_away(self, scope: Scope, receive: Receive, send: Send) -> None:
+        leader = self._member.leading()
+        answer = problem(503, "this orchestrator does not lead: " + (f"ask {leader}" if leader else "none is known to, ask again"))
+        if scope["type"] == "websocket":
+            await WebSocket(scope, receive, send).send_denial_response(answer)
+        else:
+            await answer(scope, receive, send)
+
+    async def _hear(self, socket: WebSocket) -> None:
+        try:
+            grants = self._access.grants(socket.headers.get("authorization"), None)
+        except Unknown as error:
+            await socket.send_denial_response(problem(401, str(error), {"WWW-Authenticate": "Bearer"}))
+            return
+        if not any(grant.role is None for grant in grants):
+            await socket.send_denial_response(problem(403, "this needs the job's secret itself"))
+            return
+        await socket.accept()
+        hello: Hello | None = None
+        with suppress(WebSocketDisconnect, RuntimeError, KeyError):
+            while True:
+                try:
+                    said = decode(await socket.receive_text())
+                except ValueError as error:
+                    await socket.close(POLICY_VIOLATION, str(error)[:100])
+                    return
+                if isinstance(said, Hello):
+                    hello = said
+                    self._member.greeted(said)
+                    await socket.send_text(encode(self._member.hello()))
+                elif hello is not None and self._member.accepts(hello):
+                    self._member.receive(hello.member, said)

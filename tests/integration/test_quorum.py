@@ -1,0 +1,242 @@
+"""Three orchestrators as processes on loopback, with TLS, killed now and then: what one has shown stays, and all end with the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.integration.processes import marked, wait_until
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from understudy.agent.orchestrator_link import OrchestratorLink, Sent
+from understudy.core import events
+from understudy.links.messages import Message
+from understudy.orchestrator import journal
+
+SPEC = {"spec": {"job": "job", "world_size": 1, "workers_per_node": 1, "spares": 0}, "timeouts": {"stop": 3.0}}
+SECRET = "a secret of this test"
+LONG = 120.0  # seconds: generous, for a machine that is busy
+BURST = 40
+
+
+class Members:
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self._certificates = _certificates(folder)
+        self.trust = ssl.create_default_context(cafile=self._certificates / "ca.crt")
+        self._environment = environment
+        holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+        self._ports = [holder.getsockname()[1] for holder in holders]
+        for holder in holders:
+            holder.close()
+        self.urls = [f"https://127.0.0.1:{port}" for port in self._ports]
+        self.seen: dict[int, dict[str, Any]] = {}  # by number, what any of them has shown
+        self.processes = [self.start(number) for number in range(3)]
+
+    def start(self, number: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "understudy.orchestrator", "--run-dir", str(self.folder / f"run{number}")]
+        command += ["--spec-json", json.dumps(SPEC), "--port", str(self._ports[number])]
+        command += ["--members", ",".join(self.urls), "--number", str(number)]
+        cert, key, authority = (str(self._certificates / name) for name in ("tls.crt", "tls.key", "ca.crt"))
+        command += ["--tls-cert", cert, "--tls-key", key, "--trust", authority]
+        with (self.folder / f"output{number}.txt").open("ab") as output:
+            return subprocess.Popen(command, env=self._environment, stderr=output)
+
+    def kill(self, number: int) -> None:
+        self.processes[number].kill()
+        self.processes[number].wait()
+
+    def start_again(self, number: int) -> None:
+        self.processes[number] = self.start(number)
+
+    def ask(self, number: int, path: str, body: Any = None, limit: float = LONG) -> httpx.Response:
+        return httpx.request(
+            "POST" if body is not None else "GET",
+            self.urls[number] + path,
+            json=body,
+            headers={"Authorization": f"Bearer {SECRET}"},
+            timeout=limit,
+            verify=self.trust,
+        )
+
+    def leader(self) -> int | None:
+        for number in range(3):
+            try:
+                if self.ask(number, "/v1/health", limit=2.0).status_code == 200:
+                    return number
+            except httpx.TransportError:
+                continue
+        return None
+
+    def wait_for_leader(self) -> int:
+        wait_until(lambda: self.leader() is not None, "one leads", LONG)
+        return self.leader() or 0
+
+    def look(self) -> int:
+        """Reads what is new, from whoever leads; how many events there are."""
+        leader = self.leader()
+        if leader is not None:
+            try:
+                text = self.ask(leader, "/v1/jobs/-/events").text
+            except httpx.TransportError:
+                return len(self.seen)
+            found = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+            for event in found:
+                if "number" in event:
+                    assert self.seen.setdefault(event["number"], event) == event
+        return len(self.seen)
+
+
+def _certificates(folder: Path) -> Path:
+    """An authority's certificate, and one with its key for all members."""
+    for words in (["init"], ["server", "head", "--host", "localhost"]):
+        command = [sys.executable, "-m", "understudy.cli", "certs", words[0], str(folder / "tls"), *words[1:]]
+        made = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Path(made.stdout.strip())
+
+
+class Node:
+    """An agent without workers of its own, with the agents' own link, in a thread."""
+
+    def __init__(self, members: Members) -> None:
+        self._urls, self._trust = members.urls, members.trust
+        self._loop = asyncio.new_event_loop()
+        self.sent = 0
+        self._link: OrchestratorLink | None = None
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(),), daemon=True)
+        self._thread.start()
+
+    async def _run(self) -> None:
+        address = ",".join(self._urls)
+        self._link = OrchestratorLink(lambda: address, "/v1/jobs/-/agent", SECRET, self._trust, self._story, self._told, lambda text: None)
+        await self._link.run()
+
+    def _story(self) -> list[Sent]:
+        return [events.NodeJoined("node0", "127.0.0.1", 0), events.WorkerStarted("w0", "node0", 4711)]
+
+    def _told(self, message: Message) -> None:
+        pass
+
+    def burst(self) -> None:
+        for _ in range(BURST):
+            self.sent += 1
+            assert self._link is not None
+            self._loop.call_soon_threadsafe(self._link.send, events.Notice("w0", -1, f"notice {self.sent}"))
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Members]:
+    with marked() as mark:
+        yield Members(tmp_path, mark.environment(UNDERSTUDY_TOKEN=SECRET))
+
+
+def test_they_are_killed_at_various_moments(members: Members) -> None:
+    """Of what has been shown nothing is lost or changed. What has not been shown may be, and agents repeat what matters."""
+    members.wait_for_leader()
+    node = Node(members)
+    wait_until(lambda: members.look() >= 2, "the node has joined", LONG)
+
+    def grows(count: int) -> Callable[[], bool]:
+        return lambda: members.look() >= count
+
+    for who in ("leader", "follower", "leader", "all"):
+        before = members.look()
+        node.burst()
+        wait_until(grows(before + 5), "some of a burst are there", LONG)
+        leader = members.wait_for_leader()
+        victims = {"leader": [leader], "follower": [(leader + 1) % 3], "all": [0, 1, 2]}[who]
+        for victim in victims:
+            members.kill(victim)
+        if who == "leader":
+            members.wait_for_leader()  # the two that are left
+        for victim in victims:
+            members.start_again(victim)
+    before = members.look()
+    wait_until(grows(before + 1), "the node is back", LONG)
+    stopping = members.ask(members.wait_for_leader(), "/v1/jobs/-/stop", {"reason": "enough", "exit_code": 7})
+    assert stopping.status_code == 200
+    assert 7 in [process.wait(LONG) for process in members.processes]
+    recorded = [journal.read(members.folder / f"run{number}" / journal.FILE) for number in range(3)]
+    first = recorded[0]
+    assert first is not None
+    assert all(each is not None and each.events == first.events for each in recorded)
+    times = [now for now, _ in first.events]
+    assert {number: times[number - 1] for number in members.seen} == {number: event["time"] for number, event in members.seen.items()}
+    ended = journal.replay(first.settings, first.events).state.ended
+    assert ended is not None and ended.exit_code == 7
+
+
+def test_one_that_was_stopped_steps_down_when_it_wakes_up(members: Members) -> None:
+    """Also if nobody asks it for a decision."""
+    leader = members.wait_for_leader()
+    pid = members.processes[leader].pid
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: members.leader() not in (None, leader), "another one leads", LONG)
+    os.kill(pid, signal.SIGCONT)
+    told = members.folder / f"output{leader}.txt"
+    wait_until(lambda: "does not lead any more" in told.read_text(), "it has noticed", LONG)
+    wait_until(lambda: members.urls[leader] not in _leading(members, leader), "it knows another one", LONG)
+    assert members.processes[leader].poll() is None
+
+
+def _leading(members: Members, number: int) -> str:
+    """Whom it says to ask; its own address while it says nothing of the kind."""
+    try:
+        return str(members.ask(number, "/v1/health").json()["detail"]).rpartition("ask ")[2]
+    except (httpx.TransportError, KeyError):
+        return members.urls[number]
+
+
+def test_who_does_not_lead_sends_everybody_away(members: Members) -> None:
+    leader = members.wait_for_leader()
+    other = (leader + 1) % 3
+    wait_until(lambda: members.urls[leader] in members.ask(other, "/v1/health").text, "it knows who leads", LONG)
+    answer = members.ask(other, "/v1/jobs/-/status")
+    assert answer.status_code == 503
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["detail"] == f"this orchestrator does not lead: ask {members.urls[leader]}"
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        connect(members.urls[other].replace("http", "ws") + "/v1/jobs/-/agent", ssl=members.trust),
+    ):
+        pass
+    assert refused.value.response.status_code == 503
+
+
+def test_only_the_secret_itself_opens_the_members_door(members: Members) -> None:
+    members.wait_for_leader()
+    address = members.urls[0].replace("http", "ws") + "/v1/quorum"
+    (members.folder / "secret").write_text(SECRET)
+    words = [sys.executable, "-m", "understudy.cli", "token", "--token-file", str(members.folder / "secret"), "--role", "submit"]
+    submits = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "UNDERSTUDY_TOKEN": ""}).stdout.strip()
+    for token, status in (("", 401), ("another secret", 401), (submits, 403)):
+        headers = {"Authorization": f"Bearer {token}"}
+        with pytest.raises(InvalidStatus) as refused, connect(address, ssl=members.trust, additional_headers=headers):
+            pass
+        assert refused.value.response.status_code == status
+    with connect(address, ssl=members.trust, additional_headers={"Authorization": f"Bearer {SECRET}"}) as peer:
+        stranger = ["Hello", {"member": 1, "identity": "nobody", "roll": []}]
+        peer.send(json.dumps(stranger))
+        assert json.loads(peer.recv(LONG))[1]["roll"]
+        peer.send(json.dumps(["AskVote", {"term": 1000, "last": 1000, "last_term": 1000, "trial": False}]))
+        peer.send("nonsense")
+        with pytest.raises(ConnectionClosed, match="not a message between members"):
+            peer.recv(LONG)
+    leader = members.wait_for_leader()
+    assert "takes no part" in "".join((members.folder / f"output{number}.txt").read_text() for number in range(3))
+    members.processes[leader].send_signal(signal.SIGTERM)
+    assert members.processes[leader].wait(LONG) == 0, "the job goes on with the others"
+    wait_until(lambda: members.leader() not in (None, leader), "another one leads", LONG)

@@ -1,0 +1,89 @@
+"""Two versions of Understudy in one service: what a later one says more is not looked at, and what an earlier one leaves out has a default.
+
+The later version is this one, changed as a later one may be: a message, a command and a page with one more field each, and an
+event of which this version has never heard.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.integration.processes import marked, wait_for_end, wait_until
+from tests.integration.service import Service
+from tests.integration.training import LONG, Outcome, survived
+
+import understudy
+
+HELD = 6
+COMMITTED = "    transaction: int\n    step: int\n{}\n\n@dataclass(frozen=True)\nclass ScriptFailed"
+LOST_NODE = "@dataclass(frozen=True)\nclass LostNode:"
+HANDLED = "    events.NodesLost: loss.nodes_lost,\n"
+SAY = """        self._said.remember(event)
+            from understudy.core.events import Weather
+            self._connection.sendall(encode(Weather(self.worker, 20)).encode() + b'\\n')
+"""
+CHANGES = {
+    "__init__.py": [(f'__version__ = "{understudy.__version__}"', '__version__ = "99"')],
+    "core/events.py": [
+        (COMMITTED.format(""), COMMITTED.format("    weather: str = 'fair'\n")),
+        (LOST_NODE, f"@dataclass(frozen=True)\nclass Weather:\n    worker: str\n    degrees: int\n\n\n{LOST_NODE}"),
+        ("FromWorker = (\n    WorkerWarm\n", "FromWorker = (\n    Weather\n    | WorkerWarm\n"),
+    ],
+    "core/machine.py": [(HANDLED, f"{HANDLED}    events.Weather: lambda *_: None,\n")],
+    "core/commands.py": [("    leavers: tuple[int, ...]  #", "    hint: str = 'none'\n    leavers: tuple[int, ...] = ()  #")],
+    "links/page.py": [("    waits: int = UNKNOWN  #", "    waits: int = UNKNOWN  # and more\n    heat: float = 36.6\n    #")],
+    "worker/control.py": [("        self._said.remember(event)\n", SAY)],
+}
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a package `understudy` that was changed."""
+    folder = tmp_path_factory.mktemp("later")
+    package = folder / "understudy"
+    shutil.copytree(Path(understudy.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, pairs in CHANGES.items():
+        text = (package / name).read_text()
+        for old, new in pairs:
+            assert text.count(old) == 1, f"{old!r} in {name}"
+            text = text.replace(old, new)
+        (package / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("first", ["orchestrator", "agents"])
+def test_an_upgrade_under_a_running_job(tmp_path: Path, later: Path, undisturbed_spread: Callable[[int], Outcome], first: str) -> None:
+    """One side is of the later version, a rank is lost; then a spare of the other version takes a rank, and the rest is upgraded."""
+    with marked() as mark:
+        service = Service(tmp_path, mark)
+        service.source = later if first == "agents" else None
+        for name in "ab":
+            service.start_agent(name, 2)
+        service.wait_for_nodes(2)
+        job = service.run("job", ["--nnodes", "2", "--spares", "2"], "spread.py", HELD=f"1:{HELD}", WAIT="1")
+        job.wait_for(f"held {HELD}")
+        if first == "orchestrator":
+            service.source = later
+            service.kill_orchestrator()
+            service.start_orchestrator()
+        wait_until(lambda: job.status()["ranks"][1]["step"] == HELD, "pages of the other version are read", LONG)
+        pid = job.status()["ranks"][1]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        wait_for_end(pid)
+        job.wait_for(f"step {HELD + 1} on 1 in generation 1")
+        service.source = later
+        if first == "agents":
+            service.kill_orchestrator()
+            service.start_orchestrator()
+        else:
+            for name in "ab":
+                service.restart_agent(name)
+                service.wait_for_words(f"agent-{name}.txt", "is taken up again")
+        job.let("end")
+        (incident,) = survived(job.ends(), undisturbed_spread(2))
+        assert (incident["rank"], incident["cause"]) == (1, "killed")

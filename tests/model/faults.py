@@ -1,0 +1,181 @@
+"""What may go wrong, or be asked for, at any moment: the one table of faults. `Bounds.faults` says how many of each there are.
+
+Each gives the steps that are possible in a state. `spent` is that state with one fault less, and what comes of a step is made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.model.messages import dies, says
+from tests.model.state import State, Steps, always
+from tests.model.world import Mode, Worker, World, flagged
+from understudy.core import events
+from understudy.core.nouns import LossCause
+from understudy.core.state import WorkerState
+
+if TYPE_CHECKING:
+    from tests.model.moves import Moves
+
+_EXCHANGING = (Mode.RUN, Mode.VOTING, Mode.AGREED, Mode.PUBLISHED, Mode.CONNECTED, Mode.SHARE)
+Fault = Callable[["Moves", State, State], Steps]
+
+
+def _kill(moves: Moves, state: State, spent: State) -> Steps:
+    """A worker or spare dies, at any point of a step or of a recovery, and its agent sees it."""
+    for w in state.world.workers:
+        if w.alive and not w.released:
+            yield f"{w.name} is killed", always(spent._replace(world=state.world.put(dies(w, "signal 9"))))
+
+
+def _hung(moves: Moves, state: State, spent: State) -> Steps:
+    """It is taken for hung, and goes on all the same until it is ended."""
+    for known in state.machine.state.workers.values():
+        if known.state not in (WorkerState.LOST, WorkerState.RELEASED) and known.rank >= 0:
+            lost = events.WorkerLost(known.name, LossCause.HUNG, "stands still", 0.0)
+            yield f"{known.name} is taken for hung", partial(moves.submit, spent, lost)
+
+
+def _cut(moves: Moves, state: State, spent: State) -> Steps:
+    """Neither a node's agent nor its workers reach anybody, or are reached. What was on its way to it is lost."""
+    world = state.world
+    for node, cut in enumerate(world.cut):
+        if not cut and not world.away[node]:
+            after = world.put_all(node, down=())
+            after = after._replace(cut=flagged(world.cut, node, True), linked=flagged(world.linked, node, False))
+            yield f"n{node} is cut off", always(spent._replace(world=after))
+
+
+def _agent(moves: Moves, state: State, spent: State) -> Steps:
+    """A node ends, with its agent and workers, and nobody says so. It is started anew, before or after it counts as lost."""
+    world = state.world
+    for node, away in enumerate(world.away):
+        if not away and not world.cut[node]:
+            workers = tuple(Worker(w.name, node, Mode.GONE, forgotten=True) if w.node == node else w for w in world.workers)
+            after = world._replace(workers=workers, away=flagged(world.away, node, True), linked=flagged(world.linked, node, False))
+            yield f"n{node} ends", always(spent._replace(world=after))
+
+
+def _crash(moves: Moves, state: State, spent: State) -> Steps:
+    """The orchestrator is killed, with or without its last events in the journal, and is started again."""
+    dark = _unlinked(state.world)
+    yield "the orchestrator is killed", always(spent._replace(world=dark))
+    if state.before is not None and state.before is not state.interned:
+        forgot = spent._replace(world=dark, interned=state.before, before=state.before)
+        yield "the orchestrator is killed, and its last events are not in the journal", always(forgot)
+
+
+def _migrate(moves: Moves, state: State, spent: State) -> Steps:
+    for rank in range(moves.bounds.ranks):
+        if not state.machine.migration_refusal(rank):
+            yield f"rank {rank} is to migrate", partial(moves.submit, spent, events.MigrationAsked(rank, "asked"))
+
+
+def _early(moves: Moves, state: State, spent: State) -> Steps:
+    """A timer runs out before what it waits for: something is slow, and nothing is broken."""
+    for timer in sorted(state.machine.state.timers):
+        yield f"the timer {timer} runs out early", partial(moves.submit, spent, events.Expired(timer))
+
+
+def _repeat(moves: Moves, state: State, spent: State) -> Steps:
+    """What a worker has said comes once more, at any later time."""
+    for w in state.world.workers:
+        for index, said in enumerate(w.said):
+            if said not in w.up:
+                again = state.world.put(w._replace(up=(*w.up, said)))
+                yield f"{type(said).__name__} {index} of {w.name} comes again", always(spent._replace(world=again))
+
+
+def _overtake(moves: Moves, state: State, spent: State) -> Steps:
+    """What a worker has said later comes first."""
+    for w in state.world.workers:
+        for index in range(1, len(w.up)):
+            first = state.world.put(w._replace(up=(w.up[index], *w.up[:index], *w.up[index + 1 :])))
+            yield f"{type(w.up[index]).__name__} {index} of {w.name} overtakes", always(spent._replace(world=first))
+
+
+def _echo(moves: Moves, state: State, spent: State) -> Steps:
+    """A command comes twice."""
+    for w in state.world.workers:
+        if w.alive and w.down:
+            twice = state.world.put(w._replace(down=(w.down[0], *w.down)))
+            yield f"{w.name} hears {w.down[0][0]} {w.down[0][1:2]} twice", always(spent._replace(world=twice))
+
+
+def _break(moves: Moves, state: State, spent: State) -> Steps:
+    """A connection between workers breaks, and nobody has died: the one that notices says so, and waits to hear what to do."""
+    for w in state.world.workers:
+        if _exchanges(w):
+            broken = says(w._replace(broken=True), events.CommunicationBroken(w.name, w.newest, "reset"))
+            yield f"a connection of {w.name} breaks", always(spent._replace(world=state.world.put(broken)))
+
+
+def _differs(moves: Moves, state: State, spent: State) -> Steps:
+    """A newcomer's state does not agree with its donors': it says so, and waits to be ended."""
+    for w in state.world.workers:
+        if w.mode is Mode.CONNECTED and w.newcomer and w.pending is not None and not w.broken:
+            found = says(w._replace(broken=True), events.VerifyFailed(w.name, w.pending[1], "differs"))
+            yield f"the state of {w.name} differs", always(spent._replace(world=state.world.put(found)))
+
+
+def _refuse(moves: Moves, state: State, spent: State) -> Steps:
+    """An agent has no room for the worker that it is to start."""
+    for w in state.world.workers:
+        if w.mode is Mode.STARTING:
+            said = events.StartRefused(w.name, f"n{w.node}", "no room")
+            refused = Worker(w.name, w.node, Mode.GONE, up=(*w.up, said), refused=True)
+            yield f"{w.name} is refused", always(spent._replace(world=state.world.put(refused)))
+
+
+def _odd(moves: Moves, state: State, spent: State) -> Steps:
+    """Replicas differ, and most of them speak against one."""
+    for w in state.world.workers:
+        for rank in range(moves.bounds.ranks):
+            if _exchanges(w) and not w.newcomer and rank != w.rank:
+                after = state.world.put(_differ(w, (rank,), ()))
+                yield f"{w.name} finds that rank {rank} is odd", always(spent._replace(world=after))
+
+
+def _torn(moves: Moves, state: State, spent: State) -> Steps:
+    """Replicas differ, and nobody can tell who is right: the job is held until somebody says so."""
+    sides = tuple((rank,) for rank in range(moves.bounds.ranks))
+    for w in state.world.workers:
+        if _exchanges(w) and not w.newcomer:  # it takes what the others have agreed upon
+            yield f"{w.name} finds that all differ", always(spent._replace(world=state.world.put(_differ(w, (), sides))))
+
+
+def _exchanges(w: Worker) -> bool:
+    return w.mode in _EXCHANGING and not w.broken and not w.aborted and not w.released
+
+
+def _differ(w: Worker, odd: tuple[int, ...], sides: tuple[tuple[int, ...], ...]) -> Worker:
+    """It says so, and waits to hear what to do. The others find out as well; here they go on until then, which is more than they would."""
+    return says(w._replace(broken=True), events.ReplicasDiffer(w.name, w.newest, odd, sides, "differs"))
+
+
+def _unlinked(world: World) -> World:
+    return world._replace(linked=(False,) * len(world.linked), workers=tuple(w._replace(down=()) for w in world.workers))
+
+
+FAULTS: dict[str, Fault] = {
+    "kill": _kill,
+    "hung": _hung,
+    "cut": _cut,
+    "agent": _agent,
+    "crash": _crash,
+    "migrate": _migrate,
+    "early": _early,
+    "repeat": _repeat,
+    "overtake": _overtake,
+    "echo": _echo,
+    "break": _break,
+    "differs": _differs,
+    "refuse": _refuse,
+    "odd": _odd,
+    "torn": _torn,
+}
+
+FATAL = frozenset({"kill", "agent", "refuse"})  # a worker may end without the machine knowing
+RECONNECTING = frozenset({"cut", "agent", "crash", "repeat"})  # what was said once may be said again

@@ -1,0 +1,92 @@
+"""Commands arrive at workers, and what workers and agents say: the model's words for the vocabulary of `core`."""
+
+from __future__ import annotations
+
+from tests.model.world import Mode, Order, Shape, Worker
+from understudy.core import commands, events
+from understudy.core.nouns import LossCause
+
+
+def order(command: commands.Command) -> Order | None:
+    """A command on its way to a worker; None if workers do not hear of it."""
+    match command:
+        case commands.StartWorker():
+            return ("start",)
+        case commands.KillWorker():
+            return ("kill",)
+        case commands.Assign():
+            return ("assign", command.generation, command.rank, command.newcomer, command.planned, command.store)
+        case commands.Abort():
+            return ("abort", command.generation, command.store)
+        case commands.Pause():
+            return ("pause", command.generation, command.store)
+        case commands.Recover(generation=g, start=start, newcomers=newcomers, holders=holders, leavers=leavers, store=store):
+            return ("recover", g, start, newcomers, holders, leavers, store)
+        case commands.Release():
+            return ("release",)
+        case _:
+            return None
+
+
+def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
+    """`Control._handle`, and the agent's part in front of it (`Agent._relay`, `_kill`)."""
+    kind, *rest = message
+    if kind == "kill":
+        return dies(worker, "fenced")
+    if kind == "release":
+        return worker._replace(released=True)
+    if kind == "start":  # a repeat: the agent says what it knows
+        return worker._replace(up=worker.up + story(worker))
+    generation: int = rest[0]
+    if generation > worker.entered:  # the agent forgets what was said in older generations
+        kept = tuple(event for event in worker.said if isinstance(event, events.Finished))
+        worker = worker._replace(entered=generation, said=kept)
+    if generation < worker.heard:
+        return worker
+    worker = worker._replace(heard=generation)
+    if kind == "assign":
+        return _takes(worker, rest[1], generation, rest[2], shape) if worker.mode is Mode.SPARE else worker
+    if kind == "recover":
+        return worker._replace(recover=message)
+    decided = worker.recover is not None and worker.recover[1] >= generation
+    if worker.answer is not None and worker.answer.generation == generation and not decided:  # asked again: the same answer
+        return worker._replace(up=(*worker.up, worker.answer))
+    return worker._replace(abort=generation) if kind == "abort" else worker._replace(pause=generation)
+
+
+def _takes(worker: Worker, rank: int, generation: int, newcomer: bool, shape: Shape) -> Worker:
+    """A warm worker gets a rank."""
+    worker = worker._replace(rank=rank, newcomer=newcomer, came=newcomer)
+    if newcomer:
+        return worker._replace(mode=Mode.SETUP)
+    if shape.setup:  # as far as anybody else can see, the set-up is a transaction like the others
+        return worker._replace(mode=Mode.RUN, generation=generation, t=-1, applied=-1)
+    shelf = frozenset((ward, -1) for ward in shape.wards(rank))
+    return worker._replace(mode=Mode.IDLE, generation=generation, shelf=shelf)
+
+
+def dies(worker: Worker, detail: str) -> Worker:
+    """Its process ends, and its agent says so; if it was told to go, that is no loss."""
+    if worker.released:
+        return Worker(worker.name, worker.node, Mode.GONE, up=worker.up, said=worker.said)
+    lost = events.WorkerLost(worker.name, LossCause.KILLED, detail, 0.0)
+    return Worker(worker.name, worker.node, Mode.GONE, up=(*worker.up, lost), said=worker.said, lost=lost)
+
+
+def says(worker: Worker, event: events.Event) -> Worker:
+    """Its agent remembers it, in case that it has to repeat it."""
+    return worker._replace(up=(*worker.up, event), said=(*worker.said, event))
+
+
+def warm(worker: Worker) -> tuple[events.Event, ...]:
+    return (events.WorkerWarm(worker.name, f"s-{worker.name}", worker.rank),)
+
+
+def story(worker: Worker) -> tuple[events.Event, ...]:
+    """What its agent repeats when it connects."""
+    if worker.lost is not None:
+        return (*worker.said, worker.lost)
+    if not worker.alive:
+        return worker.said
+    known = () if worker.mode is Mode.STARTING else warm(worker)
+    return (events.WorkerStarted(worker.name, f"n{worker.node}", 1), *known, *worker.said)

@@ -1,0 +1,60 @@
+"""Nodes that are lost at the same moment: one event, one generation, and a reason that stays readable."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from understudy.core import commands, events
+from understudy.core.machine import Machine
+from understudy.core.nouns import JobSpec, Timeouts
+from understudy.orchestrator.journal import JobJournal
+from understudy.orchestrator.service import Service
+
+LONG = 60.0
+NODES = [f"n{number}" for number in range(3)]
+
+
+@pytest.mark.parametrize(("how", "words"), [("disconnected", "its agent was disconnected"), ("silent", "nothing was heard of it")])
+def test_nodes_whose_time_runs_out_together_are_one_event(how: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    journalled: list[events.Event] = []
+
+    async def job() -> int:
+        loop = asyncio.get_running_loop()
+        limits = Timeouts(heartbeat=0.1, node_lost=0.3)
+        machine = Machine(JobSpec("job", len(NODES), 1, len(NODES), spares=0), limits)
+        journal = JobJournal(lambda entry: journalled.append(entry[1]) if isinstance(entry, tuple) else None)
+        service = Service(machine, journal, tell=lambda text: None, far=True)
+        now = loop.time()
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "time", lambda: now)  # all of it at the same moment
+            links = [service.attach(events.NodeJoined(node, "127.0.0.1", number)) for number, node in enumerate(NODES)]
+            if how == "disconnected":
+                for link in links:
+                    service.detach(link)
+        return await asyncio.wait_for(service.run(), LONG)
+
+    assert asyncio.run(job()) == 1, "before there are ranks this is the end"
+    (lost,) = (event for event in journalled if isinstance(event, events.NodesLost))
+    assert [gone.node for gone in lost.nodes] == NODES
+    assert all(words in gone.detail for gone in lost.nodes)
+
+
+def test_a_reason_names_some_of_many_losses() -> None:
+    """It goes to every worker of the job."""
+    machine = Machine(JobSpec("job", 60, 20, 3, spares=0), Timeouts())
+    told: list[commands.Command] = []
+    for number, node in enumerate(NODES):
+        told += machine.handle(events.NodeJoined(node, "127.0.0.1", number), 0.0)
+    for worker in [command.worker for command in told if isinstance(command, commands.StartWorker)]:
+        machine.handle(events.WorkerWarm(worker, "127.0.0.1:7000"), 0.0)
+    for rank in range(60):
+        machine.handle(events.Committed(machine.state.ranks[rank], 0, 0, 1), 0.0)
+    answer = machine.handle(events.NodesLost((events.LostNode("n1", "gone"), events.LostNode("n2", "gone"))), 1.0)
+    aborts = [command for command in answer if isinstance(command, commands.Abort)]
+    assert {abort.generation for abort in aborts} == {1} and {abort.lost for abort in aborts} == {tuple(range(20, 60))}
+    (reason,) = {abort.reason for abort in aborts}
+    assert reason.startswith("rank 20 (worker w20 on node n1) was lost with its node: gone; rank 21")
+    assert reason.count(";") == 16 and reason.endswith("; and 24 more")
+    assert sum(isinstance(command, commands.Tell) and "was lost with its node" in command.text for command in answer) == 40, "all are told"

@@ -1,0 +1,203 @@
+"""Raft with time: hosts that crash, lose messages, hear them late and twice, and are cut off, as a seed decides."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy.orchestrator.quorum import raft
+from understudy.orchestrator.quorum.raft import ELECTION, HEARTBEAT, LEASE, SPREAD, Append, Entry, Message, Raft, Role
+
+
+@dataclass
+class Cluster:
+    """What is written is on the disk at once. The clocks of the members run at the same rate, and show different times."""
+
+    size: int
+    chance: random.Random
+    now: float = 0.0
+    disks: list[tuple[tuple[int, int], list[Entry]]] = field(default_factory=list)
+    members: list[Raft | None] = field(default_factory=list)  # None: down
+    network: list[tuple[float, int, int, Message]] = field(default_factory=list)  # when it comes, to, from, what
+    cut_off: set[int] = field(default_factory=set)
+    leaders: dict[int, int] = field(default_factory=dict)  # of each term
+    committed: list[Entry] = field(default_factory=list)
+    loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.disks = [((0, -1), []) for _ in range(self.size)]
+        self.members = [None] * self.size
+        self.clocks = [self.chance.uniform(0, 1000) for _ in range(self.size)]
+        for number in range(self.size):
+            self.start(number)
+
+    def start(self, number: int) -> None:
+        ballot, log = self.disks[number]
+        self.members[number] = Raft(number, self.size, self.time_of(number), self.chance.random, ballot, log)
+
+    def time_of(self, number: int) -> float:
+        return self.now + self.clocks[number]
+
+    def run(self, seconds: float, late: float = 0.05) -> None:
+        """Time passes; a message takes up to `late` seconds."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now += 0.05
+            due = [each for each in self.network if each[0] <= self.now]
+            self.network = [each for each in self.network if each[0] > self.now]
+            self.chance.shuffle(due)
+            for _, to, sender, message in due:
+                member = self.members[to]
+                if member is not None and not self.cut_off & {to, sender}:
+                    member.receive(sender, message, self.time_of(to))
+                    self.settle(to, late)
+            for number, member in enumerate(self.members):
+                if member is not None:
+                    member.tick(self.time_of(number))
+                    self.settle(number, late)
+
+    def propose(self, text: str) -> None:
+        for number, member in enumerate(self.members):
+            if member is not None and member.leads():
+                member.propose([text], self.time_of(number))
+                self.settle(number, 0.05)
+
+    def settle(self, number: int, late: float) -> None:
+        member = self.members[number]
+        assert member is not None
+        step = member.take()
+        ballot, log = self.disks[number]
+        self.disks[number] = step.ballot or ballot, log[: step.keep] + list(step.entries) if step.entries else log
+        assert self.disks[number] == ((member.term, member.vote), member.log)
+        for other, message in step.messages:
+            for _ in range(self.chance.choice((1, 1, 1, 2))):
+                if self.chance.random() >= self.loss:
+                    self.network.append((self.now + self.chance.uniform(0, late), other, number, message))
+        self.look()
+
+    def look(self) -> None:
+        there = [member for member in self.members if member is not None]
+        for member in there:
+            if member.role is Role.LEADER:
+                assert self.leaders.setdefault(member.term, member.number) == member.number, "two leaders in one term"
+            mine = member.log[: member.committed]
+            assert mine[: len(self.committed)] == self.committed[: len(mine)], "two members have committed different entries"
+            self.committed += mine[len(self.committed) :]
+        on_disk = [log for _, log in self.disks]
+        for index, entry in enumerate(self.committed[-3:], max(0, len(self.committed) - 3)):
+            assert 2 * sum(log[index : index + 1] == [entry] for log in on_disk) > self.size, "committed, and not with a majority"
+        sure = [member for member in there if member.leads() and self.time_of(member.number) <= member.good_until()]
+        for member in sure:
+            others = [other for other in there if other.role is Role.LEADER and other.term > member.term]
+            assert not others, f"{member.number} may decide, and {others[0].number} leads"
+
+    def leader(self) -> Raft:
+        (found,) = [member for member in self.members if member is not None and member.role is Role.LEADER]
+        return found
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 30), st.sampled_from([3, 5]))
+def test_whatever_happens(seed: int, size: int) -> None:
+    chance = random.Random(seed)
+    cluster = Cluster(size, chance)
+    for number in range(25):
+        cluster.loss = chance.choice((0.0, 0.0, 0.3))
+        victim = chance.randrange(size)
+        match chance.randrange(6):
+            case 0:
+                cluster.members[victim] = None
+            case 1:
+                cluster.cut_off ^= {victim}
+            case 2:
+                for down, member in enumerate(cluster.members):
+                    if member is None:
+                        cluster.start(down)
+            case 3:
+                cluster.start(victim)
+        cluster.propose(f"entry {number}")
+        cluster.run(chance.choice((0.05, 0.3, 2.0, 5.0)), late=chance.choice((0.01, 0.3, 3.0)))
+    cluster.loss, cluster.cut_off = 0.0, set()
+    for down, member in enumerate(cluster.members):
+        if member is None:
+            cluster.start(down)
+    cluster.run(4 * (ELECTION + SPREAD))
+    cluster.propose("the last one")
+    cluster.run(2.0)
+    logs = [member.log[: member.committed] for member in cluster.members if member is not None]
+    assert logs == [logs[0]] * size
+    assert logs[0][-1].text == "the last one"
+
+
+def test_a_member_that_was_cut_off_deposes_nobody() -> None:
+    cluster = Cluster(3, random.Random(1))
+    cluster.run(1.0)
+    leader = cluster.leader()
+    assert (leader.number, leader.term) == (0, 1), "the first one stands for election at once"
+    cluster.cut_off = {2}
+    cluster.run(10 * ELECTION)
+    cluster.cut_off = set()
+    cluster.run(2 * ELECTION)
+    assert cluster.leader() is leader
+    assert leader.term == 1
+
+
+def test_a_leader_that_is_cut_off_steps_down_before_another_can_lead() -> None:
+    cluster = Cluster(3, random.Random(2))
+    cluster.run(1.0)
+    cluster.cut_off = {0}
+    old = cluster.leader()
+    cluster.run(LEASE + 2 * HEARTBEAT)
+    assert old.role is not Role.LEADER
+    cluster.run(2 * (ELECTION + SPREAD))
+    assert cluster.leader().number != 0
+
+
+def test_the_tail_that_nobody_else_has_is_cut_off() -> None:
+    cluster = Cluster(3, random.Random(3))
+    cluster.run(1.0)
+    cluster.cut_off = {0}
+    cluster.propose("to nobody")
+    cluster.run(2 * (ELECTION + SPREAD))
+    cluster.propose("to a majority")
+    cluster.cut_off = set()
+    cluster.run(2.0)
+    assert [entry.text for entry in cluster.disks[0][1]] == ["", "", "to a majority"]
+
+
+def test_an_entry_of_an_older_term_is_committed_with_one_of_the_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 8: a majority has it, and yet it can be lost until an entry of the leader's own term is with a majority, too."""
+    monkeypatch.setattr(raft, "BATCH", -1)  # one entry in each message
+    members = [Raft(number, 3, 0.0, lambda: 0.0) for number in range(3)]
+
+    def elect(number: int, voter: int) -> list[tuple[int, Message]]:
+        """Its first messages as a leader."""
+        members[number]._be_candidate(0.0)
+        (asked,) = [message for to, message in members[number].take().messages if to == voter]
+        members[voter].receive(number, asked, 0.0)
+        ((_, vote),) = members[voter].take().messages
+        members[number].receive(voter, vote, 0.0)
+        return list(members[number].take().messages)
+
+    elect(0, 2)  # term 1: what it writes stays with it
+    elect(1, 2)  # the same term, in which member 2 does not vote again
+    elect(1, 2)  # term 2
+    assert [member.role for member in members] == [Role.LEADER, Role.LEADER, Role.FOLLOWER]
+    members[2].log, members[2]._keep = [], 0
+    for told in (2, 3):  # member 0 hears of the newer terms, and leads in the next one
+        members[0]._look_at_term(told, 0.0)
+    ((_, first), *_) = [each for each in elect(0, 2) if each[0] == 2]
+    assert isinstance(first, Append) and first.before == 1
+    answers: list[Message] = [first]
+    while members[0].committed == 0:
+        members[2].receive(0, answers.pop(), 0.0)
+        ((_, answer),) = members[2].take().messages
+        members[0].receive(2, answer, 0.0)
+        held = [entry.term for entry in members[2].log]
+        assert members[0].committed == (2 if held == [1, 4] else 0), held
+        answers += [message for to, message in members[0].take().messages if to == 2]
+    assert [entry.term for entry in members[2].log] == [1, 4]
