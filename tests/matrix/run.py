@@ -55,9 +55,12 @@ def run(cells: Iterable[Cell], folder: Path, mark: Mark, tell: Callable[[Result]
     while waiting:
         serving = _Serving(folder / f"job-{len(finished)}", mark, waiting[0])
         try:
+            serving.begin()
             while waiting and serving.process.poll() is None:
                 serving.serve(waiting.pop(0))
             finished.append(serving.finish())
+        except Exception as error:  # of this job; the rest of an hour's cells goes on
+            finished.append(serving.failed(error, waiting))
         finally:
             serving.training.end()
         for result in finished[-1].results:
@@ -71,25 +74,25 @@ class _Serving:
         self.training = Training(folder, mark, like.mode, spares=SPARES, flags=like.flags, arguments=arguments)
         self.process = self.training.process
         self._results: list[Result] = []
-        self._about, self._job = self._watch()
+        self._about: Target
+        self._job: Job
 
-    def _watch(self) -> tuple[Target, Job]:
-        """When it trains."""
+    def begin(self) -> None:
+        """Returns when it trains."""
         run_dir = self.training.run_dir
         wait_until(lambda: (run_dir / "orchestrator.json").exists() or self.process.poll() is not None, "the orchestrator", LIMIT)
-        about = target(run_dir, "", "", None, None)
-        assert about.server is not None, self.training.output
-        job = Job(Asked(about), about.server.url, run_dir)
+        self._about = target(run_dir, "", "", None, None)
+        assert self._about.server is not None, self.training.output
+        self._job = Job(Asked(self._about), self._about.server.url, run_dir)
 
         def trains() -> bool:
             assert self.process.poll() is None, self.training.output
             with suppress(Away):
-                view = job.look()
-                return view.whole and min(job.steps(view).values()) > 0
+                view = self._job.look()
+                return view.whole and min(self._job.steps(view).values()) > 0
             return False
 
         wait_until(trains, "training", LIMIT)
-        return about, job
 
     def serve(self, cell: Cell) -> None:
         result = Result(cell)
@@ -119,7 +122,11 @@ class _Serving:
         after = self._committed() + BEYOND
 
         def beyond() -> bool:
-            return self._committed() >= after or self.process.poll() is not None
+            if self.process.poll() is not None:
+                return True
+            with suppress(Away):
+                return self._committed() >= after
+            return False
 
         wait_until(beyond, f"step {after}", LIMIT)
         result.steps = (before, after)
@@ -148,7 +155,16 @@ class _Serving:
         except NotAllowed as error:
             self._results[-1].wrong = f"the model does not allow it: {error}"
         logs = self._logs()
-        return Finished(self._results, logs, max((_number(key) for log in logs.values() for key in log), default=0))
+        return Finished(self._results, logs, _last(logs))
+
+    def failed(self, error: Exception, waiting: list[Cell]) -> Finished:
+        """The cell that was under way, or the first one if the job did not begin, is wrong."""
+        self.training.end()
+        if not self._results:
+            self._results.append(Result(waiting.pop(0)))
+        self._results[-1].wrong = self._results[-1].wrong or f"{type(error).__name__}: {error}"
+        logs = self._logs()
+        return Finished(self._results, logs, _last(logs))
 
     def _logs(self) -> dict[int, Log]:
         return {rank: _log(self.training.folder / f"log-{rank}.txt") for rank in range(RANKS)}
@@ -174,6 +190,11 @@ def _wrong(cell: Cell, records: list[Record], unexplained: list[int]) -> str:
 
 def _number(key: str) -> int:
     return int(key.rpartition(" ")[2])
+
+
+def _last(logs: dict[int, Log]) -> int:
+    """Step that any rank has logged."""
+    return max((_number(key) for log in logs.values() for key in log), default=0)
 
 
 def _log(path: Path) -> Log:
