@@ -1,6 +1,7 @@
 """What Understudy costs while nothing fails: step time under `understudy run` against plain torchrun, same script.
 
     python benchmarks/overhead.py --pairs 20 --steps 8 --json overhead.json
+    python benchmarks/overhead.py --model small --ranks 2,4,8,16,32       how the cost of a step grows with the ranks
 
 Both jobs are started, and from then on they take turns: one is stopped (SIGSTOP to all its processes) while the other trains for a
 few steps, so that a machine that is faster or slower from one minute to the next is so for both. A turn's figure is the median
@@ -98,14 +99,14 @@ class Side:
                 process.send_signal(number)
 
 
-def under_understudy(folder: Path, arguments: list[str], args: argparse.Namespace, stack: ExitStack) -> Side:
-    job = stack.enter_context(RunningJob(folder, arguments, ranks=args.ranks, spares=args.spares, environment=dict(args.environment)))
+def under_understudy(folder: Path, arguments: list[str], ranks: int, args: argparse.Namespace, stack: ExitStack) -> Side:
+    job = stack.enter_context(RunningJob(folder, arguments, ranks=ranks, spares=args.spares, environment=dict(args.environment)))
     return Side("understudy", job.process, job.metrics, folder / "output.log")
 
 
-def under_torchrun(folder: Path, arguments: list[str], args: argparse.Namespace, stack: ExitStack) -> Side:
+def under_torchrun(folder: Path, arguments: list[str], ranks: int, args: argparse.Namespace, stack: ExitStack) -> Side:
     folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(args.ranks)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     command += [str(SCRIPT), *arguments, "--metrics", str(folder / "metrics-{rank}.jsonl")]
     environment = {"OMP_NUM_THREADS": "1", **os.environ, **dict(args.environment)}  # torchrun's own default, without its warning
     with (folder / "output.log").open("wb") as log:
@@ -116,7 +117,7 @@ def under_torchrun(folder: Path, arguments: list[str], args: argparse.Namespace,
         process.wait()
 
     stack.callback(end)
-    return Side("torchrun", process, Metrics(folder, args.ranks), folder / "output.log")
+    return Side("torchrun", process, Metrics(folder, ranks), folder / "output.log")
 
 
 def variable(text: str) -> tuple[str, str]:
@@ -131,19 +132,8 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"median": middle, "lower quartile": lower, "upper quartile": upper, "min": min(values), "max": max(values)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Step time under understudy run against plain torchrun.")
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=8, help="steps of one turn")
-    parser.add_argument("--parallel", default="ddp", choices=("ddp", "hsdp", "tp"))
-    parser.add_argument("--model", default="default", choices=sorted(MODELS))
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--spares", type=int, default=1)
-    parser.add_argument("--environment", action="append", default=[], type=variable, metavar="NAME=VALUE", help="for both jobs")
-    parser.add_argument("--json", default="", help="file for all figures")
-    args = parser.parse_args()
-    if args.pairs < 2 or args.steps < 1:
-        parser.error("at least two pairs of one step each")
+def take_turns(ranks: int, args: argparse.Namespace) -> dict[str, Any]:
+    """All pairs with this number of ranks, in seconds, and what both jobs used."""
     arguments = ["--steps", "1000000", "--parallel", args.parallel, "--log-every", "1000", *MODELS[args.model]]
     folder = Path(tempfile.mkdtemp(prefix="understudy-benchmark-"))
     pairs: list[tuple[float, float]] = []
@@ -151,7 +141,7 @@ def main() -> None:
         with ExitStack() as stack:
             sides = []
             for name, start in (("understudy", under_understudy), ("torchrun", under_torchrun)):
-                side = start(folder / name, arguments, args, stack)
+                side = start(folder / name, arguments, ranks, args, stack)
                 stack.callback(side.signal, signal.SIGCONT)  # a stopped process could not end
                 side.reach(SKIP)
                 side.signal(signal.SIGSTOP)
@@ -164,22 +154,53 @@ def main() -> None:
                 print(f"pair {number + 1}: step {a:.4f} s with understudy, {b:.4f} s with torchrun, ratio {a / b:.4f}", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
-    ratio = spread([a / b for a, b in pairs])
     processor = [side.processor / side.steps for side in sides]
-    faults = [side.faults / side.steps for side in sides]
-    result: dict[str, Any] = {"machine": machine(), "arguments": vars(args), "pairs": pairs, "step ratio": ratio}
-    result |= {"processor": processor, "faults": faults}
-    print(
-        f"{args.parallel}, {args.model} model, {args.ranks} ranks, {len(pairs)} pairs of {args.steps} steps:\n"
+    return {
+        "ranks": ranks,
+        "pairs": pairs,
+        "step ratio": spread([a / b for a, b in pairs]),
+        "step difference": spread([a - b for a, b in pairs]),
+        "processor": processor,
+        "processor difference of a rank": (processor[0] - processor[1]) / ranks,
+        "faults": [side.faults / side.steps for side in sides],
+    }
+
+
+def told(found: dict[str, Any], args: argparse.Namespace) -> str:
+    ours, theirs = (statistics.median(column) for column in zip(*found["pairs"], strict=True))
+    ratio, difference = found["step ratio"], found["step difference"]
+    processor, faults = found["processor"], found["faults"]
+    return (
+        f"{args.parallel}, {args.model} model, {found['ranks']} ranks, {args.pairs} pairs of {args.steps} steps:\n"
         f"step {ours * 1000:.1f} ms with understudy, {theirs * 1000:.1f} ms with torchrun (medians); ratio {ratio['median']:.4f} "
         f"(quartiles {ratio['lower quartile']:.4f} to {ratio['upper quartile']:.4f}, all {ratio['min']:.4f} to {ratio['max']:.4f})\n"
         f"processor time per step {processor[0] * 1000:.1f} ms with understudy, {processor[1] * 1000:.1f} ms with torchrun; "
         f"ratio {processor[0] / processor[1]:.4f}\n"
+        f"understudy's part of a step: {difference['median'] * 1e6:.0f} us (quartiles {difference['lower quartile'] * 1e6:.0f} to "
+        f"{difference['upper quartile'] * 1e6:.0f}), processor time {found['processor difference of a rank'] * 1e6:.0f} us a rank\n"
         f"page faults per step {faults[0]:.0f} with understudy, {faults[1]:.0f} with torchrun"
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Step time under understudy run against plain torchrun.")
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=8, help="steps of one turn")
+    parser.add_argument("--parallel", default="ddp", choices=("ddp", "hsdp", "tp"))
+    parser.add_argument("--model", default="default", choices=sorted(MODELS))
+    parser.add_argument("--ranks", type=lambda text: [int(part) for part in text.split(",")], default=[4], help="by comma (4)")
+    parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--environment", action="append", default=[], type=variable, metavar="NAME=VALUE", help="for both jobs")
+    parser.add_argument("--json", default="", help="file for all figures")
+    args = parser.parse_args()
+    if args.pairs < 2 or args.steps < 1:
+        parser.error("at least two pairs of one step each")
+    results = []
+    for ranks in args.ranks:
+        results.append(take_turns(ranks, args))
+        print(told(results[-1], args), flush=True)
     if args.json:
-        Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
+        Path(args.json).write_text(json.dumps({"machine": machine(), "arguments": vars(args), "results": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
