@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # also when it is impo
 from peers import measures, tables
 from peers.interval import steps_between
 from peers.observe import Observed, adopt_orphans, observe, places
-from peers.sizes import SIZES
+from peers.sizes import SIZES, choice
 from peers.systems import SYSTEMS, System, Training
 from recovery import machine
 
@@ -121,14 +121,6 @@ class Comparison:
 
     def tell(self, what: str) -> Any:
         return lambda text: print(f"[{time.strftime('%H:%M:%S')}] {self.title()}: {what}: {text}", flush=True)
-
-
-def choice(text: str, known: dict[str, Any]) -> list[str]:
-    names = text.split(",")
-    for name in names:
-        if name not in known:
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
-    return names
 
 
 def arguments() -> argparse.Namespace:

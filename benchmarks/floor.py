@@ -1,6 +1,7 @@
 """What this machine can do at best, and how far each phase of a recovery is from it; both in the same run.
 
     python benchmarks/floor.py --model 10M --ranks 4 --faults 3 --json floor.json
+    python benchmarks/floor.py --model 1M,10M,100M --ranks 2,4,8 --plots docs/images      how each phase grows
 
 Trains under `understudy run`, kills workers as `compare.py` does, and sets the phases of the incidents (`understudy report --json`) against
 what was measured right before and after it, with nothing of Understudy in it: a copy in memory and a send over a loopback socket of as
@@ -25,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from peers.observe import adopt_orphans, observe
-from peers.sizes import SIZES
+from peers.sizes import SIZES, choice
 from peers.systems import Training as Planned
 from peers.systems import Understudy
 from peers.tables import markdown, spread
@@ -45,6 +46,7 @@ from peers.training import Arguments, Training
 from recovery import machine
 from running import PHASES
 
+WHOLE = ("attach", "transfer", "redo")  # phases whose floors, one after the other, are that of a recovery
 TIMES = 7
 STEPS, SKIP = 15, 3
 
@@ -250,28 +252,19 @@ def show(incidents: list[dict[str, Any]], by_phase: dict[str, Floor]) -> str:
         took, floor = [incident["phases"].get(phase, 0.0) for incident in incidents], by_phase[phase]
         ratio = statistics.median(took) / floor.seconds
         rows.append([phase, spread(took, 1, 1000), f"{floor.seconds * 1000:.2f}", f"{ratio:.1f}", floor.what])
-    least = sum(by_phase[phase].seconds for phase in ("attach", "transfer", "redo"))
+    least = sum(by_phase[phase].seconds for phase in WHOLE)
     total = [incident["seconds"] for incident in incidents]
     ratio = statistics.median(total) / least
     rows.append(["whole", spread(total, 1, 1000), f"{least * 1000:.2f}", f"{ratio:.1f}", "attach, transfer and redo, one after the other"])
     return markdown(rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=list(SIZES), default="10M")
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--batch", type=int, default=1, help="windows of 64 bytes per rank and step (1)")
-    parser.add_argument("--faults", type=int, default=3)
-    parser.add_argument("--between", type=float, default=8.0, help="seconds of training between faults (8)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", default="", help="file for all figures")
-    args = parser.parse_args()
-    adopt_orphans()
-    planned = Planned(args.model, args.ranks, 0, args.seed, args.batch, args.faults, 0, 0)
+def measure(model: str, ranks: int, args: argparse.Namespace) -> dict[str, Any]:
+    """All of one size of the model with one number of ranks; prints its table."""
+    planned = Planned(model, ranks, 0, args.seed, args.batch, args.faults, 0, 0)
     found = group_build_step(planned)
     steps = max(8, round((args.faults + 1) * args.between / found["step"]))
-    planned = Planned(args.model, args.ranks, steps, args.seed, args.batch, args.faults, 0, 0)
+    planned = replace(planned, steps=steps)
     folder = Path(tempfile.mkdtemp(prefix="understudy-floor-"))
     try:
         incidents = recover(planned, found["step"], folder / "run")
@@ -279,27 +272,55 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
     size = int(statistics.median(incident["bytes_moved"] for incident in incidents))
     by_phase = floors(size, found)
-    notice, fork, importing = notice_seconds(), fork_seconds(), import_seconds()
     gigabytes = {what: size / by_phase[phase].seconds / 1e9 for what, phase in (("copy", "verify"), ("socket", "transfer"))}
-    parameters = SIZES[args.model].parameters() / 1e6
-    print(f"\n{parameters:.1f} M parameters, {args.ranks} ranks, {len(incidents)} faults, {size / 1e6:.1f} MB moved\n")
+    print(f"\n{SIZES[model].parameters() / 1e6:.1f} M parameters, {ranks} ranks, {len(incidents)} faults, {size / 1e6:.1f} MB moved\n")
     print(show(incidents, by_phase))
-    print(
-        f"\na copy in memory {gigabytes['copy']:.2f} GB/s, a loopback socket {gigabytes['socket']:.2f} GB/s; "
-        f"a killed process is noticed after {notice * 1000:.1f} ms, a fork takes {fork * 1000:.1f} ms, importing torch {importing:.2f} s"
-    )
+    print(f"\na copy in memory {gigabytes['copy']:.2f} GB/s, a loopback socket {gigabytes['socket']:.2f} GB/s", flush=True)
+    whole = statistics.median(incident["seconds"] for incident in incidents)
+    return {
+        "model": model,
+        "ranks": ranks,
+        "bytes": size,
+        "floors": {phase: floor.seconds for phase, floor in by_phase.items()},
+        "medians": {phase: statistics.median(one["phases"].get(phase, 0.0) for one in incidents) for phase in PHASES} | {"whole": whole},
+        "incidents": incidents,
+    }
+
+
+def growth(results: list[dict[str, Any]]) -> str:
+    """Each phase, in ms, as a function of bytes and of ranks."""
+    rows = [["model", "ranks", "MB moved", *PHASES, "whole", "whole / floor"]]
+    for one in results:
+        least = sum(one["floors"][phase] for phase in WHOLE)
+        took = [f"{one['medians'][phase] * 1000:.0f}" for phase in (*PHASES, "whole")]
+        rows.append([one["model"], str(one["ranks"]), f"{one['bytes'] / 1e6:.1f}", *took, f"{one['medians']['whole'] / least:.2f}"])
+    return markdown(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=lambda text: choice(text, SIZES), default=["10M"], help=f"by comma: {', '.join(SIZES)} (10M)")
+    parser.add_argument("--ranks", type=lambda text: [int(part) for part in text.split(",")], default=[4], help="by comma (4)")
+    parser.add_argument("--batch", type=int, default=1, help="windows of 64 bytes per rank and step (1)")
+    parser.add_argument("--faults", type=int, default=3, help="in each run (3)")
+    parser.add_argument("--between", type=float, default=8.0, help="seconds of training between faults (8)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", default="", help="file for all figures")
+    parser.add_argument("--plots", default="", help="folder for plots of each phase by bytes and by ranks")
+    args = parser.parse_args()
+    adopt_orphans()
+    results = [measure(model, ranks, args) for model in args.model for ranks in args.ranks]
+    notice, fork, importing = notice_seconds(), fork_seconds(), import_seconds()
+    print(f"a killed process is noticed after {notice * 1000:.1f} ms, a fork takes {fork * 1000:.1f} ms, importing torch {importing:.2f} s")
+    if len(results) > 1:
+        print("\n" + growth(results))
+    if args.plots:
+        from peers import plots
+
+        plots.phases(results, PHASES, Path(args.plots))
     if args.json:
-        record = {
-            "machine": machine(),
-            "arguments": vars(args),
-            "floors": {phase: floor.seconds for phase, floor in by_phase.items()},
-            "notice": notice,
-            "fork": fork,
-            "import": importing,
-            "bytes": size,
-            "incidents": incidents,
-        }
-        Path(args.json).write_text(json.dumps(record, indent=1) + "\n")
+        about = {"machine": machine(), "arguments": vars(args), "notice": notice, "fork": fork, "import": importing}
+        Path(args.json).write_text(json.dumps({**about, "results": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

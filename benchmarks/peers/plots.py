@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -48,3 +49,21 @@ def growth(curves: dict[str, list[tuple[float, float]]], x: str, path: Path) -> 
     axes.set(xscale="log", yscale="log", xlabel=x, ylabel="fault to a step at full strength, s")
     axes.legend()
     figure.savefig(path)
+
+
+def phases(results: Sequence[dict[str, Any]], names: Sequence[str], folder: Path) -> None:
+    """Each phase of a recovery, and the whole, by bytes moved (for each number of ranks) and by ranks (for each model); `results`: of
+    `floor.py`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for what, fixed, x in (("bytes", "ranks", "MB moved"), ("ranks", "model", "ranks")):
+        groups = list(dict.fromkeys(one[fixed] for one in results))
+        figure = Figure(figsize=(5 * len(groups), 4), layout="constrained")
+        for axes, group in zip(figure.subplots(1, len(groups), squeeze=False, sharey=True)[0], groups, strict=True):
+            mine = sorted((one for one in results if one[fixed] == group), key=lambda one: one[what])
+            at = [one[what] / 1e6 if what == "bytes" else one[what] for one in mine]
+            for name in (*names, "whole"):
+                axes.plot(at, [max(one["medians"][name], 1e-4) for one in mine], "o-", label=name)
+            axes.set(xscale="log", yscale="log", xlabel=x, ylabel="s", title=f"{group} ranks" if fixed == "ranks" else str(group))
+        axes.legend()
+        figure.savefig(folder / f"phases-{what}.svg")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -24,3 +26,12 @@ SIZES = {
     "30M": Size(10, 512, 8),
     "100M": Size(14, 768, 12),
 }
+
+
+def choice(text: str, known: Mapping[str, object]) -> list[str]:
+    """Of a command line: names of `known`, with commas between them."""
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+    return names
