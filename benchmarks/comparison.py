@@ -2,25 +2,22 @@
 
     python benchmarks/comparison.py --pairs 10 --steps 8 --json comparison.json
 
-Two jobs under `understudy run` take turns as in `overhead.py`, one with `--compare-every 1`, the other with `--compare-every 0`. What they
+Two jobs under `understudy run` take turns (`turns.py`), one with `--compare-every 1`, the other with `--compare-every 0`. What they
 differ in, in processor time of all processes for a step, is what one comparison costs; with `--compare-every N` a step pays an N-th of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-import shutil
-import signal
-import statistics
-import tempfile
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from overhead import SKIP, Side, spread
 from recovery import MODELS, machine
 from running import RunningJob
+from turns import Side, take_turns
 
 
 def main() -> None:
@@ -35,34 +32,22 @@ def main() -> None:
     if args.pairs < 2 or args.steps < 1:
         parser.error("at least two pairs of one step each")
     arguments = ["--steps", "1000000", "--parallel", args.parallel, "--log-every", "1000", *MODELS[args.model]]
-    folder = Path(tempfile.mkdtemp(prefix="understudy-benchmark-"))
-    pairs: list[tuple[float, float]] = []
-    used: list[tuple[float, float]] = []  # processor seconds for a step
-    try:
-        with ExitStack() as stack:
-            sides = []
-            for every in ("1", "0"):
-                options = ("--compare-every", every)
-                job = stack.enter_context(RunningJob(folder / every, arguments, ranks=args.ranks, spares=0, options=options))
-                side = Side(f"every {every}", job.process, job.metrics, folder / every / "output.log")
-                stack.callback(side.signal, signal.SIGCONT)  # a stopped process could not end
-                side.reach(SKIP)
-                side.signal(signal.SIGSTOP)
-                sides.append(side)
-            for number in range(args.pairs):
-                before = [(side.processor, side.steps) for side in sides]
-                order = (0, 1) if number % 2 == 0 else (1, 0)
-                times = {which: sides[which].turn(args.steps) for which in order}
-                pairs.append((times[0], times[1]))
-                a, b = ((side.processor - seconds) / (side.steps - steps) for side, (seconds, steps) in zip(sides, before, strict=True))
-                used.append((a, b))
-                print(f"pair {number + 1}: processor time of a step {a:.4f} s comparing, {b:.4f} s not", flush=True)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    processor = [side.processor / side.steps for side in sides]
-    difference, ratio = spread([a - b for a, b in used]), spread([a / b for a, b in pairs])
-    with_it, without = (statistics.median(column) for column in zip(*pairs, strict=True))
-    result: dict[str, Any] = {"machine": machine(), "arguments": vars(args), "pairs": pairs, "processor": used}
+
+    def start(every: str, folder: Path, stack: ExitStack) -> Side:
+        job = stack.enter_context(RunningJob(folder, arguments, ranks=args.ranks, spares=0, options=("--compare-every", every)))
+        return Side(f"every {every}", job.process, job.metrics, folder / "output.log")
+
+    turns = take_turns(
+        [functools.partial(start, every) for every in ("1", "0")],
+        args.pairs,
+        args.steps,
+        lambda number, a, b: print(
+            f"pair {number}: processor time of a step {a.processor:.4f} s comparing, {b.processor:.4f} s not", flush=True
+        ),
+    )
+    difference, ratio = turns.spread(lambda a, b: a.processor - b.processor), turns.spread(lambda a, b: a.took / b.took)
+    (with_it, without), processor = turns.medians(), turns.processor()
+    pairs = [[asdict(turn) for turn in pair] for pair in turns.pairs]
     print(
         f"{args.parallel}, {args.model} model, {args.ranks} ranks, {len(pairs)} pairs of {args.steps} steps:\n"
         f"processor time per step {processor[0] * 1000:.1f} ms with a comparison in every step, {processor[1] * 1000:.1f} ms without; "
@@ -72,7 +57,7 @@ def main() -> None:
         f"(quartiles {ratio['lower quartile']:.4f} to {ratio['upper quartile']:.4f})"
     )
     if args.json:
-        Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
+        Path(args.json).write_text(json.dumps({"machine": machine(), "arguments": vars(args), "pairs": pairs}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
