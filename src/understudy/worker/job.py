@@ -20,8 +20,9 @@ from understudy.worker.errors import Misuse
 from understudy.worker.loaders import Counter, LoaderSource, Source
 from understudy.worker.loops import Loops, iterate
 from understudy.worker.newcomer import Newcomer
+from understudy.worker.registration import watch_wrappers
 from understudy.worker.runtime import Runtime
-from understudy.worker.state import State, watch_wrappers
+from understudy.worker.state import State
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -44,6 +44,7 @@ from understudy.worker.peers import Peers
 from understudy.worker.randomness import cuda_in_use
 from understudy.worker.record import Recorder
 from understudy.worker.recovery import donate
+from understudy.worker.registration import uncovered
 from understudy.worker.rendezvous import StoreServer
 from understudy.worker.responder import Answers
 from understudy.worker.state import State
@@ -130,15 +131,8 @@ class Runtime(Membership):
         unknown = self.groups.unsupported()
         if unknown:
             raise Misuse(f"process groups with backend {', '.join(unknown)} cannot be re-joined after a loss; use gloo or nccl")
-        loose = self.state.unregistered()
-        if loose:
-            raise Misuse(
-                f"DistributedDataParallel over {', '.join(loose)} is not registered, so its state could not be given to a spare: "
-                "add it to job.register(...)"
-            )
-        refused = self.state.refused()
-        if refused:
-            raise Misuse(refused)
+        if lacking := uncovered(self.state):
+            raise Misuse(lacking)
 
     # -- a transaction ---------------------------------------------------------------------------------------------------
 

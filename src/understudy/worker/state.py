@@ -24,9 +24,7 @@ from typing import Any
 import numpy
 import torch
 from torch.amp.grad_scaler import GradScaler
-from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
@@ -158,7 +156,7 @@ class State:
 
     def moments(self) -> Iterator[tuple[str, torch.Tensor]]:
         for key, optimizer in self.optimizers.items():
-            for number, parameter in enumerate(_optimizer_parameters(optimizer)):
+            for number, parameter in enumerate(optimizer_parameters(optimizer)):
                 for name, value in optimizer.state.get(parameter, {}).items():
                     if isinstance(value, torch.Tensor):
                         yield f"{key}/state/{number}/{name}", value
@@ -194,7 +192,7 @@ class State:
         return {
             f"{key}/state/{number}/{name}": names.get(id(parameter), "")
             for key, optimizer in self.optimizers.items()
-            for number, parameter in enumerate(_optimizer_parameters(optimizer))
+            for number, parameter in enumerate(optimizer_parameters(optimizer))
             for name in optimizer.state.get(parameter, {})
         }
 
@@ -203,7 +201,7 @@ class State:
         owners = {
             f"{key}/state/{number}": names.get(id(parameter), "")
             for key, optimizer in self.optimizers.items()
-            for number, parameter in enumerate(_optimizer_parameters(optimizer))
+            for number, parameter in enumerate(optimizer_parameters(optimizer))
         }
         found = {}
         for entry, tensor in tensors.items():
@@ -218,7 +216,7 @@ class State:
         """Makes the moments and gradients that a donor describes and this rank does not have. Their content is not set."""
         mine = self.all_tensors()
         for key, optimizer in self.optimizers.items():
-            for number, parameter in enumerate(_optimizer_parameters(optimizer)):
+            for number, parameter in enumerate(optimizer_parameters(optimizer)):
                 prefix = f"{key}/state/{number}/"
                 for entry in [e for e in description if e.startswith(prefix) and e not in mine]:
                     optimizer.state[parameter][entry.removeprefix(prefix)] = _empty(description[entry], parameter, entry)
@@ -240,7 +238,7 @@ class State:
                 continue
             groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
             loose: dict[int, dict[str, Any]] = {}  # what an optimizer keeps of a parameter that is no tensor
-            for number, parameter in enumerate(_optimizer_parameters(optimizer)):
+            for number, parameter in enumerate(optimizer_parameters(optimizer)):
                 for k, v in optimizer.state.get(parameter, {}).items():
                     if not isinstance(v, torch.Tensor):
                         loose.setdefault(number, {})[k] = v
@@ -267,7 +265,7 @@ class State:
             groups, loose = decode(data)
             for mine, theirs in zip(optimizer.param_groups, groups, strict=True):
                 mine.update(theirs)
-            for number, parameter in enumerate(_optimizer_parameters(optimizer)):
+            for number, parameter in enumerate(optimizer_parameters(optimizer)):
                 optimizer.state[parameter].update(loose.get(number, {})) if number in loose else None
         else:
             self.values[name].load_state_dict(decode(data))
@@ -334,7 +332,7 @@ class State:
 
     def _watched_parameters(self) -> list[torch.Tensor]:
         """Those whose gradients are watched: all at first, then two of each optimizer, because whoever drops one drops all."""
-        lists = [_optimizer_parameters(optimizer) for optimizer in self.optimizers.values()]
+        lists = [optimizer_parameters(optimizer) for optimizer in self.optimizers.values()]
         if not self.gradients_matter:
             lists = [[parameters[0], parameters[-1]] for parameters in lists if parameters]
         return [parameter for parameters in lists for parameter in parameters]
@@ -374,48 +372,8 @@ class State:
         found |= {name: digest_bytes(data) for name, data in values.items()}
         return found
 
-    def refused(self) -> str:
-        """What is wrong with the registration as a whole, or ""."""
-        if any(isinstance(part, FullyShardedDataParallel) for module in self.modules.values() for part in module.modules()):
-            return "FullyShardedDataParallel (FSDP1) is not covered: use torch.distributed.fsdp.fully_shard (FSDP2)"
-        known = {id(parameter) for _, parameter in self.parameters()} | {id(tensor) for tensor in self.tensors.values()}
-        for name, optimizer in self.optimizers.items():
-            if not all(id(parameter) in known for parameter in _optimizer_parameters(optimizer)):
-                return f"optimizer {name} steps parameters of a model that is not registered: add the model to job.register(...)"
-        scheduled: set[int] = set()
-        others = 0
-        for thing in self.values.values():
-            mine = [getattr(thing, "optimizer", None), *(getattr(s, "optimizer", None) for s in getattr(thing, "_schedulers", []))]
-            scheduled |= {id(optimizer) for optimizer in mine if optimizer is not None}
-            others += all(optimizer is None for optimizer in mine) and not isinstance(thing, GradScaler)
-        for name, optimizer in self.optimizers.items():
-            wrapped = getattr(optimizer.step, "_wrapped_by_lr_sched", False)
-            if wrapped and id(optimizer) not in scheduled and not others:
-                return f"optimizer {name} has a learning rate schedule that is not registered: add it to job.register(...)"
-        return ""
 
-    def unregistered(self) -> list[str]:
-        """Distributed modules that the script made but did not register (their state could not be moved)."""
-        known = {id(part) for module in self.modules.values() for part in module.modules()}
-        return [
-            type(wrapper.module).__qualname__ for wrapper in list(_wrappers) if id(wrapper) not in known and id(wrapper.module) not in known
-        ]
-
-
-_wrappers: list[DistributedDataParallel] = []
-
-
-def watch_wrappers() -> None:
-    """Remembers every DistributedDataParallel that is made from now on (a public hook of torch.nn tells)."""
-
-    def made(module: torch.nn.Module, name: str, submodule: torch.nn.Module | None) -> None:
-        if isinstance(module, DistributedDataParallel) and name == "module":
-            _wrappers.append(module)
-
-    torch.nn.modules.module.register_module_module_registration_hook(made)
-
-
-def _optimizer_parameters(optimizer: Optimizer) -> list[torch.Tensor]:
+def optimizer_parameters(optimizer: Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
