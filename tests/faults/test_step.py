@@ -94,3 +94,19 @@ def test_behind_the_vote_and_between_steps(mode: str, start: Start, reference: R
     )
     assert any("result of the transaction" in note for note in incidents[3]["notes"]), incidents[3]
     assert_survivors_stayed(job, {0: 2, 1: 2, 2: 2, 3: 2})
+
+
+def test_an_evaluation_that_one_rank_has_not_begun(start: Start, reference: References) -> None:
+    """Rank 2 still has the gradients of the step before. The others do the evaluation again with theirs, and the newcomer gets them, or
+    the ranks would think differently of what belongs to their state when rank 2 is lost.
+    """
+    late = Fault("apply", rank=2, step=2, action="gate")
+    first = Fault("collective of the evaluation", rank=0, step=3)
+    newcomer = Fault("newcomer in its set-up", rank=0, action="gate")
+    second = Fault("evaluation after its collective", rank=2, step=6)
+    job = start("ddp", late, first, newcomer, second)
+    job.wait_for_fault(newcomer)  # rank 2 knows that the generation is over
+    job.open_gate(late)
+    job.open_gate(newcomer)
+    assert_identical(job, reference("ddp"), borrowed={(0, "step 3"), (2, "step 6")})
+    assert_incidents(job, redone(0, in_evaluation(3)), redone(2, in_evaluation(6)))

@@ -14,7 +14,7 @@ ROWS = {"detect", "first command", "last command", "wave", "decision", "closed"}
 
 
 def test_every_loss_is_measured_and_is_one_incident(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), "--agents", "4", "--ranks", "2", "--spare-nodes", "2", "--losses", "1", "--seconds", "1"]
+    command = [sys.executable, str(SCRIPT), "--agents", "4", "--ranks", "2", "--spare-nodes", "2", "--losses", "1", "--seconds", "4"]
     command += ["--keep", str(tmp_path / "runs"), "--json", str(tmp_path / "report.json")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

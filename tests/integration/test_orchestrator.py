@@ -205,6 +205,7 @@ def test_frames_that_are_no_good_are_dropped(orchestrator: Orchestrator) -> None
     agent.say(events.NodesLost((events.LostNode("n0", "nor this"),)), events.Expired("quiesce"))
     agent.say(events.WorkerLost("w99", LossCause.KILLED, "unknown worker", 0.0))
     agent.say(events.Committed("w0", -5, 3, 99))
+    agent.say(events.NodeJoined("n0", "127.0.0.1", 0, workers=()))  # when none were started yet
     agent.say(events.Notice("w0", 0, "still here"))
     status = wait_for(orchestrator, notices=["rank 0: still here"])
     assert status["state"] == "training" and status["generation"] == 0 and status["step"] == 1

@@ -339,6 +339,9 @@ class Service:
         if not isinstance(message, FromAgent):
             self._complain(f"node {link.node} sent a {type(message).__name__}, which is not an agent's to send")
             return
+        if isinstance(message, NodeJoined):
+            self._complain(f"node {link.node} says again that it has joined")  # what it said of its workers then may be long over
+            return
         worker = getattr(message, "worker", None)
         known = self.machine.state.workers.get(worker) if isinstance(worker, str) else None
         if worker is not None and (known.node != link.node if known else not isinstance(message, WorkerStarted)):

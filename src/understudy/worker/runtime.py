@@ -141,6 +141,7 @@ class Runtime(Membership):
         if self.kind:
             raise Misuse(f"{function.__qualname__} is a transaction inside a transaction ({self.kind}); call one after the other")
         before = f"between the last transaction and {function.__qualname__}"
+        self.state.gradients_matter |= kind == "section"  # it drops none, and may read them: a newcomer needs them, too
         self.begin()
         self.hand_over_late(before, drawn=False)
         place = self.loops.next_place()

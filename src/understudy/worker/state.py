@@ -342,7 +342,7 @@ class State:
 
         They do if no optimizer was stepped (`carried`): a later transaction adds to them. After an optimizer step they usually do
         not, because the next step drops them first (`zero_grad`), or this one has dropped them itself. That is not assumed but watched:
-        it counts once two steps have dropped all that they found or made, and no longer as soon as one has not.
+        it counts once two steps have dropped all that they found or made, and no longer as soon as one has not, as sections do.
         """
         if not self._found:
             self.gradients_dropped += all(p.grad is None for p in self._watched_parameters())

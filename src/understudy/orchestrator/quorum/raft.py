@@ -133,8 +133,9 @@ class Raft:
         self.heard = now if self.term else NEVER  # of a leader
         self._draw = draw
         self._since = now  # of the wait for an election
-        # The first election of all is the first member's, at once: nobody can have heard of a leader.
-        self._wait = ELECTION + SPREAD * draw() if self.term else number * ELECTION / 2
+        # The first election of all is the first member's, at once: nobody can have heard of a leader. All were there a moment ago, so the
+        # others leave it much time.
+        self._wait = ELECTION + SPREAD * draw() if self.term else number * 2 * ELECTION
         self._votes: set[int] = set()
         self._next: dict[int, int] = {}  # as leader: the index of the first entry that each other one may lack
         self._match: dict[int, int] = {}  # and of the last one that it is known to have
