@@ -141,7 +141,8 @@ class Runtime(Membership):
         if self.kind:
             raise Misuse(f"{function.__qualname__} is a transaction inside a transaction ({self.kind}); call one after the other")
         before = f"between the last transaction and {function.__qualname__}"
-        self.state.gradients_matter |= kind == "section"  # it drops none, and may read them: a newcomer needs them, too
+        if kind == "section":
+            self.state.keep_gradients()
         self.begin()
         self.hand_over_late(before, drawn=False)
         place = self.loops.next_place()
@@ -266,7 +267,8 @@ class Runtime(Membership):
                 "optimizer.step, or into a @job.section of their own"
             )
         self._collectives_at_end = issued
-        self.state.learn_gradients(self._carried)
+        if kind == "step":
+            self.state.learn_gradients(self._carried)
         self.kind = ""
         self.transaction += 1
         self.step += kind == "step"

@@ -337,12 +337,20 @@ class State:
             lists = [[parameters[0], parameters[-1]] for parameters in lists if parameters]
         return [parameter for parameters in lists for parameter in parameters]
 
+    def keep_gradients(self) -> None:
+        """Before a section, which may read the gradients of the last step: from now on they belong to the state. This is before anybody
+        joins a new generation there, because a rank that has lost its gradients in the meantime could not learn it any more.
+        """
+        if any(p.grad is not None for p in self._watched_parameters()):
+            self.gradients_kept += 1
+            self.gradients_matter = True
+
     def learn_gradients(self, carried: bool) -> None:
-        """At a commit: whether the gradients that exist now belong to the state of the job.
+        """At a step's commit: whether the gradients that exist now belong to the state of the job.
 
         They do if no optimizer was stepped (`carried`): a later transaction adds to them. After an optimizer step they usually do
         not, because the next step drops them first (`zero_grad`), or this one has dropped them itself. That is not assumed but watched:
-        it counts once two steps have dropped all that they found or made, and no longer as soon as one has not, as sections do.
+        it counts once two steps have dropped all that they found or made, and no longer as soon as one has not.
         """
         if not self._found:
             self.gradients_dropped += all(p.grad is None for p in self._watched_parameters())
