@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import random
 import time
 from collections import Counter
@@ -22,8 +21,6 @@ from dataclasses import dataclass, field, replace
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
-from websockets.frames import Frame, Opcode
-from websockets.protocol import State
 
 from understudy.agent.orchestrator_link import PING, PONG
 from understudy.core import commands, events
@@ -187,18 +184,8 @@ class Node:
             self._pages += 1
             idle = PageView(self._pages, clock, Activity.WARM, -1, 0, clock, 0, 0.0)
             busy = PageView(self._pages, clock, Activity.RUNNING, transaction, transaction, clock, 40, STEP)
-            self._say_pages(clock, *(json.dumps(page, separators=(",", ":")) for page in (busy, idle)))
+            await self._say(messages.Pages(self.name, clock, {w.name: busy if w.rank >= 0 else idle for w in self.workers.values()}))
             await asyncio.sleep(self._fleet.heartbeat)
-
-    def _say_pages(self, clock: float, busy: str, idle: str) -> None:
-        """What `messages.encode` makes of it and the library would send, at a fourth of their price: there are thousands in a second, and
-        this process has to read commands in time.
-        """
-        assert self._socket is not None
-        pages = ",".join(f'"{worker.name}":{busy if worker.rank >= 0 else idle}' for worker in self.workers.values())
-        text = f'{{"type":"Pages","node":"{self.name}","clock":{clock!r},"pages":{{{pages}}}}}'
-        if self._socket.state is State.OPEN:
-            self._socket.transport.write(Frame(Opcode.TEXT, text.encode()).serialize(mask=True))
 
     async def _listen(self) -> bool:
         """Whether the job has ended."""
