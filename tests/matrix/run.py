@@ -193,7 +193,7 @@ def _number(key: str) -> int:
 
 
 def _last(logs: dict[int, Log]) -> int:
-    """Step that any rank has logged."""
+    """The last step that any rank has logged."""
     return max((_number(key) for log in logs.values() for key in log), default=0)
 
 

@@ -162,7 +162,7 @@ def main() -> None:
     @job.step
     def train(batch: Tensor) -> tuple[float, float, bool]:
         optimizer.zero_grad()
-        time.sleep(options.pace)
+        time.sleep(options.pace)  # the length of a step; nobody waits for anything here
         halves = batch.chunk(2)
         total = torch.zeros(())
         for number, half in enumerate(halves):
