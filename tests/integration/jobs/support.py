@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import random
@@ -107,5 +108,16 @@ def final(job: understudy.Job, **objects: Any) -> None:
         found["timeout"] = str(dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu")).options._timeout)
     lines = [f"{name}: {text}" for name, text in sorted(_walk("", found))]
     (folder / f"final-{job.rank}.txt").write_text("\n".join(lines))
-    if dist.is_initialized():  # without it torch's threads may still run when the process ends, which then may end in an abort
+    if dist.is_initialized():
         dist.destroy_process_group()
+    if "UNDERSTUDY_RUN_DIR" not in os.environ:
+        # Gloo's threads (torch 2.13) live on in groups that the script still refers to. One that wants the interpreter's lock to free a
+        # tensor while the interpreter ends is ended by it, and takes the process along: "terminate called without an active
+        # exception". Understudy's workers end in this way, too.
+        atexit.register(_leave)
+
+
+def _leave() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
