@@ -20,7 +20,7 @@ from rich.text import Text
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 100
-COLOURS = {"running": "green", "training": "green", "warm": "cyan", "finished": "cyan"}
+COLOURS = {"running": "green", "training": "green", "warm": "cyan", "prepared": "cyan", "finished": "cyan"}
 
 
 @dataclass

@@ -44,6 +44,7 @@ from understudy.core.events import FromWorker
 from understudy.links import messages, reunion
 from understudy.links.lifeline import Lifeline
 
+ToWorker = commands.Assign | commands.Prepare | commands.Abort | commands.Publish | commands.Pause | commands.Recover | commands.Release
 DYING_EVERY = 0.001  # seconds between two looks at a worker that has begun to end, until the kernel says how
 DYING_LIMIT = 5.0  # after that its pidfd will tell
 REAP_EVERY = 4  # heartbeats
@@ -148,25 +149,22 @@ class Agent:
             case commands.EndJob():
                 if not self._end.done():
                     self._end.set_result(End(message.exit_code, message.message, patient=True, told=True))
-            case commands.Assign() | commands.Abort() | commands.Publish() | commands.Pause() | commands.Recover() | commands.Release():
+            case _ if isinstance(message, ToWorker):
                 worker = self._workers.get(message.worker)
                 if worker is not None and worker.alive:  # else: its loss is on its way to the orchestrator
                     self._relay(worker, message)
             case _:
                 self._output.say(f"ignored {type(message).__name__} from the orchestrator: it is not for this node")
 
-    def _relay(
-        self,
-        worker: Worker,
-        command: commands.Assign | commands.Abort | commands.Publish | commands.Pause | commands.Recover | commands.Release,
-    ) -> None:
+    def _relay(self, worker: Worker, command: ToWorker) -> None:
         if isinstance(command, commands.Release):
             worker.leaving = True
         else:
             worker.said.enter(command.generation)
-        if isinstance(command, commands.Assign):
+        if isinstance(command, commands.Assign | commands.Prepare):
             environment = {**command.environment, "ROLE_NAME": self._config.role}
             command = replace(command, environment=environment)
+        if isinstance(command, commands.Assign):
             worker.rank = command.rank
             self._routes.assigned(worker.route, worker.name, command.rank, environment)
         worker.tell(command)

@@ -67,14 +67,20 @@ class View:
     def nodes(self) -> list[str]:
         return sorted({holder["node"] for holder in (*self.status["ranks"], *self.status["spares"])})
 
-    def spares(self, state: str) -> list[dict[str, Any]]:
-        return [spare for spare in self.status["spares"] if spare["state"] == state]
+    @property
+    def spares(self) -> list[dict[str, Any]]:
+        """Those that are warm, prepared for a rank or not."""
+        return [spare for spare in self.status["spares"] if spare["state"] != "starting"]
+
+    @property
+    def warming(self) -> bool:
+        return len(self.spares) < len(self.status["spares"])
 
     @property
     def whole(self) -> bool:
         """Every rank trains, every incident is over, and there is a warm spare, or none to wait for."""
         trains = self.status["state"] == "training" and all(holder["state"] == "training" for holder in self.status["ranks"])
-        spare = self.spares("warm") or not self.spares("starting")
+        spare = self.spares or not self.warming
         return bool(self.answered and trains and spare and all(one["seconds"] is not None for one in self.incidents))
 
 
@@ -153,7 +159,7 @@ class Job:
 
     def node(self, name: str, view: View) -> Place:
         """The agent of the job's part there, which is its workers' parent, and the workers. Raises `NotHere`."""
-        holders = [holder for holder in (*view.status["ranks"], *view.spares("warm")) if holder["node"] == name]
+        holders = [holder for holder in (*view.status["ranks"], *view.spares) if holder["node"] == name]
         there = [self.local(holder) for holder in holders]
         if not there:
             raise NotHere(f"node {name} has no worker by which its agent is found")

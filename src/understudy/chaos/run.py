@@ -146,7 +146,7 @@ class Runner:
             return False
         wanted = sum(one.record.injection.expected is Outcome.REPLACED for one in self._open)
         wanted += (injection.expected is Outcome.REPLACED) + injection.overlap  # whoever comes next may cost one, too
-        return len(view.spares("warm")) >= wanted or not view.spares("starting")
+        return len(view.spares) >= wanted or not view.warming
 
     # -- injecting -------------------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Runner:
         try:
             if why := fault.why_not():
                 raise Refused(why)
-            if injection.expected is Outcome.REPLACED and not view.spares("warm"):
+            if injection.expected is Outcome.REPLACED and not view.spares:
                 raise Refused("no spare is warm, so the job would end: start it with more --spares")
             one = self._begin(record, fault, view, step)
         except (Refused, NotHere, OSError) as error:
@@ -195,9 +195,9 @@ class Runner:
         if fault.hits is Hits.NODE:
             assert injection.node is not None
             return self._job.node(injection.node, view)
-        if injection.spare and not view.spares("warm"):
+        if injection.spare and not view.spares:
             raise Refused("no spare is warm")
-        local = self._job.local(view.spares("warm")[0] if injection.spare else _holder(view, _rank(injection)))
+        local = self._job.local(view.spares[0] if injection.spare else _holder(view, _rank(injection)))
         record.worker = local.worker
         return Place(local.pid)
 

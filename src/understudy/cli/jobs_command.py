@@ -37,6 +37,7 @@ def submit(plan: Launch, server: Server, detach: bool) -> int:
         "nodes": spec.nodes,
         "workers_per_node": spec.workers_per_node,
         "spares": spec.spares,
+        "prepared": spec.prepared,
         "replenish": spec.replenish,
         "max_restarts": spec.max_restarts,
         "role": plan.role,

@@ -59,6 +59,7 @@ class Flags:
     numa_binding: str | None = None
     virtual_local_rank: bool = False
     spares: int = 1
+    prepare: int = 0
     replenish: bool = True
     hang_limit: float | None = None
     setup_limit: float | None = None
@@ -112,6 +113,8 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         raise Usage(f"--rdzv-id {flags.rdzv_id}: a job's name has no slash here, because it is part of an address")
     if flags.spares < 0:
         raise Usage("--spares must not be negative")
+    if not 0 <= flags.prepare <= flags.spares:
+        raise Usage(f"--prepare {flags.prepare}: so many of the spares are prepared, and there are {flags.spares} (--spares)")
     if flags.max_restarts is not None and flags.max_restarts < 0:
         raise Usage("--max-restarts must not be negative")
     named = flags.rdzv_id != "none" and not flags.standalone
@@ -123,6 +126,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         spares=flags.spares,
         replenish=flags.replenish,
         max_restarts=JobSpec.max_restarts if flags.max_restarts is None else flags.max_restarts,
+        prepared=flags.prepare,
     )
     return Launch(
         spec=spec,

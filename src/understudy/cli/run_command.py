@@ -41,6 +41,15 @@ def run(
     ] = "1",
     module: Annotated[bool, _option(LAUNCH, "-m", "--module", help="SCRIPT is a module, as in python -m.", env="MODULE")] = False,
     spares: Annotated[int, _option(OURS, "--spares", help="Warm workers that wait to take over a rank.")] = 1,
+    prepare: Annotated[
+        int,
+        _option(
+            OURS,
+            "--prepare",
+            help="Let so many of the spares run the script up to its first step ahead of time, each for one rank, which it then takes over "
+            "sooner. What the script does until there (files, prints, memory) then happens beside the rank that is alive.",
+        ),
+    ] = 0,
     no_replenish: Annotated[bool, _option(OURS, "--no-replenish", help="Do not start a new spare for each one that was used.")] = False,
     hang_limit: Annotated[
         float | None,

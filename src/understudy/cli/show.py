@@ -35,7 +35,8 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     for rank in status["ranks"]:
         table.add_row(*(_cell(rank.get(key)) for key in ("rank", "worker", "pid", "node", "state", "step")))
     for spare in status["spares"]:
-        table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node", "state")), "")
+        state = f"{spare['state']} for rank {spare['rank']}" if spare.get("rank") is not None else spare["state"]
+        table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node")), state, "")
     ending = [Text(status["message"])] if status["message"] else []
     taints = (f"{node}: {why}" for node, why in status["taints"].items())
     return Group(head, table, *_lines("tainted", taints), *_lines("notice", status["notices"]), *ending)

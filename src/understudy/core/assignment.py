@@ -18,33 +18,46 @@ def spare_share(spec: JobSpec, node_rank: int) -> int:
 
 
 def choose_spare(state: JobState, rank: int) -> Worker | None:
-    """The warm spare that takes `rank`: first one on the rank's own node, which keeps the rank's place among its local
-    peers; if that node is lost, one outside its failure domain, where more may be about to fail; then one on the node that
-    carries the fewest ranks; then the oldest. One on a tainted node only where the job has no other spare, not even one that warms.
+    """The warm spare that takes `rank`: if the rank's node is lost, one outside its failure domain, where more may be about to fail; then
+    one that is prepared for this rank; then one on the rank's own node, which keeps the rank's place among its local peers; then one on
+    the node that carries the fewest ranks; then the oldest. One on a tainted node only where the job has no other spare, not even one that
+    warms. Never one that is prepared for another rank.
     """
     idle = [worker for worker in state.idle(WorkerState.WARM, WorkerState.STARTING) if not state.nodes[worker.node].lost]
     trusted = [worker for worker in idle if not state.nodes[worker.node].taint]
-    oldest: dict[str, Worker] = {}  # of each node: the others there are no better
+    best: dict[str, Worker] = {}  # of each node: the others there are no better
     for worker in trusted or idle:
-        if worker.state is WorkerState.WARM:
-            oldest.setdefault(worker.node, worker)
+        if worker.state is not WorkerState.WARM or (worker.prepare is not None and worker.prepare.rank != rank):
+            continue
+        if worker.node not in best or _behind(worker) < _behind(best[worker.node]):
+            best[worker.node] = worker
     home = state.nodes[state.holder(rank).node] if rank in state.ranks else None
 
-    def order(spare: Worker) -> tuple[bool, bool, int, int]:
+    def order(spare: Worker) -> tuple[bool, int, bool, int, int]:
         node = state.nodes[spare.node]
         away = home is None or node is not home
         doubtful = home is not None and home.lost and node.domain == home.domain
-        return away, doubtful, len(_on(state, node.name)), _number(spare.name)
+        return doubtful, _behind(spare), away, len(_on(state, node.name)), _number(spare.name)
 
-    return min(oldest.values(), key=order, default=None)
+    return min(best.values(), key=order, default=None)
+
+
+def _behind(spare: Worker) -> int:
+    """0: it has been through the set-up; 1: it has that before it; 2: it is in the middle of it, and who knows how far."""
+    if spare.prepare is None:
+        return 1
+    return 0 if spare.ready else 2
 
 
 def local_rank(state: JobState, worker: Worker, rank: int) -> int:
-    """The lost worker's local rank if it was on the same node, else the lowest that is free there."""
+    """The one for which a spare is prepared; the lost worker's if it was on the same node; else the lowest that is free there."""
+    if worker.prepare is not None:
+        return worker.local_rank
     old = state.holder(rank) if rank in state.ranks else None
     if old is not None and old.node == worker.node and old.local_rank >= 0:
         return old.local_rank
-    used = {other.local_rank for other in _on(state, worker.node)}
+    prepared = [other for other in state.nodes[worker.node].idle(WorkerState.WARM) if other.prepare is not None]
+    used = {other.local_rank for other in [*_on(state, worker.node), *prepared]}
     return next(number for number in range(len(used) + 1) if number not in used)
 
 

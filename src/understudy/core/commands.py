@@ -42,6 +42,20 @@ class Assign:
 
 
 @dataclass(frozen=True)
+class Prepare:
+    """To a warm spare: run the script's set-up as `rank`, which nobody has lost yet, and wait for an `Assign` of that rank.
+
+    The rank's buddies put the record of its set-up into `store`, where those of `generation` meet. `environment` as in `Assign`.
+    """
+
+    worker: str
+    generation: int  # the present one
+    rank: int
+    store: str
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Abort:
     """To a survivor: the current generation is over. Break every pending collective, quiesce, answer `Quiesced`.
 
@@ -57,10 +71,12 @@ class Abort:
 
 @dataclass(frozen=True)
 class Publish:
-    """To every worker, ahead of a planned migration: put your copies of these ranks' setup into `store` for the newcomers."""
+    """To every worker, for newcomers of a planned migration and for spares that are prepared: put your copies of these ranks' setup into
+    `store`.
+    """
 
     worker: str
-    generation: int  # the coming one
+    generation: int  # the coming one; for a spare that is prepared, the present one
     store: str
     ranks: tuple[int, ...]
 
@@ -124,4 +140,4 @@ class Tell:
     text: str
 
 
-Command = StartWorker | KillWorker | Assign | Abort | Publish | Pause | Recover | Release | SetTimer | EndJob | Tell
+Command = StartWorker | KillWorker | Assign | Prepare | Abort | Publish | Pause | Recover | Release | SetTimer | EndJob | Tell

@@ -109,6 +109,14 @@ class NewcomerReady:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """A spare has run the script's set-up as `rank`, ahead of its loss, and can take this rank and no other."""
+
+    worker: str
+    rank: int
+
+
+@dataclass(frozen=True)
 class PhaseDone:
     """A measured phase on one worker: setup, attach, transfer, verify, redo. `started` is unix time."""
 
@@ -244,6 +252,7 @@ FromWorker = (
     | CommunicationBroken
     | Quiesced
     | NewcomerReady
+    | Prepared
     | PhaseDone
     | Verified
     | VerifyFailed

@@ -48,6 +48,9 @@ def start_anew(state: JobState, reason: str) -> None:
         fence(state, worker, "the job starts anew")
     for worker in state.newcomers():
         give_back(state, worker, "the job starts anew")
+    for worker in state.idle(WorkerState.WARM):
+        if worker.prepare is not None:
+            fence(state, worker, "the job starts anew")
     state.ranks.clear()
     state.fallen.clear()
     state.recovery = state.migration = state.dispute = None

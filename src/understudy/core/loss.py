@@ -98,6 +98,8 @@ def communication_broken(state: JobState, event: CommunicationBroken) -> None:
     worker = state.workers.get(event.worker)
     if worker is None or worker.state is WorkerState.LOST or event.generation != state.generation or state.broken:
         return
+    if worker.rank < 0:  # a spare that is being prepared could not reach the store: training has nothing to do with it
+        return
     if state.phase not in (Phase.TRAINING, Phase.RESUMING):
         return
     state.broken = f"{state.describe(worker)} says: {event.detail}"

@@ -33,7 +33,7 @@ What holds at all times
 - The same events, with the same times, lead to the same state: the journal is the state.
 
 Read on in `state.py` (what is remembered), `workers.py`, `forming.py`, `loss.py`, `quiesce.py`, `resume.py`,
-`migration.py`, `dispute.py`: one chapter each.
+`migration.py`, `preparation.py`, `dispute.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from understudy.core import dispute, events, loss, migration, quiesce, resume, workers
+from understudy.core import dispute, events, loss, migration, preparation, quiesce, resume, workers
 from understudy.core.commands import Command
 from understudy.core.nouns import Incident, JobSpec, Timeouts
 from understudy.core.state import JobState, Phase, WorkerState
@@ -53,6 +53,9 @@ def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
     """
     worker = state.workers.get(event.worker)
     if worker is None or worker.state in (WorkerState.LOST, WorkerState.RELEASED):
+        return
+    if worker.prepare is not None and worker.rank < 0:
+        preparation.failed(state, worker, event.summary)
         return
     who = f"rank {event.rank} ({event.worker} on node {worker.node})" if event.rank >= 0 else f"worker {event.worker}"
     state.end(event.exit_code or 1, f"{who} failed at step {event.step}: {event.summary}\n{event.traceback}".rstrip())
@@ -83,6 +86,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.CommunicationBroken: loss.communication_broken,
     events.Quiesced: quiesce.quiesced,
     events.NewcomerReady: migration.newcomer_ready,
+    events.Prepared: preparation.prepared,
     events.PhaseDone: resume.phase_done,
     events.Verified: resume.verified,
     events.VerifyFailed: loss.verify_failed,
@@ -108,6 +112,8 @@ class Machine:
             raise ValueError(f"world_size {spec.world_size} is not nodes {spec.nodes} x workers_per_node {spec.workers_per_node}")
         if spec.spares < 0:
             raise ValueError(f"spares must not be negative: {spec.spares}")
+        if not 0 <= spec.prepared <= spec.spares:
+            raise ValueError(f"{spec.prepared} spares cannot be prepared where there are {spec.spares}")
         self.state = JobState(spec, timeouts)
 
     def handle(self, event: events.Event, now: float) -> list[Command]:

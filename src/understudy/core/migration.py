@@ -36,6 +36,8 @@ def refusal(state: JobState, rank: int) -> str:
         return "the job is about to finish"
     if choose_spare(state, rank) is None:
         warming = bool(state.idle(WorkerState.STARTING))
+        if not warming and any(spare.prepare is not None for spare in state.idle(WorkerState.WARM)):
+            return "every spare is prepared for another rank (see --prepare)"
         return "no spare is warm yet: try again shortly" if warming else "no spare is left (see --spares)"
     return ""
 

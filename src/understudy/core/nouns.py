@@ -46,6 +46,7 @@ class JobSpec:
     replenish: bool = True  # start a new spare for each one that was used
     max_restarts: int = 3  # of the whole job, and only before its first transaction
     max_losses_per_transaction: int = 3  # the same rank lost so often at one transaction: not the hardware's fault
+    prepared: int = 0  # so many of the spares run the script's set-up ahead, each for one rank
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from understudy.core.events import Quiesced
 from understudy.core.membership import fence, give_back, give_rank, open_incident, top_up
 from understudy.core.migration import disrupted
 from understudy.core.nouns import LossCause, Stand
+from understudy.core.preparation import start_over
 from understudy.core.state import JobState, Phase, Recovery, Stage, Worker, WorkerState
 
 HAS_STATE = (WorkerState.MEMBER, WorkerState.LEAVING)
@@ -69,7 +70,7 @@ def fill(state: JobState) -> None:
     for rank in state.vacant():
         spare = choose_spare(state, rank)
         if spare is None:
-            break
+            continue
         give_rank(state, spare, rank, state.generation, state.store, newcomer=True)
         state.ranks[rank] = spare.name
         state.tell(f"spare {spare.name} on node {spare.node} takes over rank {rank}")
@@ -79,6 +80,7 @@ def fill(state: JobState) -> None:
     if not vacant:
         state.cancel("hold")
         return
+    start_over(state, len(vacant))
     top_up(state)
     if state.idle(WorkerState.STARTING) and "hold" not in state.timers:
         state.tell(f"no spare is warm for {_ranks(vacant)}: the job holds until one is")

@@ -10,6 +10,7 @@ from understudy.core.commands import Release
 from understudy.core.events import Committed, Finished, PhaseDone, Uncovered, Verified
 from understudy.core.incident import OpenIncident
 from understudy.core.membership import top_up
+from understudy.core.preparation import prepare
 from understudy.core.state import JobState, Phase, Stage, Worker, WorkerState
 
 
@@ -123,6 +124,7 @@ def _settle(state: JobState) -> None:
     state.settled, state.phase, state.recovery = True, Phase.TRAINING, None
     incident, state.incident = state.incident, None
     if incident is None:
+        prepare(state)
         return
     state.incidents.append(incident.freeze(state.now))
     state.tell(_summary(incident, state.now))
@@ -131,6 +133,7 @@ def _settle(state: JobState) -> None:
     for node in state.nodes.values():
         node.spares, node.refused = node.spares + node.refused, 0  # there may be room again
     top_up(state)
+    prepare(state)
 
 
 def _summary(incident: OpenIncident, now: float) -> str:

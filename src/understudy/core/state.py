@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 
-from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Recover, SetTimer, Tell
+from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Prepare, Recover, SetTimer, Tell
 from understudy.core.commit import Decision
 from understudy.core.events import PhaseDone, Quiesced
 from understudy.core.incident import OpenIncident
@@ -74,6 +74,8 @@ class Worker:
     rank: int = -1
     local_rank: int = -1
     assign: Assign | None = None
+    prepare: Prepare | None = None  # a spare that runs, or has run, the set-up of this rank: it can take no other
+    ready: bool = False  # ... has run
     heard: int = -1  # highest generation of an event from it
     recovered: int = -1  # generation of the last Recover sent to it
     committed: int = -1  # generation of its last Committed
@@ -154,6 +156,7 @@ class JobState:
     notices: list[str] = field(default_factory=list)
     losses: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, transaction) -> how often
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify
+    unprepared: dict[int, int] = field(default_factory=dict)  # rank -> how many spares failed in its set-up
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
     broken: str = ""  # the communication failure that waits for its explanation
     broken_at: float = 0.0

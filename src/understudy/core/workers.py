@@ -12,6 +12,7 @@ from understudy.core.commands import Abort, KillWorker, Publish, Release, StartW
 from understudy.core.events import NodeJoined, StartRefused, WorkerStarted, WorkerWarm
 from understudy.core.forming import give_out_ranks, start_ranks
 from understudy.core.membership import start_worker, top_up
+from understudy.core.preparation import missed, prepare, publish_again
 from understudy.core.quiesce import advance, fill
 from understudy.core.state import JobState, Migration, Node, Phase, Stage, Worker, WorkerState
 
@@ -69,6 +70,8 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
     elif state.phase is Phase.QUIESCING and state.vacant():
         fill(state)
         advance(state)
+    else:
+        prepare(state)
 
 
 def start_refused(state: JobState, event: StartRefused) -> None:
@@ -90,6 +93,8 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
     """A worker without a rank is gone (and fenced already)."""
     node = state.nodes[worker.node]
     role = "spare" if worker.spare else "worker"
+    if worker.prepare is not None and not worker.ready and not node.lost:
+        missed(state, worker.prepare.rank)
     state.tell(f"{role} {worker.name} on node {worker.node} was lost: {detail}")
     if was is WorkerState.STARTING:
         node.failed_starts += 1
@@ -127,12 +132,16 @@ def _repeat(state: JobState, node: Node) -> None:
             state.emit(StartWorker(node.name, worker.name, worker.spare))
         if worker.state is WorkerState.RELEASED:
             state.emit(Release(worker.name, 0))
+        if worker.rank < 0 and worker.prepare is not None and not worker.ready:
+            state.emit(worker.prepare)
         if worker.rank < 0 or worker.state is WorkerState.RELEASED:
             continue
         if worker.assign is not None and worker.heard < worker.assign.generation:
             state.emit(worker.assign)
         if state.migration is not None and worker.state is WorkerState.MEMBER:
             _publish(state, state.migration, worker)
+        if worker.state is WorkerState.MEMBER:
+            publish_again(state, worker)
         if recovery is not None and worker.name in recovery.sent and worker.committed < recovery.generation:
             message = recovery.sent[worker.name]
             if worker.name in recovery.waiting or not isinstance(message, Abort):

@@ -11,6 +11,7 @@ _REPEATED = (
     events.CommunicationBroken,
     events.Quiesced,
     events.NewcomerReady,
+    events.Prepared,
     events.Verified,
     events.VerifyFailed,
     events.Uncovered,

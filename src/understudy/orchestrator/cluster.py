@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from understudy.core.events import LostNode, NodesLost, StopAsked
 from understudy.core.nouns import JobSpec, Timeouts
@@ -46,6 +46,11 @@ class Submission(BaseModel):
     nodes: int = Field(default=1, ge=1, le=100_000, description="how many nodes hold ranks")
     workers_per_node: int = Field(default=1, ge=1, le=1024, description="ranks on each of them")
     spares: int = Field(default=1, ge=0, le=100_000, description="workers that wait for a rank; each takes a slot")
+    prepared: int = Field(
+        default=0,
+        ge=0,
+        description="how many of the spares, at most all, run the script's set-up ahead of time, each for one rank",
+    )
     replenish: bool = Field(default=True, description="start a new spare for each one that was used")
     max_restarts: int = Field(
         default=3, ge=0, description="how often the job may start anew when a rank is lost before the first transaction"
@@ -56,7 +61,22 @@ class Submission(BaseModel):
 
     def spec(self) -> JobSpec:
         size = self.nodes * self.workers_per_node
-        return JobSpec(self.name, size, self.workers_per_node, self.nodes, self.spares, self.replenish, self.max_restarts)
+        return JobSpec(
+            job=self.name,
+            world_size=size,
+            workers_per_node=self.workers_per_node,
+            nodes=self.nodes,
+            spares=self.spares,
+            replenish=self.replenish,
+            max_restarts=self.max_restarts,
+            prepared=self.prepared,
+        )
+
+    @model_validator(mode="after")
+    def _check(self) -> Submission:
+        if self.prepared > self.spares:
+            raise ValueError(f"{self.prepared} spares cannot be prepared where there are {self.spares}")
+        return self
 
 
 @dataclass

@@ -64,7 +64,14 @@ class SpareStatus(TypedDict):
     worker: WorkerName
     pid: Pid
     node: NodeName
-    state: Annotated[str, Field(description="`starting` or `warm`; only a warm one can take a rank at once")]
+    state: Annotated[
+        str,
+        Field(
+            description="`starting`; `warm`: it can take a rank; `preparing`: it runs the script's set-up as `rank`; `prepared`: it has "
+            "done so, and takes this rank sooner than a warm one"
+        ),
+    ]
+    rank: Annotated[int | None, Field(description="for which it is prepared; null if for none")]
 
 
 class Status(TypedDict):
@@ -161,17 +168,20 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
         step=min((_step(worker, pages) for worker in members), default=0),
         transaction=min(seen, default=-1),
         ranks=ranks,
-        spares=[
-            SpareStatus(worker=worker.name, pid=worker.pid, node=worker.node, state=str(worker.state))
-            for worker in state.idle(WorkerState.STARTING, WorkerState.WARM)
-            if worker.spare
-        ],
+        spares=[_spare(worker) for worker in state.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare],
         incidents=len(machine.incidents()),
         taints={node.name: node.taint for node in state.nodes.values() if node.taint},
         notices=list(state.notices),
         message=state.ended.message if state.ended is not None else state.dispute.detail if state.dispute is not None else "",
         exit_code=state.ended.exit_code if state.ended is not None else None,
     )
+
+
+def _spare(worker: Worker) -> SpareStatus:
+    state, rank = str(worker.state), None
+    if worker.prepare is not None:
+        state, rank = "prepared" if worker.ready else "preparing", worker.prepare.rank
+    return SpareStatus(worker=worker.name, pid=worker.pid, node=worker.node, state=state, rank=rank)
 
 
 def report(machine: Machine) -> Report:

@@ -63,12 +63,13 @@ def main() -> None:
     server = _warm(arguments)
     page.enter(Activity.WARM, -1)
     control.send(WorkerWarm(worker, server.address))
-    control.wait_for(lambda: control.assignment is not None or control.released is not None)
-    if control.assignment is None:
+    control.wait_for(lambda: control.role is not None or control.released is not None)
+    role = control.role
+    if role is None:
         assert control.released is not None
         os._exit(control.released.exit_code)
-    os.environ.update(control.assignment.environment)
-    session.current = session.Session(control, control.assignment, server)
+    os.environ.update(role.environment)
+    session.current = session.Session(control, role, server)
     page.enter(Activity.SETUP, -1)
     if os.environ.get("UNDERSTUDY_CHAOS") == "1":
         from understudy.worker import chaos  # not loaded, and nothing of it in the way, in any other job
@@ -128,6 +129,8 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
         reason = runtime.explain(error) if runtime is not None else ""
         summary = reason or f"{type(error).__name__}: {error}"
         _fail(control, summary, text, 1)
+    if control.assignment is None:
+        _fail(control, "its script ended before its first transaction", "", 1)
     runtime = session.current.runtime if session.current else None
     if runtime is None:
         control.send(_finished(control))
@@ -157,10 +160,10 @@ def _traceback(error: BaseException) -> str:
 
 def _fail(control: Control, summary: str, text: str, code: int) -> None:
     """Reports that the script failed, and waits to be ended."""
-    assert control.assignment is not None
+    assert control.role is not None
     runtime = session.current.runtime if session.current else None
     step = runtime.step if runtime else 0
-    event = ScriptFailed(control.worker, control.assignment.rank, step, summary[:4000], text[-100_000:], code)
+    event = ScriptFailed(control.worker, control.role.rank, step, summary[:4000], text[-100_000:], code)
     control.send(event)
     control.wait_for(lambda: control.released is not None, timeout=30.0)
     sys.stdout.flush()

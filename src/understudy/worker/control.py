@@ -18,6 +18,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from understudy.core.commands import Abort, Assign, Command, Pause, Publish, Recover, Release
+from understudy.core.commands import Abort, Assign, Command, Pause, Prepare, Publish, Recover, Release
 from understudy.core.events import Event, Quiesced, WorkerWarm
 from understudy.links import reunion
 from understudy.links.lifeline import Lifeline
@@ -41,6 +42,10 @@ class Responder(Protocol):
     """What the control thread may call. Everything here runs on the control thread and must not block for long."""
 
     def break_communicators(self, abort: Abort) -> None: ...
+
+    def called(self) -> None:
+        """A spare that is being prepared has a rank, or is told anew where to ask."""
+        ...
 
     def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None: ...
 
@@ -76,6 +81,7 @@ class Control:
         self.responder: Responder | None = None
         self.generation = -1  # the newest generation that this worker has heard of
         self.assignment: Assign | None = None
+        self.preparation: Prepare | None = None  # the newest
         self.announcement: Announcement | None = None  # the newest Abort or Pause
         self.recovery: Recover | None = None  # the newest Recover
         self.released: Release | None = None
@@ -89,6 +95,11 @@ class Control:
         self._sending = threading.Lock()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._listen, name="understudy-control", daemon=True)
+
+    @property
+    def role(self) -> Assign | Prepare | None:
+        """As which rank the script runs here."""
+        return self.assignment or self.preparation
 
     def start(self) -> None:
         self._thread.start()
@@ -182,9 +193,11 @@ class Control:
             if self.responder:
                 self.responder.publish(command.generation, command.store, command.ranks)
             return
-        if isinstance(command, Abort | Pause | Recover | Assign):
+        if isinstance(command, Abort | Pause | Recover | Assign | Prepare):
             if command.generation < self.generation:
                 return
+            if isinstance(command, Assign | Prepare):
+                self._refuse_another(command)
             decided = self.recovery is not None and self.recovery.generation >= command.generation
             answered = self._quiesced is not None and self._quiesced.generation == command.generation
             if isinstance(command, Abort | Pause) and answered and not decided:
@@ -200,6 +213,8 @@ class Control:
             if isinstance(command, Assign):
                 self.assignment = command
                 self.page.assigned(command.rank)
+            elif isinstance(command, Prepare):
+                self.preparation = command
             elif isinstance(command, Abort | Pause):
                 self.announcement = command
             elif isinstance(command, Recover):
@@ -207,9 +222,18 @@ class Control:
             elif isinstance(command, Release):
                 self.released = command
             self._changed.notify_all()
+        if isinstance(command, Assign | Prepare) and self.responder:
+            self.responder.called()
         if isinstance(command, Abort) and self.responder:
             self.responder.break_communicators(command)
             answer = self.responder.answers_alone(command)
             if answer is not None:
                 self.send(answer)
             self.responder.publish(command.generation, command.store, command.lost)
+
+    def _refuse_another(self, command: Assign | Prepare) -> None:
+        """Ends this process if it is prepared for another rank, of which an orchestrator that was killed could not write anything down."""
+        if self.preparation is not None and self.preparation.rank != command.rank:
+            text = f"understudy: {self.worker} is prepared for rank {self.preparation.rank} and cannot take rank {command.rank}: it ends"
+            print(text, file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
+from understudy.core.commands import Prepare
 from understudy.worker import session
 from understudy.worker.errors import Misuse
 from understudy.worker.loaders import Counter, LoaderSource, Source
@@ -162,12 +163,12 @@ def join(backend: str | None = None) -> Job:
         raise Misuse("understudy.join() was called twice")
     watch_wrappers()
     here = session.current
-    runtime = here.runtime = Runtime(here.control, here.assignment, here.server)
+    runtime = here.runtime = Runtime(here.control, here.role, here.server)
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
         from understudy.worker import silent_faults
 
         silent_faults.install(runtime)
-    newcomer = runtime.newcomer = Newcomer(runtime) if here.assignment.newcomer else None
+    newcomer = runtime.newcomer = Newcomer(runtime) if isinstance(here.role, Prepare) or here.role.newcomer else None
     if newcomer is not None:
         newcomer.join(backend)
     else:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch.distributed as dist
 
 from understudy.core.buddies import Place
-from understudy.core.commands import Abort, Assign, Recover
+from understudy.core.commands import Abort, Assign, Prepare, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
 from understudy.core.nouns import Position, Stand
 from understudy.links.page import Activity
@@ -31,10 +31,10 @@ EXPLANATION = 40.0  # seconds that a failed script waits for the news of what wa
 
 
 class Membership:
-    def __init__(self, control: Control, assignment: Assign, server: StoreServer) -> None:
+    def __init__(self, control: Control, role: Assign | Prepare, server: StoreServer) -> None:
         self.control = control
-        self.rank = assignment.rank
-        self.world_size = int(assignment.environment["WORLD_SIZE"])
+        self.rank = role.rank
+        self.world_size = int(role.environment["WORLD_SIZE"])
         self.server = server
         self.groups = Groups(own_port=server.port)
         self.shelf = Shelf()

@@ -7,6 +7,7 @@ receives its state, proves it, and is a rank like the others.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.core.commands import Recover
 from understudy.core.coverage import Replicas
-from understudy.core.events import NewcomerReady, Verified, VerifyFailed
+from understudy.core.events import NewcomerReady, Prepared, Verified, VerifyFailed
 from understudy.links.page import Activity
 from understudy.worker.codec import decode
 from understudy.worker.copies import LocalCopy, Place
@@ -31,6 +32,7 @@ from understudy.worker.recovery import (
     changed_sums,
     connect,
     judge,
+    leave,
     other_order,
     plan_for,
     rank_of,
@@ -70,12 +72,15 @@ class Newcomer:
         """From whichever generation is the newest: the first one may end before its holders could answer."""
         control = self._runtime.control
         while True:
-            options = [c for c in (control.assignment, control.announcement, control.recovery) if c is not None]
-            newest = max(options, key=lambda command: command.generation)
+            known = (control.assignment, control.announcement, control.recovery, control.preparation)
+            newest = max((command for command in known if command is not None), key=lambda command: command.generation)
             try:
                 return self._runtime.meet(newest.store, newest.generation).get(f"setup/{self._runtime.rank}")
             except (GenerationAborted, PeerLost) as error:
-                self._await_next(newest.generation, error)
+                if control.assignment is None:  # nobody tells it that the generation is over, and nobody waits for it
+                    control.wait_for(lambda newest=newest: control.generation > newest.generation)  # type: ignore[misc]
+                else:
+                    self._await_next(newest.generation, error)
 
     def _await_next(self, generation: int, error: RuntimeError) -> None:
         """After a failure in `generation`: waits until it is over, and says why it must be if nobody knows yet."""
@@ -102,6 +107,8 @@ class Newcomer:
             return
         assert self._replayer is not None
         self._replayer.finish()
+        if runtime.control.assignment is None:
+            self._wait_for_rank()
         runtime.phase_of(runtime.control.generation, "setup", self._started)
         runtime.control.send(NewcomerReady(runtime.control.worker, runtime.control.generation))
         runtime.control.page.enter(Activity.RECOVERING, -1)  # the survivors' decision may take long, if the job is held
@@ -119,6 +126,19 @@ class Newcomer:
         runtime.late.adopt(self._job["late_points"], self._job["late_agreed"])
         if self.place == END:
             self.arrive()
+
+    def _wait_for_rank(self) -> None:
+        """Prepared: the set-up is done, and nobody has lost this rank yet."""
+        control = self._runtime.control
+        control.page.enter(Activity.WARM, -1)
+        control.send(Prepared(control.worker, self._runtime.rank))
+        control.wait_for(lambda: control.assignment is not None or control.released is not None)
+        if control.assignment is None:
+            assert control.released is not None
+            leave(control.released.exit_code)
+        else:
+            os.environ.update(control.assignment.environment)
+        self._started = time.time()
 
     @property
     def done(self) -> bool:

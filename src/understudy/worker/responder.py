@@ -31,6 +31,12 @@ class Answers:
             meeting.close()
         runtime.groups.abort()
 
+    def called(self) -> None:
+        """Wakes the main thread if it still waits for the record of the set-up in a generation that may be over."""
+        meeting, newest = self._runtime.meeting, self._runtime.control.generation
+        if meeting is not None and meeting.generation < newest:
+            meeting.close()
+
     def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None:
         """Puts the set-up records of `ranks` that this worker holds where the newcomers look for them.
 

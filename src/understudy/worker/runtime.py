@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from understudy.core.commands import Abort, Assign, Recover
+from understudy.core.commands import Abort, Assign, Prepare, Recover
 from understudy.core.events import Committed, Finished, Notice
 from understudy.core.nouns import Stand
 from understudy.links.page import Activity
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 
 class Runtime(Membership):
-    def __init__(self, control: Control, assignment: Assign, server: StoreServer) -> None:
-        super().__init__(control, assignment, server)
+    def __init__(self, control: Control, role: Assign | Prepare, server: StoreServer) -> None:
+        super().__init__(control, role, server)
         self.state = State()
         self.frameworks = Frameworks(self.state)
         self.loops = Loops(self.state.randomness)

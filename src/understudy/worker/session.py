@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from understudy.core.commands import Assign
+    from understudy.core.commands import Assign, Prepare
     from understudy.worker.control import Control
     from understudy.worker.rendezvous import StoreServer
     from understudy.worker.runtime import Runtime
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @dataclass
 class Session:
     control: Control
-    assignment: Assign
+    role: Assign | Prepare
     server: StoreServer
     runtime: Runtime | None = None
 

@@ -1,0 +1,120 @@
+"""Spares that have been through the script's set-up as a likely rank before that is lost: `JobSpec.prepared` of them.
+
+Until it can be given its rank's state, a newcomer runs the script up to its first transaction: the model, its optimizer, the data. In
+a spare that is *prepared* for a rank that has happened already; what is left are the attachment and the state. The price: its process
+is that rank's and can take no other, and the set-up's own effects (files, prints, memory) happen beside those of the rank, which is
+alive.
+
+    prepare      Publish to all, Prepare to a spare, on each node to one at a time
+    prepared     it is ready: the next one
+    start_over   a rank is lost for which nobody is prepared, and no other spare is left: one that is prepared for another rank is ended,
+                 so that a fresh one starts in its place
+
+Ranks on tainted nodes come first, then those on the spare's own node. A preparation costs nobody anything when it fails: the spare is
+replaced, and a rank in whose set-up two have failed is left alone.
+"""
+
+from __future__ import annotations
+
+from understudy.core.assignment import environment, local_rank
+from understudy.core.commands import Prepare, Publish
+from understudy.core.events import Prepared
+from understudy.core.membership import fence, top_up
+from understudy.core.state import JobState, Phase, Worker, WorkerState
+
+ATTEMPTS = 2  # for each rank
+
+
+def prepare(state: JobState) -> None:
+    """In plain training: lets spares that have nothing to do set up for a rank, and those whose generation has ended ask again."""
+    plain = state.phase is Phase.TRAINING and state.settled and state.incident is None and state.migration is None
+    if not state.spec.prepared or not plain or state.departed or any(worker.finished for worker in state.members()):
+        return
+    idle = state.idle(WorkerState.WARM)
+    chosen = [worker for worker in idle if worker.prepare is not None]
+    for worker in chosen:
+        if worker.prepare is not None and not worker.ready and worker.prepare.generation != state.generation:
+            _ask(state, worker, worker.prepare.rank)
+    busy = {worker.node for worker in chosen if not worker.ready}
+    missing = state.spec.prepared - len(chosen)
+    for worker in idle:
+        if missing <= 0:
+            return
+        if worker.prepare is not None or not worker.spare or worker.node in busy or not state.trusted(state.nodes[worker.node]):
+            continue
+        rank = _likely(state, worker)
+        if rank is None:
+            return
+        worker.local_rank = local_rank(state, worker, rank)
+        _ask(state, worker, rank)
+        busy.add(worker.node)
+        missing -= 1
+
+
+def _ask(state: JobState, worker: Worker, rank: int) -> None:
+    for member in state.members():
+        state.emit(Publish(member.name, state.generation, state.store, (rank,)))
+    variables = environment(state, rank, worker.local_rank, state.store)
+    worker.prepare = Prepare(worker.name, state.generation, rank, state.store, variables)
+    state.emit(worker.prepare)
+
+
+def _likely(state: JobState, worker: Worker) -> int | None:
+    """The rank for which this spare should be prepared: of those for which nobody is."""
+    covered = {spare.prepare.rank for spare in state.idle(WorkerState.WARM) if spare.prepare is not None}
+    open_ranks = [rank for rank in state.ranks if rank not in covered and state.unprepared.get(rank, 0) < ATTEMPTS]
+
+    def order(rank: int) -> tuple[bool, bool, int]:
+        node = state.nodes[state.holder(rank).node]
+        return not node.taint, node.name != worker.node, rank
+
+    return min(open_ranks, key=order, default=None)
+
+
+def prepared(state: JobState, event: Prepared) -> None:
+    worker = state.workers.get(event.worker)
+    if worker is None or worker.state is not WorkerState.WARM:
+        return
+    if worker.prepare is None or worker.prepare.rank != event.rank:
+        fence(state, worker, f"it is prepared for rank {event.rank}, and the journal knows nothing of that")
+        if state.incident is None:
+            top_up(state)
+        return
+    worker.ready = True
+    prepare(state)
+
+
+def failed(state: JobState, worker: Worker, why: str) -> None:
+    """The script raised in a spare's set-up, ahead of time. In the rank's own it did not: the job goes on."""
+    assert worker.prepare is not None
+    rank = worker.prepare.rank
+    missed(state, rank)
+    fence(state, worker, f"it could not be prepared for rank {rank}")
+    again = "" if state.unprepared[rank] < ATTEMPTS else "; no other is for this rank"
+    state.tell(f"spare {worker.name} on node {worker.node} could not be prepared for rank {rank}{again}: {why}")
+    if state.incident is None:
+        top_up(state)
+
+
+def missed(state: JobState, rank: int) -> None:
+    """A spare did not come through the set-up of `rank`."""
+    state.unprepared[rank] = state.unprepared.get(rank, 0) + 1
+
+
+def publish_again(state: JobState, member: Worker) -> None:
+    """To a rank whose agent has connected again: for whom it should publish records."""
+    if not state.spec.prepared:
+        return
+    for spare in state.idle(WorkerState.WARM):
+        if spare.prepare is not None and not spare.ready:
+            state.emit(Publish(member.name, spare.prepare.generation, spare.prepare.store, (spare.prepare.rank,)))
+
+
+def start_over(state: JobState, vacant: int) -> None:
+    """So many ranks wait for a spare, and those that are warm are prepared for others."""
+    wanted = vacant - len(state.idle(WorkerState.STARTING))
+    others = [worker for worker in state.idle(WorkerState.WARM) if worker.prepare is not None and state.trusted(state.nodes[worker.node])]
+    for worker in others[: max(0, wanted)]:
+        assert worker.prepare is not None
+        fence(state, worker, "a rank is lost for which it is not prepared")
+        state.tell(f"spare {worker.name} on node {worker.node}, prepared for rank {worker.prepare.rank}, is started over for another rank")
