@@ -28,6 +28,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.state import State
@@ -111,8 +112,20 @@ class Frameworks:
 
 def _buckets(module: DistributedDataParallel) -> Layout:
     numbers = {id(p): number for number, p in enumerate(module._build_params_for_reducer()[0])}  # type: ignore[no-untyped-call]
-    buckets = module.reducer._get_zeros_like_grad_buckets()
+    with _Untouched():
+        buckets = module.reducer._get_zeros_like_grad_buckets()
     return [[numbers[id(p)] for p in bucket.parameters()] for bucket in buckets]
+
+
+class _Untouched(TorchDispatchMode):
+    """Torch tells a reducer's buckets only together with zeros of their size, which nobody here reads: as large as the model, they would
+    cost survivors and newcomer tens of milliseconds for each hundred megabytes. Memory that is not written to costs nothing.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.zeros_like.default:
+            return torch.empty_like(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
 def _rebuild(module: DistributedDataParallel, layout: Layout) -> None:
