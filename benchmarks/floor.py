@@ -40,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from peers.observe import adopt_orphans, observe
 from peers.sizes import SIZES, choice
 from peers.systems import Training as Planned
-from peers.systems import Understudy
+from peers.systems import Understudy, UnderstudyPrepared
 from peers.tables import markdown, spread
 from peers.training import Arguments, Training
 from recovery import machine
@@ -220,9 +220,9 @@ class Floor:
     what: str
 
 
-def recover(planned: Planned, step: float, folder: Path) -> list[dict[str, Any]]:
+def recover(system: Understudy, step: float) -> list[dict[str, Any]]:
     """The incidents of a run, as `understudy report` has them."""
-    system = Understudy(planned, folder)
+    folder = system.folder
     _, observed = observe(system, step, True, lambda text: print(text, flush=True))
     if observed.problem:
         raise SystemExit(f"the run did not finish: {observed.problem}\n{(folder / 'output.log').read_text(errors='replace')[-3000:]}")
@@ -267,7 +267,8 @@ def measure(model: str, ranks: int, args: argparse.Namespace) -> dict[str, Any]:
     planned = replace(planned, steps=steps)
     folder = Path(tempfile.mkdtemp(prefix="understudy-floor-"))
     try:
-        incidents = recover(planned, found["step"], folder / "run")
+        kind = UnderstudyPrepared if args.prepared else Understudy
+        incidents = recover(kind(planned, folder / "run"), found["step"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     size = int(statistics.median(incident["bytes_moved"] for incident in incidents))
@@ -304,6 +305,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1, help="windows of 64 bytes per rank and step (1)")
     parser.add_argument("--faults", type=int, default=3, help="in each run (3)")
     parser.add_argument("--between", type=float, default=8.0, help="seconds of training between faults (8)")
+    parser.add_argument("--prepared", action="store_true", help="with a spare that is prepared for each rank (understudy run --prepare)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", default="", help="file for all figures")
     parser.add_argument("--plots", default="", help="folder for plots of each phase by bytes and by ranks")

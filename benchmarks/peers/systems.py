@@ -137,13 +137,24 @@ class Understudy(System):
     name = "understudy"
     about = "understudy run with one spare; a worker is killed"
 
+    def spares(self) -> list[str]:
+        return ["--spares", "1"]
+
     @classmethod
     def version(cls) -> str:
         return f"understudy {version('understudy')}, {super().version()}"
 
     def command(self) -> list[str]:
-        options = ["--run-dir", str(self.folder / "run"), "--nproc-per-node", str(self.training.ranks), "--spares", "1"]
-        return [sys.executable, "-m", "understudy.cli", "run", *options, "-m", "peers.entry_understudy", *self.arguments()]
+        options = ["--run-dir", str(self.folder / "run"), "--nproc-per-node", str(self.training.ranks)]
+        return [sys.executable, "-m", "understudy.cli", "run", *options, *self.spares(), "-m", "peers.entry_understudy", *self.arguments()]
+
+
+class UnderstudyPrepared(Understudy):
+    name = "understudy-prepared"
+    about = "the same with a spare that is prepared for each rank, and one more; a worker is killed"
+
+    def spares(self) -> list[str]:
+        return ["--spares", str(self.training.ranks + 1), "--prepare", str(self.training.ranks)]
 
 
 class UnderstudyPlanned(Understudy):
@@ -203,5 +214,5 @@ class NVRx(Peer):
 
 
 SYSTEMS: dict[str, type[System]] = {
-    system.name: system for system in (Ideal, Restart, TunedRestart, TorchFT, NVRx, Understudy, UnderstudyPlanned)
+    system.name: system for system in (Ideal, Restart, TunedRestart, TorchFT, NVRx, Understudy, UnderstudyPrepared, UnderstudyPlanned)
 }

@@ -65,7 +65,7 @@ class Job:
         variables: dict[str, str] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.faults = folder, faults
+        self.folder, self.faults, self.mark = folder, faults, mark
         self.run_dir = folder / "run"
         command = [sys.executable, "-m", "understudy.cli", "run", "--nproc-per-node", str(len(RANKS))]
         exact = ["--spares", str(sum(fault.losses for fault in faults)), "--no-replenish"]

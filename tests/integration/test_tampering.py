@@ -111,6 +111,8 @@ class Quiet:
     def break_communicators(self, abort: commands.Abort) -> None:
         self.broken.append(abort.generation)
 
+    def called(self) -> None: ...
+
     def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None: ...
 
     def collectives(self) -> int:

@@ -47,7 +47,7 @@ def test_a_rank_is_moved_at_a_step_boundary(training: Training) -> None:
     assert [rank["worker"] for rank in ranks] == ["w0", "w1", "w2"]
     spares = before["spares"]
     assert isinstance(spares, list)
-    assert [set(spare) for spare in spares] == [{"worker", "pid", "node", "state"}]
+    assert [set(spare) for spare in spares] == [{"worker", "pid", "node", "state", "rank"}]
     wait_until(lambda: "warm" in understudy("status", "--run-dir", run).stdout, "a warm spare", LONG)
 
     asked = understudy("migrate", "--rank", "2", "--run-dir", run)

@@ -1,7 +1,8 @@
 """Journals as earlier versions of Understudy wrote them.
 
 `version1.sql` is the SQLite journal of a service: its job `finished` had lost a rank and ended, its job `running` had lost one and went
-on as the orchestrator was killed, and `every` has an event of each kind. `version1.json` is what version 1 said of them, with fields that came later.
+on as the orchestrator was killed, and `every` has an event of each kind. `version1.json` is what version 1 said of them, with
+the fields that came later.
 `version1.postgres.sql` is how it made its tables in PostgreSQL.
 """
 

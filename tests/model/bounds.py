@@ -18,6 +18,7 @@ class Bounds:
     together: int = 1
     replenish: bool = False
     keepers: int = 2
+    prepared: int = 0  # so many of the spares
     begin: str = "training"  # or "setup": the script's set-up is still to be done; or "forming": no worker is warm yet
 
 
@@ -61,6 +62,13 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "a rank moves and a timer runs out early": (_one(2, faults={"migrate": 1, "early": 1}), 5_495),
     "a rank moves and a connection breaks": (_one(2, faults={"migrate": 1, "break": 1}), 32_278),
     "a rank moves and the orchestrator dies": (_one(faults={"migrate": 1, "crash": 1}), 16_552),
+    "a worker dies, a spare is prepared": (_one(2, prepared=1, faults={"kill": 1}), 4_925),
+    "two die, one of two spares is prepared": (_one(spares=2, prepared=1, faults={"kill": 2}), 23_665),
+    "two die, spares are prepared and replaced": (_one(prepared=1, faults={"kill": 2}, replenish=True), 24_275),
+    "a rank moves and a worker dies, spares are prepared": (_one(spares=2, prepared=2, faults={"migrate": 1, "kill": 1}), 16_170),
+    "a worker and the orchestrator die, spares are prepared": (_one(spares=2, prepared=2, faults={"kill": 1, "crash": 1}), 303_784),
+    "a worker dies and a command comes twice, spares are prepared": (_one(spares=2, prepared=2, faults={"kill": 1, "echo": 1}), 14_039),
+    "a node of two is cut off and comes back, spares are prepared": (_one(nodes=2, spares=2, prepared=2, faults={"cut": 1}), 226_083),
     "a rank is odd among its replicas": (_one(faults={"odd": 1}), 1_095),
     "replicas differ, and nobody can tell who is right": (_one(faults={"torn": 1}), 5_230),
     "replicas differ, and one dies": (_one(faults={"torn": 1, "kill": 1}), 74_513),

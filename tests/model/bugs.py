@@ -30,6 +30,7 @@ MOVE = Bounds(transactions=2, faults={"migrate": 1})
 BREAK = Bounds(transactions=2, faults={"migrate": 1, "break": 1}, together=2)
 RING = Bounds(ranks=3, transactions=2, keepers=1, faults={"kill": 1})
 THREE = Bounds(ranks=3, transactions=1, spares=2, faults={"kill": 2}, together=2)
+AHEAD = Bounds(transactions=2, spares=2, prepared=2, faults={"kill": 2}, together=2)
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
 
 
@@ -144,6 +145,11 @@ def _same_spare(state: JobState, rank: int) -> Any:
     return found[0] if found else None
 
 
+def _any_spare(state: JobState, rank: int) -> Any:
+    """A spare is taken without a look at which rank it is prepared for."""
+    return next(iter(state.idle(WorkerState.WARM)[::-1]), None)
+
+
 def _moves_unasked(state: JobState, event: events.NewcomerReady) -> None:
     """The newcomer takes the rank without a boundary."""
     if state.migration is not None:
@@ -230,6 +236,7 @@ BUGS = [
     Bug("the end barrier never opens", resume, "maybe_done", _nobody_released, Bounds(transactions=1)),
     Bug("a second loss does not begin a generation", JobState, "next_generation", _old_generation, KILLS),
     Bug("a spare takes two ranks", quiesce, "choose_spare", _same_spare, THREE),
+    Bug("a spare that is prepared for one rank takes another", quiesce, "choose_spare", _any_spare, AHEAD),
     Bug("a migration does not wait for a boundary", migration, "newcomer_ready", _moves_unasked, MOVE),
     Bug("a broken connection does not call a migration off", loss, "disrupted", _not_called_off, BREAK),
     Bug("the vote is skipped", steps, "acts_of", _vote_skipped, KILL),

@@ -6,6 +6,8 @@ from tests.model.world import Mode, Order, Shape, Worker
 from understudy.core import commands, events
 from understudy.core.nouns import LossCause
 
+WAITING = (Mode.SPARE, Mode.PREPARING, Mode.PREPARED)  # for a rank
+
 
 def order(command: commands.Command) -> Order | None:
     """A command on its way to a worker; None if workers do not hear of it."""
@@ -16,6 +18,8 @@ def order(command: commands.Command) -> Order | None:
             return ("kill",)
         case commands.Assign():
             return ("assign", command.generation, command.rank, command.newcomer, command.planned, command.store)
+        case commands.Prepare():
+            return ("prepare", command.generation, command.rank, command.store)
         case commands.Abort():
             return ("abort", command.generation, command.store)
         case commands.Pause():
@@ -44,8 +48,12 @@ def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
     if generation < worker.heard:
         return worker
     worker = worker._replace(heard=generation)
+    if kind in ("assign", "prepare") and worker.prepared not in (-1, rest[1]):
+        return dies(worker, "prepared for another rank")
+    if kind == "prepare":
+        return worker._replace(mode=Mode.PREPARING, prepared=rest[1]) if worker.mode is Mode.SPARE else worker
     if kind == "assign":
-        return _takes(worker, rest[1], generation, rest[2], shape) if worker.mode is Mode.SPARE else worker
+        return _takes(worker, rest[1], generation, rest[2], shape) if worker.mode in WAITING else worker
     if kind == "recover":
         return worker._replace(recover=message)
     decided = worker.recover is not None and worker.recover[1] >= generation

@@ -52,7 +52,7 @@ class Moves:
     def start(self) -> State:
         """As far as `Bounds.begin` says; spares are warm when the workers are."""
         b = self.bounds
-        spec = JobSpec("job", b.ranks, b.ranks // b.nodes, b.nodes, b.spares, b.replenish, max_losses_per_transaction=99)
+        spec = JobSpec("job", b.ranks, b.ranks // b.nodes, b.nodes, b.spares, b.replenish, 3, 99, b.prepared)
         machine = Machine(spec, Timeouts())
         self.opening: list[events.Event] = [events.NodeJoined(f"n{node}", f"10.0.0.{node}", node) for node in range(b.nodes)]
         interned, answer = self.machines.begin(machine, list(self.opening))
@@ -246,7 +246,7 @@ class Moves:
 
 def _is_decision(command: commands.Command) -> bool:
     """As in `understudy.orchestrator.service`: what is not sent before it is written."""
-    return isinstance(command, commands.Recover) or (isinstance(command, commands.Assign) and not command.newcomer)
+    return isinstance(command, commands.Recover | commands.Prepare) or (isinstance(command, commands.Assign) and not command.newcomer)
 
 
 def _is_over(machine: Machine, event: events.Event) -> bool:
@@ -259,6 +259,8 @@ def _is_over(machine: Machine, event: events.Event) -> bool:
     match event:
         case events.WorkerWarm():
             return worker.state is not WorkerState.STARTING and event.rank in (-1, worker.rank)
+        case events.Prepared():
+            return worker.state not in (WorkerState.STARTING, WorkerState.WARM)
         case events.Committed() | events.Quiesced() | events.VerifyFailed() | events.CommunicationBroken():
             return event.generation < s.generation
         case events.NewcomerReady():

@@ -24,6 +24,8 @@ def acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
     newest, aborted = w.newest, w.aborted
     if w.mode is Mode.STARTING:
         return [("is warm", world.put(w._replace(mode=Mode.SPARE, up=(*w.up, *warm(w)))))]
+    if w.mode is Mode.PREPARING:
+        return [("is prepared", world.put(says(w._replace(mode=Mode.PREPARED), events.Prepared(w.name, w.prepared))))]
     if w.mode is Mode.SETUP:
         return [("has set up", world.put(says(w._replace(mode=Mode.READY), events.NewcomerReady(w.name, w.heard))))]
     if w.mode is Mode.READY:

@@ -30,6 +30,7 @@ class _Told:
     """What a worker was told, and what it has said, by generation."""
 
     assigned: commands.Assign | None = None
+    prepared: set[int] = field(default_factory=set)  # ranks
     quiesce: set[int] = field(default_factory=set)
     recover: dict[int, commands.Recover] = field(default_factory=dict)
     said: set[events.Event] = field(default_factory=set)
@@ -84,6 +85,8 @@ class Validator:
                 told.assigned = command
                 if not command.newcomer:
                     self._starts.setdefault(command.generation, 0)
+            case commands.Prepare():
+                told.prepared.add(command.rank)
             case commands.Abort() | commands.Pause():
                 told.quiesce.add(command.generation)
             case commands.Recover():
@@ -100,6 +103,8 @@ class Validator:
                 self._check_position(told, event)
             case events.NewcomerReady():
                 _must(told.assigned is not None and told.assigned.newcomer, f"{event.worker} is no newcomer, and says that it is ready")
+            case events.Prepared():
+                _must(self._killed or event.rank in told.prepared, f"{event.worker} is prepared for rank {event.rank}, unasked")
             case events.Verified():
                 known = told.assigned is not None and told.assigned.newcomer and event.generation in told.recover
                 _must(known, f"{event.worker} is verified in generation {event.generation}, for which it was told nothing")

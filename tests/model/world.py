@@ -36,6 +36,8 @@ class Mode(IntEnum):
     DONE = 12  # the script has ended
     GONE = 13
     STARTING = 14
+    PREPARING = 15  # a spare runs the set-up of a rank that nobody has lost
+    PREPARED = 16
 
     __hash__ = int.__hash__  # the one of enumerations is slow
 
@@ -62,6 +64,7 @@ class Worker(NamedTuple):
     came: bool = False  # it took its rank in the middle of the job
     released: bool = False
     broken: bool = False  # a connection to a peer broke: it waits to hear why
+    prepared: int = -1  # the rank as which it runs the set-up ahead, or has
     refused: bool = False  # its agent could not start it
     forgotten: bool = False  # its host was started anew, and nobody there knows of it
     shelf: frozenset[tuple[int, int]] = frozenset()  # copies that it keeps: rank, transaction

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core import events
-from understudy.core.commands import Assign, Command
+from understudy.core.commands import Command
 from understudy.core.machine import Machine
 from understudy.core.nouns import Copy, Incident, JobSpec, LossCause, Position, Stand, Timeouts
 
@@ -159,11 +159,11 @@ class Scenario:
 
 
 def show(command: Command) -> str:
-    """A command on one line. The environment of an Assign has a test of its own."""
+    """A command on one line. Environments have a test of their own."""
     words = [type(command).__name__]
     for field in dataclasses.fields(command):
         value = getattr(command, field.name)
-        if isinstance(command, Assign) and field.name == "environment":
+        if field.name == "environment":
             continue
         if isinstance(value, bool):
             words += [field.name] if value else []

@@ -30,6 +30,7 @@ any_event: st.SearchStrategy[events.Event] = st.one_of(
     st.builds(events.CommunicationBroken, names, generations, st.just("reset")),
     st.builds(events.Quiesced, names, generations, positions, copies, st.integers(0, 3)),
     st.builds(events.NewcomerReady, names, generations),
+    st.builds(events.Prepared, names, st.integers(0, 1)),
     st.builds(events.PhaseDone, names, generations, st.just("attach"), st.floats(0, 10), st.floats(0, 10)),
     st.builds(events.Verified, names, generations, st.integers(0, 9)),
     st.builds(events.VerifyFailed, names, generations, st.just("differs")),
@@ -63,6 +64,8 @@ def check(state: JobState) -> None:
             assert migration is not None and migration.rank == rank and migration.stage is not Stage.MOVING
         if leaving and state.phase is not Phase.ENDED:
             assert migration is not None and migration.stage is Stage.MOVING and not members
+        for worker in holding:
+            assert worker.prepare is None or worker.prepare.rank == rank, "it is another rank's"
         for worker in members:
             assert state.ranks[rank] == worker.name
     if state.phase is Phase.RESUMING:
@@ -71,6 +74,8 @@ def check(state: JobState) -> None:
         assert state.phase in (Phase.QUIESCING, Phase.ENDED), "nobody goes on while it is open who is right"
     if state.phase is Phase.TRAINING and state.settled:
         assert state.incident is None and state.recovery is None
+    prepared = [worker.prepare.rank for worker in state.idle(WorkerState.WARM) if worker.prepare is not None]
+    assert len(prepared) == len(set(prepared)) <= state.spec.prepared
     check_indexes(state)
 
 
@@ -102,9 +107,9 @@ def check_indexes(state: JobState) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.one_of(any_event, any_event, any_event, rare_event), max_size=60), st.booleans())
-def test_any_order_of_events_keeps_the_rules(sequence: list[events.Event], replenish: bool) -> None:
-    machine = Machine(JobSpec("job", 2, 2, spares=2, replenish=replenish), Timeouts())
+@given(st.lists(st.one_of(any_event, any_event, any_event, rare_event), max_size=60), st.booleans(), st.integers(0, 2))
+def test_any_order_of_events_keeps_the_rules(sequence: list[events.Event], replenish: bool, prepared: int) -> None:
+    machine = Machine(JobSpec("job", 2, 2, spares=2, replenish=replenish, prepared=prepared), Timeouts())
     start: list[events.Event] = [events.NodeJoined("n0", "10.0.0.1", 0)]
     start += [events.WorkerWarm(f"w{number}", f"10.0.0.1:{number}") for number in range(4)]
     generation, killed = 0, set()

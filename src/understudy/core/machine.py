@@ -54,8 +54,8 @@ def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
     worker = state.workers.get(event.worker)
     if worker is None or worker.state in (WorkerState.LOST, WorkerState.RELEASED):
         return
-    if worker.prepare is not None and worker.rank < 0:
-        preparation.failed(state, worker, event.summary)
+    if worker.rank < 0 <= event.rank:
+        preparation.failed(state, worker, event.rank, event.summary)
         return
     who = f"rank {event.rank} ({event.worker} on node {worker.node})" if event.rank >= 0 else f"worker {event.worker}"
     state.end(event.exit_code or 1, f"{who} failed at step {event.step}: {event.summary}\n{event.traceback}".rstrip())

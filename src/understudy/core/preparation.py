@@ -84,10 +84,8 @@ def prepared(state: JobState, event: Prepared) -> None:
     prepare(state)
 
 
-def failed(state: JobState, worker: Worker, why: str) -> None:
-    """The script raised in a spare's set-up, ahead of time. In the rank's own it did not: the job goes on."""
-    assert worker.prepare is not None
-    rank = worker.prepare.rank
+def failed(state: JobState, worker: Worker, rank: int, why: str) -> None:
+    """The script raised in a spare's set-up as `rank`, ahead of time. In the rank's own it did not: the job goes on."""
     missed(state, rank)
     fence(state, worker, f"it could not be prepared for rank {rank}")
     again = "" if state.unprepared[rank] < ATTEMPTS else "; no other is for this rank"

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from understudy.core.commands import Assign, Command, EndJob, Recover, SetTimer, StartWorker, Tell
+from understudy.core.commands import Assign, Command, EndJob, Prepare, Recover, SetTimer, StartWorker, Tell
 from understudy.core.events import Believed, Event, Expired, FromAgent, LostNode, NodeJoined, NodesLost, WorkerLost, WorkerStarted
 from understudy.core.machine import Machine
 from understudy.core.nouns import LossCause
@@ -181,9 +181,11 @@ class Service:
             self._send_when_written(decision)
 
     def _decides(self, command: Command) -> bool:
-        """Whether it must not be sent before it is written: it says who is which rank, what is redone, or that it is over."""
+        """Whether it must not be sent before it is written: it says who is which rank, or can be no other, what is redone, or that
+        it is over.
+        """
         first = isinstance(command, Assign) and not command.newcomer
-        return first or isinstance(command, Recover) or (self._journal.strict and isinstance(command, EndJob))
+        return first or isinstance(command, Prepare | Recover) or (self._journal.strict and isinstance(command, EndJob))
 
     def _send_when_written(self, decision: list[Command]) -> None:
         """A decision changes what workers are; one that is not in the journal could not be understood by the next orchestrator. A journal

@@ -20,7 +20,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from understudy.chaos.armed import ANY, HOLD, Armed, Folder
 from understudy.chaos.registry import Outcome, registry
-from understudy.core.commands import Assign
 from understudy.core.events import Event, Verified
 from understudy.worker import newcomer as newcomer_module
 from understudy.worker import recovery as recovery_module
@@ -114,13 +113,12 @@ def install() -> None:
     """On a worker that has just got its rank, before its script begins."""
     global trigger
     assert session.current is not None
-    role = session.current.role
-    trigger = Trigger(Folder(Path(os.environ["UNDERSTUDY_RUN_DIR"])), session.current.control.worker, role.rank)
+    trigger = Trigger(Folder(Path(os.environ["UNDERSTUDY_RUN_DIR"])), session.current.control.worker, session.current.role.rank)
     registry()  # loaded now, and not in the middle of a step
     _wrap_step(trigger)
     _wrap_vote(trigger)
     _wrap_recovery(trigger)
-    trigger.reach("setup" if isinstance(role, Assign) and not role.newcomer else "newcomer")
+    trigger.reach("newcomer" if session.current.newcomer else "setup")
 
 
 def _wrap_step(at: Trigger) -> None:

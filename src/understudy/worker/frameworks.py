@@ -112,12 +112,12 @@ class Frameworks:
 
 def _buckets(module: DistributedDataParallel) -> Layout:
     numbers = {id(p): number for number, p in enumerate(module._build_params_for_reducer()[0])}  # type: ignore[no-untyped-call]
-    with _Untouched():
+    with _Untouched():  # type: ignore[no-untyped-call]
         buckets = module.reducer._get_zeros_like_grad_buckets()
     return [[numbers[id(p)] for p in bucket.parameters()] for bucket in buckets]
 
 
-class _Untouched(TorchDispatchMode):
+class _Untouched(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Torch tells a reducer's buckets only together with zeros of their size, which nobody here reads: as large as the model, they would
     cost survivors and newcomer tens of milliseconds for each hundred megabytes. Memory that is not written to costs nothing.
     """

@@ -15,7 +15,6 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
-from understudy.core.commands import Prepare
 from understudy.worker import session
 from understudy.worker.errors import Misuse
 from understudy.worker.loaders import Counter, LoaderSource, Source
@@ -168,7 +167,7 @@ def join(backend: str | None = None) -> Job:
         from understudy.worker import silent_faults
 
         silent_faults.install(runtime)
-    newcomer = runtime.newcomer = Newcomer(runtime) if isinstance(here.role, Prepare) or here.role.newcomer else None
+    newcomer = runtime.newcomer = Newcomer(runtime) if here.newcomer else None
     if newcomer is not None:
         newcomer.join(backend)
     else:

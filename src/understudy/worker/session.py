@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from understudy.core.commands import Prepare
+
 if TYPE_CHECKING:
-    from understudy.core.commands import Assign, Prepare
+    from understudy.core.commands import Assign
     from understudy.worker.control import Control
     from understudy.worker.rendezvous import StoreServer
     from understudy.worker.runtime import Runtime
@@ -18,6 +20,11 @@ class Session:
     role: Assign | Prepare
     server: StoreServer
     runtime: Runtime | None = None
+
+    @property
+    def newcomer(self) -> bool:
+        """Whether it runs the script as a rank that another worker has, or had."""
+        return isinstance(self.role, Prepare) or self.role.newcomer
 
 
 current: Session | None = None

@@ -137,7 +137,7 @@ def main() -> None:
     fault_points.install(options.out, job.rank)
     backward = fault_points.Backward()
     reach("set-up")
-    newcomer = session.current is not None and session.current.assignment.newcomer
+    newcomer = session.current is not None and session.current.newcomer
     if newcomer:
         reach("newcomer in its set-up")
 
