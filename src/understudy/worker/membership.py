@@ -135,12 +135,16 @@ class Membership:
             self.let_go()
             position = Position(self.transaction, stand)
             self.control.send(Quiesced(self.control.worker, newest, position, self.shelf.index(), self.step))
+            self.while_waiting(lambda newest=newest: self._decided(newest), stand)  # type: ignore[misc]
             self.control.wait_for(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
             recovery = self.control.recovery
             if recovery is not None and recovery.generation == newest and not self.superseded(newest):
                 self.pending = recovery
                 self.shelf.drop(recovery.start)  # of attempts that do not count
                 return recovery
+
+    def while_waiting(self, decided: Callable[[], bool], stand: Stand) -> None:
+        """What a rank that has come to rest can do before the decision comes."""
 
     def _next_announcement(self, newest: int) -> Announcement | None:
         announcement = self.control.announcement

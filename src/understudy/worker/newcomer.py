@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -109,6 +110,8 @@ class Newcomer:
         self._replayer.finish()
         if runtime.control.assignment is None:
             self._wait_for_rank()
+        elif runtime.control.assignment.planned:
+            self._take_memory()
         runtime.phase_of(runtime.control.generation, "setup", self._started)
         runtime.control.send(NewcomerReady(runtime.control.worker, runtime.control.generation))
         runtime.control.page.enter(Activity.RECOVERING, -1)  # the survivors' decision may take long, if the job is held
@@ -127,11 +130,21 @@ class Newcomer:
         if self.place == END:
             self.arrive()
 
+    def _take_memory(self) -> None:
+        """Nobody waits for this newcomer yet: takes the memory that it will need, as the rank describes it, which is alive."""
+        runtime = self._runtime
+        assert runtime.meeting is not None
+        with suppress(GenerationAborted, PeerLost):  # it will cost time later, and nothing else
+            described = decode(runtime.meeting.get(f"memory/{runtime.rank}"))
+            assignment = runtime.control.assignment
+            runtime.missing.prepare(described, lambda: runtime.control.assignment is not assignment)
+
     def _wait_for_rank(self) -> None:
         """Prepared: the set-up is done, and nobody has lost this rank yet."""
         control = self._runtime.control
         control.page.enter(Activity.WARM, -1)
         control.send(Prepared(control.worker, self._runtime.rank))
+        self._take_memory()
         control.wait_for(lambda: control.assignment is not None or control.released is not None)
         if control.assignment is None:
             assert control.released is not None
@@ -272,7 +285,7 @@ class Newcomer:
             raise GenerationAborted("the donors differ: the survivors tell")
         plan = plan_for(runtime, runtime.rank, recovery, donors, meeting)
         copy = read_copy(runtime, runtime.rank, recovery, meeting)
-        runtime.state.make_missing(plan.descriptions)
+        runtime.missing.make(plan.descriptions)
         tensors = runtime.state.all_tensors()
         unknown = sorted(set(plan.descriptions) - set(tensors))
         if unknown:

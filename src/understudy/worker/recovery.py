@@ -80,7 +80,7 @@ def donate(runtime: Runtime) -> None:
         if handed is not None:
             meeting.put(f"copy/{rank}/{runtime.rank}", handed.data)
     tensors = runtime.state.all_tensors()
-    digests = runtime.state.digests(tensors)
+    digests = runtime.state.digests(tensors, runtime.known.take(tensors))
     copy = runtime.own_copy(recovery.start - 1)
     if leaving and copy is not None:
         meeting.put(f"copy/{runtime.rank}/leaver", seal(copy))

@@ -9,6 +9,7 @@ from understudy.core.commands import Abort
 from understudy.core.events import Event, Quiesced
 from understudy.core.nouns import Position, Stand
 from understudy.links.page import UNKNOWN
+from understudy.worker.codec import encode
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.rendezvous import Rendezvous
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 class Answers:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._wanted: tuple[int, str] | None = None  # generation and store in which a newcomer of this very rank waits for its description
 
     def break_communicators(self, abort: Abort) -> None:
         """Wakes the main thread from whatever collective, hand-over or meeting it is blocked in."""
@@ -40,17 +42,30 @@ class Answers:
     def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None:
         """Puts the set-up records of `ranks` that this worker holds where the newcomers look for them.
 
-        On a thread of its own, since connecting to a store may block.
+        On a thread of its own, since connecting to a store may block. What this rank itself holds, only its main thread can say
+        (`describe`).
         """
+        if self._runtime.rank in ranks:
+            self._wanted = (generation, store)
+            if self._runtime.finished:
+                self.describe()
         records = {rank: record for rank in ranks if (record := self._runtime.shelf.setup(rank)) is not None}
         if records:
-            threading.Thread(target=self._put, args=(generation, store, records), daemon=True).start()
+            named = {f"setup/{rank}": record for rank, record in records.items()}
+            threading.Thread(target=self._put, args=(generation, store, named), daemon=True).start()
 
-    def _put(self, generation: int, store: str, records: dict[int, bytes]) -> None:
+    def describe(self) -> None:
+        """Between two transactions: tells a newcomer that is getting ready to take this rank what memory it will need."""
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            described = encode(self._runtime.missing.describe())
+            threading.Thread(target=self._put, args=(*wanted, {f"memory/{self._runtime.rank}": described}), daemon=True).start()
+
+    def _put(self, generation: int, store: str, named: dict[str, bytes]) -> None:
         try:
             meeting = Rendezvous(store, generation, lambda: self._runtime.superseded(generation))
-            for rank, record in records.items():
-                meeting.put(f"setup/{rank}", record)
+            for key, value in named.items():
+                meeting.put(key, value)
         except GenerationAborted:
             return  # the newer generation has another store
         except PeerLost as error:

@@ -37,9 +37,11 @@ from understudy.worker.control import Control
 from understudy.worker.copies import LocalCopy, LocalState, seal
 from understudy.worker.errors import GenerationAborted, Misuse
 from understudy.worker.frameworks import Frameworks
+from understudy.worker.known import Known
 from understudy.worker.late import POINTS, LatePoints
 from understudy.worker.loops import END, Loops, Results
 from understudy.worker.membership import Membership
+from understudy.worker.missing import Missing
 from understudy.worker.peers import Peers
 from understudy.worker.randomness import cuda_in_use
 from understudy.worker.record import Recorder
@@ -60,6 +62,7 @@ class Runtime(Membership):
         self.frameworks = Frameworks(self.state)
         self.loops = Loops(self.state.randomness)
         self.local = LocalState(self.state, self.rank)
+        self.missing, self.known = Missing(self.state), Known(self.state)
         self.late = LatePoints()
         self.recorder: Recorder | None = None
         self.setup_record = b""  # what its set-up heard from others
@@ -84,7 +87,7 @@ class Runtime(Membership):
         self._redo_started = 0.0
         self._last_commit = time.monotonic()
         self._longest = 0.0
-        control.responder = Answers(self)
+        self.answers = control.responder = Answers(self)
 
     # -- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -190,7 +193,12 @@ class Runtime(Membership):
             self._notice_outside_collectives()
         self.stand = Stand.IDLE
         self.control.page.enter(Activity.IDLE, self.transaction)
+        self.answers.describe()
         self._join_newest()
+
+    def while_waiting(self, decided: Callable[[], bool], stand: Stand) -> None:
+        if stand is not Stand.VOTED:  # else its state may be about to change
+            self.known.make(decided)
 
     def _join_newest(self) -> None:
         while True:
@@ -294,6 +302,7 @@ class Runtime(Membership):
         """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""
         self.finished = True
         self.stand = Stand.IDLE
+        self.answers.describe()
         if self.recorder is not None:
             self.recorder.remove()  # no transaction was ever run: a loss starts the job anew
         else:

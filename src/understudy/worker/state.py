@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -212,21 +212,6 @@ class State:
     def storages(self) -> set[int]:
         return {local_tensor(tensor).untyped_storage().data_ptr() for tensor in self.all_tensors().values()}
 
-    def make_missing(self, description: dict[str, Description]) -> None:
-        """Makes the moments and gradients that a donor describes and this rank does not have. Their content is not set."""
-        mine = self.all_tensors()
-        for key, optimizer in self.optimizers.items():
-            for number, parameter in enumerate(optimizer_parameters(optimizer)):
-                prefix = f"{key}/state/{number}/"
-                for entry in [e for e in description if e.startswith(prefix) and e not in mine]:
-                    optimizer.state[parameter][entry.removeprefix(prefix)] = _empty(description[entry], parameter, entry)
-        for name, parameter in self.parameters():
-            entry = f"{name}/gradient"
-            if entry in description and parameter.grad is None:
-                parameter.grad = _empty(description[entry], parameter, entry)
-            elif entry not in description:
-                parameter.grad = None
-
     # -- values ----------------------------------------------------------------------------------------------------------
 
     def encoded_values(self, only: Container[str] | None = None) -> dict[str, bytes]:
@@ -365,34 +350,23 @@ class State:
 
     # -- digests ---------------------------------------------------------------------------------------------------------
 
-    def digests(self, tensors: dict[str, torch.Tensor]) -> dict[str, int]:
-        """Digest of each tensor, with its shard in it, and of each value."""
-        return self.digests_of(tensors, self.encoded_values())
+    def digests(self, tensors: dict[str, torch.Tensor], known: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Digest of each tensor, with its shard in it, and of each value. Those of tensors that are `known` are not made again."""
+        return self.digests_of(tensors, self.encoded_values(), known)
 
     @staticmethod
-    def digests_of(tensors: dict[str, torch.Tensor], values: dict[str, bytes]) -> dict[str, int]:
+    def digests_of(tensors: dict[str, torch.Tensor], values: dict[str, bytes], known: Mapping[str, int] | None = None) -> dict[str, int]:
         """The same of these `values`. Reads nothing else, so that it may run on another thread."""
-        found = {}
-        for name, tensor in tensors.items():
-            value = digest(local_tensor(tensor))
-            shard = _shard(tensor)
-            found[name] = value ^ digest_bytes(shard.encode()) if shard else value
-        found |= {name: digest_bytes(data) for name, data in values.items()}
-        return found
+        there = known or {}
+        found = {name: there[name] if name in there else digest_of(tensor) for name, tensor in tensors.items()}
+        return found | {name: digest_bytes(data) for name, data in values.items()}
+
+
+def digest_of(tensor: torch.Tensor) -> int:
+    """The digest of this rank's part of a tensor, with which part it is."""
+    value, shard = digest(local_tensor(tensor)), _shard(tensor)
+    return value ^ digest_bytes(shard.encode()) if shard else value
 
 
 def optimizer_parameters(optimizer: Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def _empty(description: Description, like: torch.Tensor, entry: str) -> torch.Tensor:
-    """Memory as a donor describes it."""
-    kind, shape, stride, distributed, _, where = description
-    dtype = getattr(torch, kind)
-    device = torch.device("cpu") if where == "cpu" else local_tensor(like).device
-    local = torch.empty_strided(shape, stride, dtype=dtype, device=device)
-    if not distributed:
-        return local
-    if not isinstance(like, DTensor):
-        raise Misuse(f"{entry} is a DTensor on its donor, but its parameter is not one here")
-    return DTensor.from_local(local, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
