@@ -52,7 +52,8 @@ class Frameworks:
                     found[id(part)] = part
         return list(found.values())
 
-    def _sharded(self) -> list[Any]:
+    def sharded(self) -> list[Any]:
+        """The modules of FSDP2."""
         return [
             part
             for module in self._state.modules.values()
@@ -82,7 +83,7 @@ class Frameworks:
             if module.static_graph and not redo:
                 _rebuild(module, _buckets(module))
         if redo:
-            for part in self._sharded():
+            for part in self.sharded():
                 if part._get_fsdp_state()._is_root:  # None before the first forward: nothing to reset then
                     _reset_sharded(part)
 

@@ -197,7 +197,8 @@ class Runtime(Membership):
         self._join_newest()
 
     def while_waiting(self, decided: Callable[[], bool], stand: Stand) -> None:
-        if stand is not Stand.VOTED:  # else its state may be about to change
+        # Behind its vote its state may be about to change, and FSDP2 has other tensors in a module's place in the middle of a step.
+        if stand is not Stand.VOTED and not self.frameworks.sharded():
             self.known.make(decided)
 
     def _join_newest(self) -> None:
