@@ -140,7 +140,8 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
         s.ended is not None and s.ended.exit_code,
         tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost, bool(n.taint)) for n in s.nodes.values()),
         workers,
-        tuple(sorted(s.ranks.items())), frozenset(s.departed), tuple(sorted(s.unprepared.items())), bool(s.broken), frozenset(s.timers),
+        tuple(sorted(s.ranks.items())), frozenset(s.departed), tuple(sorted(s.unprepared.items())),
+        s.unprepared_in_a_row, bool(s.broken), frozenset(s.timers),
         None if recovery is None else (
             recovery.generation, recovery.planned, recovery.store, frozenset(recovery.waiting), recovery.unexplained, recovery.counted,
             tuple(sorted((name, answer.position, answer.copies) for name, answer in recovery.answers.items())),

@@ -43,7 +43,7 @@ def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
         return worker._replace(up=worker.up + story(worker))
     generation: int = rest[0]
     if generation > worker.entered:  # the agent forgets what was said in older generations
-        kept = tuple(event for event in worker.said if isinstance(event, events.Finished))
+        kept = tuple(event for event in worker.said if isinstance(event, events.Finished | events.Prepared))
         worker = worker._replace(entered=generation, said=kept)
     if generation < worker.heard:
         return worker

@@ -41,7 +41,7 @@ any_event: st.SearchStrategy[events.Event] = st.one_of(
     st.builds(events.ReplicasDiffer, names, generations, some_ranks, st.sampled_from([(), ((0,), (1,))]), st.just("differs")),
     st.builds(events.Believed, st.integers(-1, 2), st.just("")),
     st.builds(events.NodeTainted, st.sampled_from(["n0", "n1"]), st.sampled_from(["", "loud"])),
-    st.builds(events.Expired, st.sampled_from(["quiesce", "hold", "resume", "communication", "migration"])),
+    st.builds(events.Expired, st.sampled_from(["quiesce", "hold", "resume", "communication", "migration", "prepare"])),
 )
 rare_event: st.SearchStrategy[events.Event] = st.one_of(
     st.builds(events.Uncovered, names, generations, st.just("nowhere")),

@@ -34,7 +34,8 @@ class Farewell:
 
     async def stop(self, end: End) -> None:
         """Returns when all have ended, or do not end although they were killed."""
-        # Exit handlers are the script's: a spare has none, and one that still warms would not even hear that it may go.
+        # Exit handlers are the script's. A spare has none, and one that still warms would not even hear that it may go; where it has run
+        # the script ahead, they are another's, whose files they might write over.
         released = [w for w in self._workers.values() if w.leaving and not w.failed and w.rank >= 0]
         leaving = [w for w in released if w.alive and end.patient]
         for worker in self._workers.values():
@@ -55,7 +56,7 @@ class Farewell:
         await self._all_ended(5.0)
 
     def _ask_to_end(self, worker: Worker, number: signal.Signals) -> None:
-        processes.signal_group(worker.pid, number)
+        processes.signal_group(worker.pid, number if worker.rank >= 0 else signal.SIGKILL)
         processes.signal_group(worker.pid, signal.SIGCONT)  # a stopped process would not hear the other
 
     async def _all_ended(self, patience: float) -> None:

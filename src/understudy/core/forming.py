@@ -10,6 +10,7 @@ A loss before the first transaction ends here too: nothing was done yet, so ever
 from __future__ import annotations
 
 from understudy.core.membership import fence, give_back, give_rank, start_worker, top_up
+from understudy.core.preparation import TIMER
 from understudy.core.state import JobState, Node, Phase, Worker, WorkerState
 
 
@@ -54,7 +55,7 @@ def start_anew(state: JobState, reason: str) -> None:
     state.ranks.clear()
     state.fallen.clear()
     state.recovery = state.migration = state.dispute = None
-    state.cancel("quiesce", "hold", "resume", "communication", "migration")
+    state.cancel("quiesce", "hold", "resume", "communication", "migration", TIMER)
     state.phase = Phase.FORMING
     if any(node.lost for node in state.hosts()):
         state.end(1, f"{reason} before the first transaction, and not all nodes are there to start anew")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core import workers
+from understudy.core import preparation, workers
 from understudy.core.events import CommunicationBroken, Expired, NodeJoined, NodesLost, VerifyFailed, WorkerLost, WorkerWarm
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
@@ -143,6 +143,8 @@ def expired(state: JobState, event: Expired) -> None:
         detail = f"was not ready to take over within {state.timeouts.hang_first:g} s"
         newcomer = state.workers[state.migration.newcomer]
         lose(state, [Loss(newcomer, LossCause.HUNG, detail, state.now)])
+    elif event.timer == preparation.TIMER:
+        preparation.overdue(state)
     elif event.timer == "resume":
         detail = f"was not verified within {state.timeouts.hang_first:g} s"
         lose(state, [Loss(worker, LossCause.HUNG, detail, state.now) for worker in state.newcomers()])

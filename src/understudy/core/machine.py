@@ -43,7 +43,7 @@ from typing import Any
 
 from understudy.core import dispute, events, loss, migration, preparation, quiesce, resume, workers
 from understudy.core.commands import Command
-from understudy.core.nouns import Incident, JobSpec, Timeouts
+from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState, Phase, WorkerState
 
 
@@ -56,6 +56,10 @@ def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
         return
     if worker.rank < 0 <= event.rank:
         preparation.failed(state, worker, event.rank, event.summary)
+        return
+    if worker.prepare is not None and worker.assign is not None and worker.heard < worker.assign.generation:
+        # It was still setting up ahead of the loss when it was given the rank.
+        loss.lose(state, [loss.Loss(worker, LossCause.EXITED, event.summary, state.now)])
         return
     who = f"rank {event.rank} ({event.worker} on node {worker.node})" if event.rank >= 0 else f"worker {event.worker}"
     state.end(event.exit_code or 1, f"{who} failed at step {event.step}: {event.summary}\n{event.traceback}".rstrip())

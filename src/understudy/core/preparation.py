@@ -19,16 +19,19 @@ from __future__ import annotations
 from understudy.core.assignment import environment, local_rank
 from understudy.core.commands import Prepare, Publish
 from understudy.core.events import Prepared
-from understudy.core.membership import fence, top_up
+from understudy.core.membership import fence, start_worker, top_up
 from understudy.core.state import JobState, Phase, Worker, WorkerState
 
 ATTEMPTS = 2  # for each rank
+TIMER = "prepare"
+IN_A_ROW = 8  # of any rank, without one that came through: then it is the script that cannot be set up twice at a time
 
 
 def prepare(state: JobState) -> None:
     """In plain training: lets spares that have nothing to do set up for a rank, and those whose generation has ended ask again."""
     plain = state.phase is Phase.TRAINING and state.settled and state.incident is None and state.migration is None
-    if not state.spec.prepared or not plain or state.departed or any(worker.finished for worker in state.members()):
+    hopeless = state.unprepared_in_a_row >= IN_A_ROW
+    if not state.spec.prepared or hopeless or not plain or state.departed or any(worker.finished for worker in state.members()):
         return
     idle = state.idle(WorkerState.WARM)
     chosen = [worker for worker in idle if worker.prepare is not None]
@@ -57,6 +60,7 @@ def _ask(state: JobState, worker: Worker, rank: int) -> None:
     variables = environment(state, rank, worker.local_rank, state.store)
     worker.prepare = Prepare(worker.name, state.generation, rank, state.store, variables)
     state.emit(worker.prepare)
+    state.timer(TIMER, state.timeouts.hang_first)
 
 
 def _likely(state: JobState, worker: Worker) -> int | None:
@@ -81,6 +85,10 @@ def prepared(state: JobState, event: Prepared) -> None:
             top_up(state)
         return
     worker.ready = True
+    state.unprepared_in_a_row = 0
+    state.unprepared.pop(event.rank, None)
+    if all(spare.prepare is None or spare.ready for spare in state.idle(WorkerState.WARM)):
+        state.cancel(TIMER)
     prepare(state)
 
 
@@ -97,6 +105,16 @@ def failed(state: JobState, worker: Worker, rank: int, why: str) -> None:
 def missed(state: JobState, rank: int) -> None:
     """A spare did not come through the set-up of `rank`."""
     state.unprepared[rank] = state.unprepared.get(rank, 0) + 1
+    state.unprepared_in_a_row += 1
+    if state.unprepared_in_a_row == IN_A_ROW:
+        state.tell(f"{IN_A_ROW} spares in a row could not be prepared: no more are (see what they printed, in the run directory)")
+
+
+def overdue(state: JobState) -> None:
+    """Spares that are still in their set-up after the limit of every set-up are ended, and others are started."""
+    for worker in state.idle(WorkerState.WARM):
+        if worker.prepare is not None and not worker.ready:
+            failed(state, worker, worker.prepare.rank, f"it was not ready within {state.timeouts.hang_first:g} s")
 
 
 def publish_again(state: JobState, member: Worker) -> None:
@@ -111,8 +129,12 @@ def publish_again(state: JobState, member: Worker) -> None:
 def start_over(state: JobState, vacant: int) -> None:
     """So many ranks wait for a spare, and those that are warm are prepared for others."""
     wanted = vacant - len(state.idle(WorkerState.STARTING))
-    others = [worker for worker in state.idle(WorkerState.WARM) if worker.prepare is not None and state.trusted(state.nodes[worker.node])]
+    others = [worker for worker in state.idle(WorkerState.WARM) if worker.prepare is not None]
+    others.sort(key=lambda worker: not state.trusted(state.nodes[worker.node]))  # stable
     for worker in others[: max(0, wanted)]:
         assert worker.prepare is not None
+        node = state.nodes[worker.node]
         fence(state, worker, "a rank is lost for which it is not prepared")
+        if not state.trusted(node):  # else it is topped up
+            start_worker(state, node, spare=True)
         state.tell(f"spare {worker.name} on node {worker.node}, prepared for rank {worker.prepare.rank}, is started over for another rank")

@@ -69,6 +69,8 @@ def fill(state: JobState) -> None:
     """Warm spares take the vacant ranks. If there are too few, hold for one that is warming."""
     for rank in state.vacant():
         spare = choose_spare(state, rank)
+        if spare is None and not state.spec.prepared:
+            break  # any spare can take any rank
         if spare is None:
             continue
         give_rank(state, spare, rank, state.generation, state.store, newcomer=True)

@@ -157,6 +157,7 @@ class JobState:
     losses: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, transaction) -> how often
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify
     unprepared: dict[int, int] = field(default_factory=dict)  # rank -> how many spares failed in its set-up
+    unprepared_in_a_row: int = 0  # over all ranks
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
     broken: str = ""  # the communication failure that waits for its explanation
     broken_at: float = 0.0

@@ -86,6 +86,8 @@ def start_refused(state: JobState, event: StartRefused) -> None:
     node.spares, node.refused = max(0, node.spares - 1), node.refused + 1
     state.tell(f"node {node.name} could not start a spare: {event.detail}")
     if state.phase is Phase.QUIESCING:
+        if state.vacant():
+            fill(state)
         advance(state)
 
 

@@ -22,6 +22,9 @@ _REPEATED = (
 )
 
 
+_TRUE_FOR_EVER = (events.ScriptFailed, events.Finished, events.Prepared)
+
+
 class Said:
     def __init__(self) -> None:
         self.generation = -1
@@ -31,7 +34,7 @@ class Said:
         """A command of `generation`: what was said in older ones counts no more."""
         if generation > self.generation:
             self.generation = generation
-            self.events = [event for event in self.events if isinstance(event, (events.ScriptFailed, events.Finished))]
+            self.events = [event for event in self.events if isinstance(event, _TRUE_FOR_EVER)]
 
     def remember(self, event: events.Event) -> None:
         if isinstance(event, _REPEATED):

@@ -232,8 +232,12 @@ class Control:
             self.responder.publish(command.generation, command.store, command.lost)
 
     def _refuse_another(self, command: Assign | Prepare) -> None:
-        """Ends this process if it is prepared for another rank, of which an orchestrator that was killed could not write anything down."""
-        if self.preparation is not None and self.preparation.rank != command.rank:
-            text = f"understudy: {self.worker} is prepared for rank {self.preparation.rank} and cannot take rank {command.rank}: it ends"
+        """Ends this process if it is prepared for another rank, or another place on the node, of which an orchestrator that was killed
+        could not write anything down.
+        """
+        ready = self.preparation
+        place = "LOCAL_RANK"
+        if ready is not None and (ready.rank, ready.environment[place]) != (command.rank, command.environment[place]):
+            text = f"understudy: {self.worker} is prepared for rank {ready.rank} and cannot take rank {command.rank}: it ends"
             print(text, file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -23,12 +23,16 @@ class Known:
 
     def make(self, enough: Callable[[], bool]) -> None:
         """Until `enough`."""
-        self._digests.clear()
+        self.forget()
         for source in (self._state.parameters(), self._state.moments()):
             for entry, tensor in source:
                 if enough():
                     return
-                self._digests[entry] = _mark(tensor), digest_of(tensor)
+                if not tensor.is_inference():  # those do not count their changes
+                    self._digests[entry] = _mark(tensor), digest_of(tensor)
+
+    def forget(self) -> None:
+        self._digests.clear()
 
     def take(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, int]:
         """Those that still hold; all are forgotten."""

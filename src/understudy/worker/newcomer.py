@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -33,17 +34,19 @@ from understudy.worker.recovery import (
     changed_sums,
     connect,
     judge,
-    leave,
     other_order,
     plan_for,
     rank_of,
     read_copy,
     read_donors,
 )
+from understudy.worker.rendezvous import FOREVER
 from understudy.worker.transfer import Plan, receive
 
 if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime
+
+WORTH = timedelta(seconds=10)  # that a migration waits until the rank has said what it holds, at its next begin
 
 
 class Newcomer:
@@ -76,8 +79,12 @@ class Newcomer:
             known = (control.assignment, control.announcement, control.recovery, control.preparation)
             newest = max((command for command in known if command is not None), key=lambda command: command.generation)
             try:
-                return self._runtime.meet(newest.store, newest.generation).get(f"setup/{self._runtime.rank}")
+                meeting = self._runtime.meet(newest.store, newest.generation)
+                if control.generation == newest.generation:
+                    return meeting.get(f"setup/{self._runtime.rank}")
             except (GenerationAborted, PeerLost) as error:
+                if control.generation > newest.generation:
+                    continue
                 if control.assignment is None:  # nobody tells it that the generation is over, and nobody waits for it
                     control.wait_for(lambda newest=newest: control.generation > newest.generation)  # type: ignore[misc]
                 else:
@@ -111,7 +118,7 @@ class Newcomer:
         if runtime.control.assignment is None:
             self._wait_for_rank()
         elif runtime.control.assignment.planned:
-            self._take_memory()
+            self._take_memory(WORTH)
         runtime.phase_of(runtime.control.generation, "setup", self._started)
         runtime.control.send(NewcomerReady(runtime.control.worker, runtime.control.generation))
         runtime.control.page.enter(Activity.RECOVERING, -1)  # the survivors' decision may take long, if the job is held
@@ -130,12 +137,12 @@ class Newcomer:
         if self.place == END:
             self.arrive()
 
-    def _take_memory(self) -> None:
+    def _take_memory(self, limit: timedelta = FOREVER) -> None:
         """Nobody waits for this newcomer yet: takes the memory that it will need, as the rank describes it, which is alive."""
         runtime = self._runtime
         assert runtime.meeting is not None
         with suppress(GenerationAborted, PeerLost):  # it will cost time later, and nothing else
-            described = decode(runtime.meeting.get(f"memory/{runtime.rank}"))
+            described = decode(runtime.meeting.get(f"memory/{runtime.rank}", limit))
             assignment = runtime.control.assignment
             runtime.missing.prepare(described, lambda: runtime.control.assignment is not assignment)
 
@@ -148,9 +155,8 @@ class Newcomer:
         control.wait_for(lambda: control.assignment is not None or control.released is not None)
         if control.assignment is None:
             assert control.released is not None
-            leave(control.released.exit_code)
-        else:
-            os.environ.update(control.assignment.environment)
+            os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank
+        os.environ.update(control.assignment.environment)
         self._started = time.time()
 
     @property

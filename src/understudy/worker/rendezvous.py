@@ -66,12 +66,14 @@ class Rendezvous:
         except RuntimeError as error:
             raise self._lost(f"its store is lost: {error}") from error
 
-    def get(self, key: str) -> bytes:
-        """Waits for `key`. Raises `GenerationAborted` as soon as the generation is over, and `PeerLost` if the store is lost."""
+    def get(self, key: str, limit: timedelta = FOREVER) -> bytes:
+        """Waits for `key`. Raises `GenerationAborted` as soon as the generation is over, and `PeerLost` if the store is lost or the `limit`
+        has passed.
+        """
         if self.over():
             raise GenerationAborted(f"generation {self.generation} ended while waiting for {key}")
         try:
-            self.store.wait([key], FOREVER)
+            self.store.wait([key], limit)
             return bytes(self.store.get(key))
         except RuntimeError as error:
             raise self._lost(f"its store is lost: {error}") from error

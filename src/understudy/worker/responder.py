@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import TYPE_CHECKING
 
 from understudy.core.commands import Abort
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class Answers:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._wanted: tuple[int, str] | None = None  # generation and store in which a newcomer of this very rank waits for its description
+        self._wanted: deque[tuple[int, str]] = deque()  # generations and stores in which newcomers of this very rank ask what it holds
 
     def break_communicators(self, abort: Abort) -> None:
         """Wakes the main thread from whatever collective, hand-over or meeting it is blocked in."""
@@ -46,7 +47,7 @@ class Answers:
         (`describe`).
         """
         if self._runtime.rank in ranks:
-            self._wanted = (generation, store)
+            self._wanted.append((generation, store))
             if self._runtime.finished:
                 self.describe()
         records = {rank: record for rank in ranks if (record := self._runtime.shelf.setup(rank)) is not None}
@@ -56,10 +57,10 @@ class Answers:
 
     def describe(self) -> None:
         """Between two transactions: tells a newcomer that is getting ready to take this rank what memory it will need."""
-        wanted, self._wanted = self._wanted, None
-        if wanted is not None:
-            described = encode(self._runtime.missing.describe())
-            threading.Thread(target=self._put, args=(*wanted, {f"memory/{self._runtime.rank}": described}), daemon=True).start()
+        while self._wanted:
+            generation, store = self._wanted.popleft()
+            described = {f"memory/{self._runtime.rank}": encode(self._runtime.missing.describe())}
+            threading.Thread(target=self._put, args=(generation, store, described), daemon=True).start()
 
     def _put(self, generation: int, store: str, named: dict[str, bytes]) -> None:
         try:
@@ -69,7 +70,8 @@ class Answers:
         except GenerationAborted:
             return  # the newer generation has another store
         except PeerLost as error:
-            self._runtime.report_broken(generation, str(error))
+            if generation != self._runtime.generation:  # else it was for a spare that is prepared, and nobody waits for that
+                self._runtime.report_broken(generation, str(error))
 
     def collectives(self) -> int:
         return max(0, self._runtime.groups.collectives() - self._runtime.collectives_at_recovery)

@@ -200,6 +200,8 @@ class Runtime(Membership):
         # Behind its vote its state may be about to change, and FSDP2 has other tensors in a module's place in the middle of a step.
         if stand is not Stand.VOTED and not self.frameworks.sharded():
             self.known.make(decided)
+        else:
+            self.known.forget()
 
     def _join_newest(self) -> None:
         while True:
