@@ -60,6 +60,7 @@ class OrchestratorLink:
         self._say = say
         self._kept: deque[Sent] = deque()
         self._pages: messages.Pages | None = None
+        self._ahead = False
         self._lines: deque[str] = deque()
         self._waiting = 0  # characters in them
         self._dropped = 0  # characters that are gone
@@ -75,9 +76,12 @@ class OrchestratorLink:
         self._kept.append(event)
         self._something.set()
 
-    def send_pages(self, pages: messages.Pages) -> None:
-        """Only the newest pages matter: what could not be sent is replaced."""
+    def send_pages(self, pages: messages.Pages, ahead: bool) -> None:
+        """Only the newest pages matter: what could not be sent is replaced. `ahead`: before the events that wait, one of which may end the
+        job, and with it this connection.
+        """
         self._pages = pages
+        self._ahead |= ahead
         self._something.set()
 
     def send_lines(self, text: str) -> None:
@@ -180,6 +184,8 @@ class OrchestratorLink:
         while True:
             await self._something.wait()
             self._something.clear()
+            if self._ahead:
+                await self._send_pages(socket)
             while self._kept:
                 frame, count = next(messages.pack(map(messages.encode, self._kept)))
                 await socket.send(frame)
@@ -195,9 +201,12 @@ class OrchestratorLink:
                     await socket.send(messages.encode(messages.Lines(text[start : start + MOST_AT_ONCE])))
                 if self._lines and self._lines[0] is text:  # else it was dropped meanwhile
                     self._waiting -= len(self._lines.popleft())
-            if self._pages is not None:
-                pages, self._pages = self._pages, None
-                await socket.send(messages.encode(pages))
+            await self._send_pages(socket)
+
+    async def _send_pages(self, socket: ClientConnection) -> None:
+        pages, self._pages, self._ahead = self._pages, None, False
+        if pages is not None:
+            await socket.send(messages.encode(pages))
 
     async def _receive_all(self, socket: ClientConnection) -> None:
         async for frame in socket:

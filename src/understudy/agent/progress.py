@@ -25,7 +25,8 @@ class Progress:
         self._forgotten = forgotten
         self._watch = HangWatch(config.timeouts)
 
-    def report(self) -> None:
+    def report(self, ahead: bool = False) -> None:
+        """`ahead`: before what workers have said."""
         pages = {}
         for worker in self._workers.values():
             if not worker.alive and worker.page is None:
@@ -38,7 +39,7 @@ class Progress:
             if (view := worker.look()) is not None:
                 pages[worker.name] = view
         self._watch.observe(pages, time.monotonic(), time.time())
-        self._orchestrator.send_pages(messages.Pages(self._config.node, time.monotonic(), pages))
+        self._orchestrator.send_pages(messages.Pages(self._config.node, time.monotonic(), pages), ahead)
 
     def look_whether_forgotten(self) -> None:
         """Nobody leads this node any more, and its workers do not get on by themselves: the job has gone on without them, or is over."""

@@ -276,7 +276,7 @@ class Agent:
             size = memory.footprint(worker.pid)
             self._footprint = max(self._footprint or 0, size or 0)
         elif isinstance(event, events.Finished):
-            self._progress.report()  # how far it came; nothing may be left to read a moment later
+            self._progress.report(ahead=True)  # how far it came; nothing may be left to read a moment later
         elif isinstance(event, events.ScriptFailed):
             worker.leaving = worker.failed = True
         self._orchestrator.send(event)
