@@ -55,12 +55,13 @@ def median(measure: Callable[[], float], times: int = TIMES) -> float:
     return statistics.median(measure() for _ in range(times))
 
 
-def copy_seconds(size: int) -> float:
-    """A copy of `size` bytes in memory that has been touched before, by one core."""
+def copy_seconds(size: int, fresh: bool = False) -> float:
+    """A copy of `size` bytes by one core, into memory that has been touched before or is `fresh` from the kernel."""
     torch.set_num_threads(1)
-    source, target = (torch.full((size,), value, dtype=torch.uint8) for value in (1, 2))
+    source, used = (torch.full((size,), value, dtype=torch.uint8) for value in (1, 2))
 
     def once() -> float:
+        target = torch.empty_like(used) if fresh else used
         start = time.perf_counter()
         target.copy_(source)
         return time.perf_counter() - start
@@ -276,7 +277,12 @@ def measure(model: str, ranks: int, args: argparse.Namespace) -> dict[str, Any]:
     gigabytes = {what: size / by_phase[phase].seconds / 1e9 for what, phase in (("copy", "verify"), ("socket", "transfer"))}
     print(f"\n{SIZES[model].parameters() / 1e6:.1f} M parameters, {ranks} ranks, {len(incidents)} faults, {size / 1e6:.1f} MB moved\n")
     print(show(incidents, by_phase))
-    print(f"\na copy in memory {gigabytes['copy']:.2f} GB/s, a loopback socket {gigabytes['socket']:.2f} GB/s", flush=True)
+    fresh = size / copy_seconds(size, fresh=True) / 1e9
+    print(
+        f"\na copy in memory {gigabytes['copy']:.2f} GB/s, {fresh:.2f} into memory that was never touched; a loopback socket "
+        f"{gigabytes['socket']:.2f} GB/s",
+        flush=True,
+    )
     whole = statistics.median(incident["seconds"] for incident in incidents)
     return {
         "model": model,
