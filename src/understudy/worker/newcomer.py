@@ -141,9 +141,9 @@ class Newcomer:
         """Nobody waits for this newcomer yet: takes the memory that it will need, as the rank describes it, which is alive."""
         runtime = self._runtime
         assert runtime.meeting is not None
+        assignment = runtime.control.assignment
         with suppress(GenerationAborted, PeerLost):  # it will cost time later, and nothing else
             described = decode(runtime.meeting.get(f"memory/{runtime.rank}", limit))
-            assignment = runtime.control.assignment
             runtime.missing.prepare(described, lambda: runtime.control.assignment is not assignment)
 
     def _wait_for_rank(self) -> None:
