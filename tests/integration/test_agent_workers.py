@@ -118,11 +118,13 @@ say(Notice(me, 0, 'the end of it'))
 STRAYS = f"""
 import os, subprocess, sys
 subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'], start_new_session=True)
-if os.fork() == 0:
+in_between = os.fork()
+if in_between == 0:
     if os.fork() == 0:
         os.setsid()
         {WAIT}
     os._exit(0)
+os.waitpid(in_between, 0)
 if os.fork() == 0:
     {WAIT}
 print('started', flush=True)
@@ -138,11 +140,11 @@ def test_what_a_lost_worker_started_ends_with_it_and_nothing_else_does(tmp_path:
             for rank, name in enumerate(("w0", "w1")):
                 await orchestrator.assign(name, rank)
             await asyncio.to_thread(wait_until, lambda: process.output().count("started") == 2, "all strays")
-            before = len(mark.pids())
+            # The agent's process; each worker is one process and three strays (the one in between has ended).
+            await asyncio.to_thread(wait_until, lambda: len(mark.pids()) == 1 + 4 + 4, "everybody to be there")
             os.kill(first.pid, signal.SIGKILL)
             await orchestrator.hears(events.WorkerLost)
-            # Each worker is one process and three strays (the one in between has ended).
-            await asyncio.to_thread(wait_until, lambda: len(mark.pids()) == before - 4, "the strays of w0 to end")
+            await asyncio.to_thread(wait_until, lambda: len(mark.pids()) == 1 + 4, "the strays of w0 to end")
             assert second.pid in mark.pids()
             await orchestrator.tell(commands.KillWorker("w1", "for the test"))
             await orchestrator.hears(events.WorkerLost, lambda e: e.worker == "w1")

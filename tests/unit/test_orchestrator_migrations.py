@@ -189,6 +189,31 @@ def test_killed_in_the_middle_of_a_migration(tmp_path: Path) -> None:
     assert version_in(path) == migrations.VERSION
 
 
+FIRST_MOMENTS = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size=1")  # pages are written before the end
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("CREATE TABLE version (version INTEGER)")
+connection.executemany("INSERT INTO version VALUES (randomblob(?))", [(1000,)] * 1000)
+print("in the middle", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_killed_before_the_write_ahead_log_is_there(tmp_path: Path) -> None:
+    """A file whose rollback journal is still to be played back can be looked at: there is nothing in it."""
+    path = tmp_path / "100%41 sure?" / journal.FILE
+    path.parent.mkdir()
+    process = subprocess.Popen([sys.executable, "-c", FIRST_MOMENTS, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"in the middle\n"
+    process.kill()
+    process.communicate()
+    assert path.stat().st_size > 0 and path.with_name(f"{path.name}-journal").stat().st_size > 0
+    assert journal.read_all(path) == {}
+    assert not path.with_name(f"{path.name}-journal").exists()
+
+
 @needs_postgres
 def test_killed_in_the_middle_of_a_migration_in_postgres(tmp_path: Path) -> None:
     with postgres(tmp_path / "database") as server:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event as sa_event
@@ -69,21 +70,22 @@ def engine(place: Path | str, *, readonly: bool = False, synchronous: str = "NOR
         if url.drivername in ("postgresql", "postgres"):
             url = url.set(drivername="postgresql+psycopg")
         return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 5})
-    made = sa.create_engine(f"sqlite:///file:{place}?mode=ro&uri=true" if readonly else f"sqlite:///{place}")
-    if not readonly:
+    if readonly:
+        return sa.create_engine("sqlite://", creator=lambda: _opened(place, "ro"), poolclass=sa.NullPool)
+    made = sa.create_engine(sa.URL.create("sqlite", database=str(place)))
 
-        @sa_event.listens_for(made, "connect")
-        def configure(connection: sa.engine.interfaces.DBAPIConnection, _: object) -> None:
-            # Python's driver begins a transaction only in front of a row's change, and not of a table's: we begin it ourselves.
-            connection.isolation_level = None
-            cursor = connection.cursor()
-            cursor.execute("PRAGMA journal_mode=WAL")
-            cursor.execute(f"PRAGMA synchronous={synchronous}")
-            cursor.close()
+    @sa_event.listens_for(made, "connect")
+    def configure(connection: sa.engine.interfaces.DBAPIConnection, _: object) -> None:
+        # Python's driver begins a transaction only in front of a row's change, and not of a table's: we begin it ourselves.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute(f"PRAGMA synchronous={synchronous}")
+        cursor.close()
 
-        @sa_event.listens_for(made, "begin")
-        def begin(connection: sa.Connection) -> None:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+    @sa_event.listens_for(made, "begin")
+    def begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return made
 
@@ -95,9 +97,11 @@ def reading(place: Path | str) -> Iterator[sa.Connection | None]:
     Nothing is changed there: of an SQLite file of an older version it sees a copy in memory that was brought up to date. (A PostgreSQL
     database is read by the orchestrator that leads, and has been brought up to date with the lease.)
     """
-    if isinstance(place, Path) and not place.exists():
-        yield None
-        return
+    if isinstance(place, Path):
+        if not place.exists():
+            yield None
+            return
+        _roll_back(place)
     source = engine(place.resolve() if isinstance(place, Path) else place, readonly=True)
     try:
         with source.connect() as connection:
@@ -116,6 +120,25 @@ def reading(place: Path | str) -> Iterator[sa.Connection | None]:
                 copy.dispose()
     finally:
         source.dispose()
+
+
+def _roll_back(place: Path) -> None:
+    """Takes back what somebody who was killed had begun, which one that only reads cannot see past. In our files that is their very
+    beginning: the switch to write-ahead logging. SQLite knows by its locks whether the other one lives.
+    """
+    try:
+        with closing(_opened(place, "ro")) as reader:
+            reader.execute("PRAGMA schema_version")
+    except sqlite3.OperationalError as e:
+        if e.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise
+        with closing(_opened(place, "rw")) as writer:
+            writer.execute("PRAGMA schema_version")
+
+
+def _opened(place: Path, mode: str) -> sqlite3.Connection:
+    """Raises `sqlite3.OperationalError`, also if there is no such file."""
+    return sqlite3.connect(f"file:{quote(str(place))}?mode={mode}", uri=True)
 
 
 def _driver(connection: sa.Connection) -> sqlite3.Connection:
