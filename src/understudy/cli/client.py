@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ KEEPALIVE = [
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 ]
+
+
+PATIENCE = 60.0  # seconds
 
 
 class NoAnswer(Exception):
@@ -68,11 +72,14 @@ class Server:
         return first
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """The body of an answer as it comes. Raises `NoAnswer` or `Denied`, also in the middle."""
+        """The body of an answer as it comes, behind an empty block that tells of the answer. Raises `NoAnswer` or `Denied`, also in
+        the middle.
+        """
         with self._client(None) as client, client.stream("GET", path) as answer:
             if answer.status_code >= 400:
                 answer.read()
             _check(answer)
+            yield b""
             yield from answer.iter_raw()
 
     @contextmanager
@@ -91,6 +98,23 @@ class Server:
                 yield client
         except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
             raise NoAnswer(f"{self.url} does not answer: {error}") from error
+
+
+class Patience:
+    """Of somebody who follows a job: gives up when nobody has answered for `PATIENCE`."""
+
+    def __init__(self) -> None:
+        self._away_since: float | None = None
+
+    def answered(self) -> None:
+        self._away_since = None
+
+    def over(self) -> bool:
+        """After no answer: whether to give up."""
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        return now - self._away_since > PATIENCE
 
 
 def of_job(job: str, what: str) -> str:

@@ -12,8 +12,7 @@ import typer
 
 from understudy.cli.ask import answer, from_journal
 from understudy.cli.asking import asking
-from understudy.cli.client import Denied, NoAnswer, of_job
-from understudy.cli.jobs_command import PATIENCE
+from understudy.cli.client import Denied, NoAnswer, Patience, of_job
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
 
 Event = dict[str, Any]
@@ -47,18 +46,21 @@ def events(
 
 def _show(about: Target, last: int, follow: bool, show: Callable[[Event], str]) -> None:
     """With `follow` until the job has ended, also when the orchestrator is away in between. Raises `NoAnswer` or `Denied`."""
-    away_since = 0.0
+    patience = Patience()
     while True:
         why = NoAnswer("its orchestrator has not said where it listens")
         try:
             if about.server is None:
                 raise why
             query = f"events?after={last}&follow={str(follow).lower()}"
-            for event in frames(about.server.stream(of_job(about.job, query))):
+            blocks = about.server.stream(of_job(about.job, query))
+            next(blocks)
+            patience.answered()
+            for event in frames(blocks):
                 if "number" not in event:
                     return  # the end of the job
                 print(show(event), flush=True)
-                last, away_since = event["number"], 0.0
+                last = event["number"]
             if not follow:
                 return
         except NoAnswer as error:
@@ -72,8 +74,7 @@ def _show(about: Target, last: int, follow: bool, show: Callable[[Event], str]) 
                 return
         elif not follow:
             raise why
-        away_since = away_since or time.monotonic()
-        if time.monotonic() - away_since > PATIENCE:
+        if patience.over():
             raise why
         time.sleep(TRY)
 

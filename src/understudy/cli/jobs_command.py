@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from understudy.cli.asking import asking
-from understudy.cli.client import Denied, NoAnswer, Server, of_job
+from understudy.cli.client import Denied, NoAnswer, Patience, Server, of_job
 from understudy.cli.launch import Launch
 from understudy.cli.say import say
 from understudy.cli.target import Certificate, OrchestratorUrl, TokenFile, service
@@ -23,7 +23,6 @@ from understudy.cli.target import Certificate, OrchestratorUrl, TokenFile, servi
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 Job = Annotated[str, typer.Argument(metavar="JOB")]
 OURS = {"UNDERSTUDY_TOKEN", "UNDERSTUDY_DATABASE", "UNDERSTUDY_TLS"}  # secrets of the service, which no script needs
-PATIENCE = 60.0  # seconds without an answer after which a follower gives up
 _ENDED = ("finished", "failed")
 
 
@@ -59,10 +58,11 @@ def submit(plan: Launch, server: Server, detach: bool) -> int:
 
 def follow(server: Server, job: str) -> int:
     """Shows what the job prints until it has ended, also when the orchestrator is away in between; its exit code."""
-    offset, away_since, told = 0, 0.0, ""
+    offset, patience, told = 0, Patience(), ""
     while True:
         try:
             status = server.call("GET", of_job(job, "status"))
+            patience.answered()
             if status["state"] == "waiting" and status["message"] != told:
                 told = status["message"]
                 say(told)
@@ -73,10 +73,8 @@ def follow(server: Server, job: str) -> int:
             status = server.call("GET", of_job(job, "status"))
             if status["state"] in _ENDED:
                 return int(status["exit_code"])
-            away_since = 0.0
         except NoAnswer as error:
-            away_since = away_since or time.monotonic()
-            if time.monotonic() - away_since > PATIENCE:
+            if patience.over():
                 say(f"{error}. The job goes on as far as it can; understudy logs --follow {job} attaches again")
                 return 1
             time.sleep(0.2)

@@ -1,0 +1,60 @@
+"""Who follows a job waits for an orchestrator that is away, each time anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from understudy.cli import client, jobs_command
+from understudy.cli.client import NoAnswer, Server
+
+
+class Clock:
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Restarted(Server):
+    """Is away twice, longer than `PATIENCE` apart, and has an answer in between; the job ends with code 7."""
+
+    clock = Clock()
+    streams = 0
+
+    def call(self, method: str, path: str, body: Any = None, limit: float = 0.0) -> Any:
+        return {"state": "finished" if type(self).streams == 3 else "running", "message": "", "exit_code": 7}
+
+    def stream(self, path: str) -> Iterator[bytes]:
+        type(self).streams += 1
+        yield b""
+        if type(self).streams < 3:
+            self.clock.now += 2 * client.PATIENCE
+            raise NoAnswer("killed")
+
+
+class Gone(Restarted):
+    def call(self, method: str, path: str, body: Any = None, limit: float = 0.0) -> Any:
+        raise NoAnswer("nobody there")
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(client, "time", Restarted.clock)
+    monkeypatch.setattr(jobs_command, "time", Restarted.clock)
+    return Restarted.clock
+
+
+def test_an_answer_in_between_counts() -> None:
+    assert jobs_command.follow(Restarted("http://nowhere"), "job") == 7
+
+
+def test_it_ends(clock: Clock) -> None:
+    before = clock.now
+    assert jobs_command.follow(Gone("http://nowhere"), "job") == 1
+    assert client.PATIENCE < clock.now - before < client.PATIENCE + 1
