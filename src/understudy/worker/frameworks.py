@@ -42,6 +42,7 @@ class Frameworks:
     def __init__(self, state: State) -> None:
         self._state = state
         self._settled: set[int] = set()  # reducers (by id of their DDP) whose layout is the rebuilt one
+        self._unsettled: list[DistributedDataParallel] | None = None  # those whose layout may still change; None: to be looked up
         self._begun = False  # whether the present attempt got past its `begin`
 
     def _data_parallel(self) -> list[DistributedDataParallel]:
@@ -64,9 +65,12 @@ class Frameworks:
     def begin(self) -> None:
         """Inside the transaction: lets a pending rebuild of buckets happen now."""
         self._begun = False
-        for module in self._data_parallel():
-            if id(module) not in self._settled and module.reducer._rebuild_buckets():
+        if self._unsettled is None:
+            self._unsettled = [module for module in self._data_parallel() if id(module) not in self._settled]
+        for module in self._unsettled:
+            if module.reducer._rebuild_buckets():
                 self._settled.add(id(module))
+                self._unsettled = None
         self._begun = True
 
     def after_abort(self, redo: bool, alone: Callable[[dist.ProcessGroup], None]) -> None:
@@ -74,6 +78,7 @@ class Frameworks:
 
         `alone` gives a group a backend of one member, for the broadcast inside a rebuild.
         """
+        self._unsettled = None
         for module in self._data_parallel():
             if id(module) not in self._settled and not (redo and self._begun):
                 alone(module.process_group)

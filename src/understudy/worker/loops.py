@@ -148,16 +148,20 @@ class Results:
         self._known: dict[str, Any] = {}
 
     def keep(self, place: Place, result: Any) -> None:
-        here = f"{place[0]}.{place[1]}."
-        self._known = {k: v for k, v in self._known.items() if int(k.split(".")[1]) < 0 or k.startswith(here)}
+        self._known = self._of(place)
         self._known[_key(place)] = result
 
-    def encoded(self) -> dict[str, bytes]:
-        """Those that can be handed over."""
+    def _of(self, place: Place) -> dict[str, Any]:
+        """Without those of iterations that are over at `place`."""
+        here = f"{place[0]}.{place[1]}."
+        return {k: v for k, v in self._known.items() if int(k.split(".")[1]) < 0 or k.startswith(here)}
+
+    def encoded(self, place: Place | None = None) -> dict[str, bytes]:
+        """Those that can be handed over; with a copy of the transaction at `place`, only those that go with it."""
         found = {}
-        for place, result in self._known.items():
+        for key, result in (self._known if place is None else self._of(place)).items():
             with suppress(Unencodable):
-                found[place] = encode(result)
+                found[key] = encode(result)
         return found
 
     def of_lost(self, place: Place, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy
 import torch
 
+from understudy.worker.unmoved import Unmoved, mark_of_numpy, mark_of_python
+
 Streams = dict[str, bytes]
 
 
@@ -25,7 +27,18 @@ def _state_tensor(data: bytes) -> torch.Tensor:
 
 def cuda_in_use() -> bool:
     """Whether this process has started CUDA."""
-    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+    return bool(torch.cuda.is_initialized()) and torch.cuda.is_available()  # type: ignore[no-untyped-call]
+
+
+def _python_bytes() -> bytes:
+    version, words, gauss = random.getstate()
+    return array("I", words).tobytes() + repr((version, gauss)).encode()
+
+
+def _numpy_bytes() -> bytes:
+    state: Any = numpy.random.get_state()
+    kind, key, position, has_gauss, gauss = state
+    return bytes(key.tobytes()) + repr((kind, int(position), int(has_gauss), float(gauss))).encode()
 
 
 class Randomness:
@@ -34,8 +47,8 @@ class Randomness:
     def __init__(self) -> None:
         self.generators: dict[str, torch.Generator] = {}
         self.numpy_generators: dict[str, numpy.random.Generator] = {}
-        self._python_state: tuple[Any, ...] = ()
-        self._python_packed = b""
+        self._python = Unmoved(_python_bytes, mark_of_python)
+        self._numpy = Unmoved(_numpy_bytes, mark_of_numpy)
         self._moment: Streams | None = None  # the last capture, while nothing draws
         self._still = False
 
@@ -62,11 +75,9 @@ class Randomness:
         return streams
 
     def _capture(self) -> Streams:
-        streams = {"torch": _generator_bytes(torch.get_rng_state()), "python": self._python_bytes()}
+        streams = {"torch": _generator_bytes(torch.get_rng_state()), "python": self._python.get()}
         if "numpy.random" in sys.modules:
-            state: Any = numpy.random.get_state()
-            kind, key, position, has_gauss, gauss = state
-            streams["numpy"] = key.tobytes() + repr((kind, int(position), int(has_gauss), float(gauss))).encode()
+            streams["numpy"] = self._numpy.get()
         if cuda_in_use():
             streams["cuda"] = _generator_bytes(torch.cuda.get_rng_state())
         for name, generator in self.generators.items():
@@ -76,14 +87,6 @@ class Randomness:
 
             streams[f"numpy generator/{name}"] = encode(numpy_generator.bit_generator.state)
         return streams
-
-    def _python_bytes(self) -> bytes:
-        state = random.getstate()
-        if state != self._python_state:  # it rarely moves, and packing 625 integers is the slowest part of a capture
-            version, words, gauss = state
-            self._python_state = state
-            self._python_packed = array("I", words).tobytes() + repr((version, gauss)).encode()
-        return self._python_packed
 
     def restore(self, streams: Streams) -> None:
         """Sets every stream that `streams` names. Raises `KeyError` for a generator that is not registered here."""

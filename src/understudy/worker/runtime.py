@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -150,7 +150,7 @@ class Runtime(Membership):
         self.hand_over_late(before, drawn=False)
         place = self.loops.next_place()
         snapshot = self.state.snapshot()
-        versions = _versions(args, kwargs)
+        versions = list(_versions([args, kwargs]))
         while True:
             try:
                 self.kind, self.past_vote, self.must_redo = f"{kind} {function.__qualname__}", False, False
@@ -173,14 +173,14 @@ class Runtime(Membership):
                 if not self.must_redo:
                     self.quiesce_after(error, self.stand)
             self.kind = ""
-            if _versions(args, kwargs) != versions:
+            if list(_versions([args, kwargs])) != versions:
                 raise Misuse(f"{function.__qualname__} changes its arguments in place, so it cannot be redone with the same batch")
             self.frameworks.after_abort(True, self.groups.alone)
             self.state.restore(snapshot)
             self.begin(redo=True)
             self.hand_over_late(before, drawn=False)  # a newcomer comes along here, too
             self._redo_started = time.time()
-        if _versions(args, kwargs) != versions:
+        if list(_versions([args, kwargs])) != versions:
             raise Misuse(f"{function.__qualname__} changes its arguments in place, so it could not be redone; work on a copy of them")
         self._commit(kind, function, place, result)
         return result
@@ -250,7 +250,7 @@ class Runtime(Membership):
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
         place, boundary = self.loops.next_place(), self.loops.boundary
-        copy = self.local.make(self.transaction, place, self.step, boundary, self.results.encoded(), carried)
+        copy = self.local.make(self.transaction, place, self.step, boundary, self.results.encoded(place), carried)
         self._collectives_at_vote = self.groups.collectives()
         data = seal(copy)
         self._carried = carried
@@ -414,7 +414,16 @@ class Runtime(Membership):
         return self.local.sealed.get(transaction)
 
 
-def _versions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
-    """How often each tensor argument was changed in place."""
-    leaves = torch.utils._pytree.tree_leaves([args, kwargs])
-    return [leaf._version for leaf in leaves if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]
+def _versions(thing: Any) -> Iterator[int]:
+    """How often each tensor in it was changed in place."""
+    kind = type(thing)
+    if kind is tuple or kind is list:
+        for part in thing:
+            yield from _versions(part)
+    elif kind is dict:
+        yield from _versions(list(thing.values()))
+    elif isinstance(thing, torch.Tensor):
+        if not thing.is_inference():
+            yield thing._version
+    elif (parts := torch.utils._pytree.tree_leaves(thing)) != [thing]:
+        yield from _versions(parts)

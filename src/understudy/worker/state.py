@@ -222,11 +222,9 @@ class State:
             if only is not None and f"{key}/settings" not in only:
                 continue
             groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-            loose: dict[int, dict[str, Any]] = {}  # what an optimizer keeps of a parameter that is no tensor
-            for number, parameter in enumerate(optimizer_parameters(optimizer)):
-                for k, v in optimizer.state.get(parameter, {}).items():
-                    if not isinstance(v, torch.Tensor):
-                        loose.setdefault(number, {})[k] = v
+            loose = (
+                {} if all(isinstance(v, torch.Tensor) for held in optimizer.state.values() for v in held.values()) else _loose(optimizer)
+            )
             try:
                 found[f"{key}/settings"] = encode([groups, canonical(loose)])
             except Unencodable as error:
@@ -366,6 +364,16 @@ def digest_of(tensor: torch.Tensor) -> int:
     """The digest of this rank's part of a tensor, with which part it is."""
     value, shard = digest(local_tensor(tensor)), _shard(tensor)
     return value ^ digest_bytes(shard.encode()) if shard else value
+
+
+def _loose(optimizer: Optimizer) -> dict[int, dict[str, Any]]:
+    """What an optimizer keeps of its parameters that is no tensor, by number of the parameter."""
+    loose: dict[int, dict[str, Any]] = {}
+    for number, parameter in enumerate(optimizer_parameters(optimizer)):
+        for k, v in optimizer.state.get(parameter, {}).items():
+            if not isinstance(v, torch.Tensor):
+                loose.setdefault(number, {})[k] = v
+    return loose
 
 
 def optimizer_parameters(optimizer: Optimizer) -> list[torch.Tensor]:

@@ -1,0 +1,86 @@
+"""Whether Python's or numpy's own generator has moved since it was read, seen in the memory of its object.
+
+By their own methods their states take tens of microseconds to read, in every step several times, and most scripts never draw
+from them while they train. Both objects hold their state in themselves (numpy's its Mersenne Twister at an address that it tells), so the
+same bytes are the same state. That this holds for the present interpreter and numpy is tried out first, on objects of our own; where
+it does not, states are always read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import random
+import sys
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import numpy
+
+_HEAD = object.__basicsize__  # bytes of an object in front of what is its own
+_TWISTER = 625 * 4  # bytes: 624 words and the position
+
+Mark = tuple[Any, ...]
+Value = TypeVar("Value")
+
+
+class Unmoved(Generic[Value]):
+    """What `read` gives, read again only when `mark` is another one, or None."""
+
+    def __init__(self, read: Callable[[], Value], mark: Callable[[], Mark | None]) -> None:
+        self._read, self._mark = read, mark
+        self._known: tuple[Mark | None, Value] | None = None
+
+    def get(self) -> Value:
+        mark = self._mark()  # first: another thread may draw meanwhile
+        if self._known is None or mark is None or self._known[0] != mark:
+            self._known = mark, self._read()
+        return self._known[1]
+
+
+def mark_of_python() -> Mark | None:
+    """Of the generator behind the functions of `random`."""
+    return _python(random._inst) if _python_tells() else None
+
+
+def mark_of_numpy() -> Mark | None:
+    """Of the generator behind the functions of `numpy.random`."""
+    return _numpy(numpy.random.mtrand._rand) if _numpy_tells() else None
+
+
+def _memory(thing: object) -> bytes:
+    return ctypes.string_at(id(thing) + _HEAD, type(thing).__basicsize__ - _HEAD)
+
+
+def _python(generator: random.Random) -> Mark:
+    return _memory(generator), generator.gauss_next  # type: ignore[attr-defined]
+
+
+def _numpy(generator: Any) -> Mark | None:
+    bits = generator._bit_generator
+    if type(bits) is not numpy.random.MT19937:
+        return None
+    return _memory(generator), ctypes.string_at(bits.ctypes.state_address, _TWISTER)
+
+
+@functools.cache
+def _python_tells() -> bool:
+    own = random.Random(1)
+    return _tells(lambda: _python(own), own.random, lambda: own.gauss(0, 1), lambda: own.gauss(0, 1), lambda: own.seed(2))
+
+
+@functools.cache
+def _numpy_tells() -> bool:
+    own = numpy.random.RandomState(1)
+    return _tells(lambda: _numpy(own), own.random, own.standard_normal, own.standard_normal, lambda: own.seed(2))
+
+
+def _tells(mark: Callable[[], Mark | None], *moves: Callable[[], object]) -> bool:
+    """Whether every move is seen."""
+    if sys.implementation.name != "cpython":
+        return False
+    seen = [mark()]
+    for move in moves:
+        move()
+        seen.append(mark())
+    return None not in seen and len(set(seen)) == len(seen)

@@ -1,0 +1,93 @@
+"""Whatever is drawn or set, a capture of the streams is what their generators say themselves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.worker import unmoved
+from understudy.worker.randomness import Randomness
+
+mtrand: Any = numpy.random.mtrand
+saved: dict[str, object] = {}
+
+
+def again_with_gauss() -> None:
+    """The same Mersenne Twister as now, with a normal number kept for the next call, or without the one that is."""
+    state: Any = numpy.random.get_state()
+    kind, key, position, has_gauss, gauss = state
+    numpy.random.set_state((kind, key, position, 1 - has_gauss, gauss or 0.5))
+
+
+MOVES: list[Callable[[], object]] = [
+    random.random,
+    lambda: random.gauss(0, 1),
+    lambda: random.seed(1),
+    lambda: random.shuffle([1, 2, 3]),
+    lambda: random.setstate(random.getstate()),
+    lambda: numpy.random.rand(3),
+    numpy.random.randn,
+    lambda: numpy.random.seed(1),
+    lambda: numpy.random.binomial(10, 0.5),
+    again_with_gauss,
+    lambda: saved.update(python=random.getstate(), numpy=numpy.random.get_state()),
+    lambda: (random.setstate(saved["python"]), numpy.random.set_state(saved["numpy"])) if saved else None,  # type: ignore[arg-type]
+    lambda: torch.rand(3),
+    lambda: torch.manual_seed(1),
+    lambda: None,
+]
+
+
+@given(st.lists(st.integers(0, len(MOVES) - 1), max_size=30))
+def test_a_capture_is_what_the_generators_say(moves: list[int]) -> None:
+    kept = Randomness()
+    for move in moves:
+        MOVES[move]()
+        assert kept.capture() == Randomness().capture()
+
+
+def test_what_is_restored_is_captured() -> None:
+    kept = Randomness()
+    before = kept.capture()
+    drawn = random.gauss(0, 1), numpy.random.randn(), torch.rand(1)
+    assert kept.capture() != before
+    kept.restore(before)
+    assert kept.capture() == before == Randomness().capture()
+    assert (random.gauss(0, 1), numpy.random.randn(), torch.rand(1)) == drawn
+
+
+def test_another_bit_generator_is_read_every_time() -> None:
+    numpy.random.randn()
+    assert unmoved.mark_of_numpy() is not None
+    before = mtrand.get_bit_generator()
+    mtrand.set_bit_generator(numpy.random.MT19937(5))
+    try:
+        kept = Randomness()
+        assert kept.capture() == Randomness().capture()
+        mtrand.set_bit_generator(numpy.random.MT19937(6))
+        assert kept.capture() == Randomness().capture()
+        mtrand.set_bit_generator(numpy.random.PCG64(5))
+        assert unmoved.mark_of_numpy() is None
+    finally:
+        mtrand.set_bit_generator(before)
+
+
+@pytest.mark.parametrize("mark", [unmoved.mark_of_python, unmoved.mark_of_numpy])
+def test_this_interpreter_shows_it(mark: Callable[[], object]) -> None:
+    assert mark() is not None
+    assert mark() == mark()
+
+
+def test_where_not_every_move_is_seen_it_is_not_relied_on() -> None:
+    assert not unmoved._tells(lambda: ("always the same",), lambda: None)
+    assert not unmoved._tells(lambda: None, lambda: None)
+    reads = iter(range(3))
+    kept = unmoved.Unmoved(lambda: next(reads), lambda: None)
+    assert [kept.get(), kept.get(), kept.get()] == [0, 1, 2]
