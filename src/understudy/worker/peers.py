@@ -45,9 +45,10 @@ def read_frame(found: dict[int, bytes], key: int) -> Buffers:
 
 
 class _Flow:
-    """Bytes on their way through one connection: out of buffers, or into them."""
+    """Bytes on their way through one connection: out of buffers, or into them. Methods raise `PeerLost`."""
 
-    def __init__(self, connection: socket.socket | None, buffers: Buffers) -> None:
+    def __init__(self, peer: int, connection: socket.socket | None, buffers: Buffers) -> None:
+        self._peer = peer
         self.connection = connection  # None: the peer has not connected yet
         self._buffers = buffers
         self._rest: memoryview = next(buffers, memoryview(b""))
@@ -71,6 +72,8 @@ class _Flow:
                 count = self.connection.send(self._rest, socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 return False
+            except OSError as error:
+                raise _lost(self._peer, error) from error
             more = self._advance(count)
         return True
 
@@ -84,8 +87,10 @@ class _Flow:
                 count = self.connection.recv_into(self._rest)
             except BlockingIOError:
                 return False
+            except OSError as error:
+                raise _lost(self._peer, error) from error
             if not count:
-                raise ConnectionResetError("it was closed")
+                raise _lost(self._peer, "it was closed")
             more = self._advance(count)
         return True
 
@@ -132,16 +137,14 @@ class Peers:
 
     def _exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
         outgoing = {peer: self._outgoing(peer, buffers) for peer, buffers in sending.items()}
-        incoming = {peer: _Flow(self._in.get(peer), rooms) for peer, rooms in receiving.items()}
+        incoming = {peer: _Flow(peer, self._in.get(peer), rooms) for peer, rooms in receiving.items()}
         while True:
             for peer, flow in list(outgoing.items()):
-                with _telling(peer):
-                    if flow.push():
-                        del outgoing[peer]
+                if flow.push():
+                    del outgoing[peer]
             for peer, flow in list(incoming.items()):
-                with _telling(peer):
-                    if flow.pull():
-                        del incoming[peer]
+                if flow.pull():
+                    del incoming[peer]
             if not outgoing and not incoming:
                 return
             self._wait(outgoing.values(), incoming.values())
@@ -187,20 +190,22 @@ class Peers:
 
     def _outgoing(self, peer: int, buffers: Buffers) -> _Flow:
         if peer in self._out:
-            return _Flow(self._out[peer], buffers)
+            return _Flow(peer, self._out[peer], buffers)
         host, port, token, *_ = decode(self._meeting.get(f"peer/{peer}"))
-        with _telling(peer):
+        try:
             connection = self._out[peer] = socket.socket(_family(host), socket.SOCK_STREAM)
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with suppress(BlockingIOError):  # it goes on while this thread does; what is sent waits for it
                 connection.connect((host, port))
+        except OSError as error:
+            raise _lost(peer, error) from error
 
         def introduced() -> Buffers:
             yield memoryview(token + self._member.to_bytes(4, "little"))
             yield from buffers
 
-        return _Flow(connection, introduced())
+        return _Flow(peer, connection, introduced())
 
     def _accept(self) -> None:
         """Lets in who has knocked, and asks each who it is."""
@@ -230,18 +235,8 @@ class Peers:
         return GenerationAborted(f"generation {self._meeting.generation} is over")
 
 
-class _telling:
-    """Turns a socket's error into one that says whose connection it was."""
-
-    def __init__(self, peer: int) -> None:
-        self._peer = peer
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise PeerLost(f"the connection with member {self._peer} broke: {error}") from error
+def _lost(peer: int, why: object) -> PeerLost:
+    return PeerLost(f"the connection with member {peer} broke: {why}")
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -67,10 +67,13 @@ def size_of(description: Description) -> int:
 
 def canonical(value: Any) -> Any:
     """The same value with every dict in one order, so that equal states have equal encodings."""
-    if type(value) is dict:
-        return {key: canonical(value[key]) for key in sorted(value, key=lambda k: (type(k).__name__, str(k)))}
-    if type(value) in (list, tuple):
-        return type(value)(canonical(item) for item in value)
+    kind = type(value)
+    if kind is dict:
+        plain = all(type(key) is str for key in value)
+        keys = sorted(value) if plain else sorted(value, key=lambda k: (type(k).__name__, str(k)))
+        return {key: canonical(value[key]) for key in keys}
+    if kind is list or kind is tuple:
+        return kind([canonical(item) for item in value])
     return value
 
 
@@ -214,8 +217,8 @@ class State:
 
     # -- values ----------------------------------------------------------------------------------------------------------
 
-    def encoded_values(self, only: Container[str] | None = None) -> dict[str, bytes]:
-        """By entry; all of them, or `only` some."""
+    def encoded_values(self, only: Container[str] | None = None, early: bool = False) -> dict[str, bytes]:
+        """By entry; all of them, or `only` some. `early`: without what only an optimizer's step changes."""
         wanted = {f"{name}/value": name for name in self.values}
         found = {entry: self._encode_value(name, self.values[name]) for entry, name in wanted.items() if only is None or entry in only}
         for key, optimizer in self.optimizers.items():
@@ -271,7 +274,11 @@ class State:
             gradients = {id(p): (p.grad, local_tensor(p.grad).clone()) for _, p in self.parameters() if p.grad is not None}
         self._found = [(weakref.ref(p.grad), local_tensor(p.grad)._version) for p in self._watched_parameters() if p.grad is not None]
         return Snapshot(
-            self.randomness.capture(), self.encoded_values(), dict(zip(tensors, targets, strict=True)), gradients, self._scaler_stages()
+            self.randomness.capture(),
+            self.encoded_values(early=True),
+            dict(zip(tensors, targets, strict=True)),
+            gradients,
+            self._scaler_stages(),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -286,7 +293,7 @@ class State:
                 parameter.grad = kept[0] if kept is not None else None
                 if kept is not None:
                     local_tensor(kept[0]).copy_(kept[1])
-        now = self.encoded_values()
+        now = self.encoded_values(early=True)
         for entry, data in snapshot.values.items():
             if now.get(entry) != data:
                 self.load_value(entry, data)
@@ -369,6 +376,8 @@ def digest_of(tensor: torch.Tensor) -> int:
 def _loose(optimizer: Optimizer) -> dict[int, dict[str, Any]]:
     """What an optimizer keeps of its parameters that is no tensor, by number of the parameter."""
     loose: dict[int, dict[str, Any]] = {}
+    if all(isinstance(v, torch.Tensor) for held in optimizer.state.values() for v in held.values()):
+        return loose  # as it usually is
     for number, parameter in enumerate(optimizer_parameters(optimizer)):
         for k, v in optimizer.state.get(parameter, {}).items():
             if not isinstance(v, torch.Tensor):

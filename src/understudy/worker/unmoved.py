@@ -48,19 +48,25 @@ def mark_of_numpy() -> Mark | None:
     return _numpy(numpy.random.mtrand._rand) if _numpy_tells() else None
 
 
-def _memory(thing: object) -> bytes:
-    return ctypes.string_at(id(thing) + _HEAD, type(thing).__basicsize__ - _HEAD)
+@functools.lru_cache  # which keeps the object, and so the address its own
+def _memory(thing: object) -> ctypes.Array[ctypes.c_char]:
+    return (ctypes.c_char * (type(thing).__basicsize__ - _HEAD)).from_address(id(thing) + _HEAD)
+
+
+@functools.lru_cache
+def _twister(bits: Any) -> ctypes.Array[ctypes.c_char]:
+    return (ctypes.c_char * _TWISTER).from_address(bits.ctypes.state_address)
 
 
 def _python(generator: random.Random) -> Mark:
-    return _memory(generator), generator.gauss_next  # type: ignore[attr-defined]
+    return _memory(generator).raw, generator.gauss_next  # type: ignore[attr-defined]
 
 
 def _numpy(generator: Any) -> Mark | None:
     bits = generator._bit_generator
     if type(bits) is not numpy.random.MT19937:
         return None
-    return _memory(generator), ctypes.string_at(bits.ctypes.state_address, _TWISTER)
+    return _memory(generator).raw, _twister(bits).raw
 
 
 @functools.cache
