@@ -60,9 +60,14 @@ class Membership:
         return self.meeting
 
     def interruptible(self, generation: int, work: Callable[[], None]) -> None:
-        """Runs `work` on a thread that is left behind when the generation ends: torch waits for a lost peer until a timeout.
+        """As `beside`, and waits for it."""
+        self.beside(generation, work)()
 
-        Raises `GenerationAborted`, what Understudy's own code raises in `work`, and `PeerLost` for anything else.
+    def beside(self, generation: int, work: Callable[[], None]) -> Callable[[], None]:
+        """Begins `work` on a thread that is left behind when the generation ends: torch waits for a lost peer until a timeout.
+
+        Gives a function that waits for its end. That raises `GenerationAborted`, what Understudy's own code raises in `work`, and
+        `PeerLost` for anything else.
         """
         done = threading.Event()
         failure: list[BaseException] = []
@@ -76,14 +81,17 @@ class Membership:
                 done.set()
                 self.control.wake()
 
+        def wait() -> None:
+            self.control.wait_for(lambda: done.is_set() or self.superseded(generation))
+            if self.superseded(generation):
+                raise GenerationAborted(f"generation {generation} ended while this worker connected")
+            if failure:
+                if isinstance(failure[0], UnderstudyError | GenerationAborted | PeerLost):
+                    raise failure[0]
+                raise PeerLost(f"generation {generation} could not be connected: {failure[0]}") from failure[0]
+
         threading.Thread(target=run, name="understudy-connect", daemon=True).start()
-        self.control.wait_for(lambda: done.is_set() or self.superseded(generation))
-        if self.superseded(generation):
-            raise GenerationAborted(f"generation {generation} ended while this worker connected")
-        if failure:
-            if isinstance(failure[0], UnderstudyError | GenerationAborted | PeerLost):
-                raise failure[0]
-            raise PeerLost(f"generation {generation} could not be connected: {failure[0]}") from failure[0]
+        return wait
 
     def superseded(self, generation: int) -> bool:
         """Whether an abort has ended `generation`."""

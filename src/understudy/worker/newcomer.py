@@ -27,6 +27,7 @@ from understudy.worker.copies import LocalCopy, Place
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.loaders import Source
 from understudy.worker.loops import END, restore_streams
+from understudy.worker.peers import Peers
 from understudy.worker.record import Replayer
 from understudy.worker.recovery import (
     Donor,
@@ -41,7 +42,7 @@ from understudy.worker.recovery import (
     read_donors,
 )
 from understudy.worker.rendezvous import FOREVER
-from understudy.worker.transfer import Plan, receive
+from understudy.worker.transfer import Plan, answer, receive
 
 if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime
@@ -296,11 +297,13 @@ class Newcomer:
         unknown = sorted(set(plan.descriptions) - set(tensors))
         if unknown:
             raise UnderstudyError(f"rank {runtime.rank}: donors have {unknown[0]}, which this newcomer's script did not make")
-        peers = connect(runtime, recovery, meeting, runtime.rank)
-        started = time.time()
-        receive(peers, tensors, plan)
-        runtime.phase_of(recovery.generation, "transfer", started, plan.size)
 
+        def take(peers: Peers) -> None:
+            started = time.time()
+            receive(peers, tensors, plan)
+            runtime.phase_of(recovery.generation, "transfer", started, plan.size)
+
+        connect(runtime, recovery, meeting, runtime.rank, lambda peers: answer(peers, plan), take)
         started = time.time()
         for entry, data in plan.values.items():
             runtime.state.load_value(entry, data)

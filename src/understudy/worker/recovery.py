@@ -2,8 +2,8 @@
 
 They meet in the generation's store. Survivors say where the job continues, describe their state and give its digests; who gives
 what to the newcomers is worked out from that by every member alike (`core.coverage`), so nobody has to be asked. When all are ready,
-the process groups are connected, the state flows from donors to newcomers over connections of the runtime's own, and each newcomer
-compares the digests of what it now holds with those of its donors. Nobody goes on before every newcomer has said that they agree.
+the state flows from donors to newcomers over connections of the runtime's own, the process groups are connected at the same time, and each
+newcomer compares the digests of what it now holds with those of its donors. Nobody goes on before every newcomer has said that they agree.
 
 Members are numbered: ranks by themselves, and the old worker of a rank that is being moved (a leaver, healthy, a donor only) as
 world_size + its place among the leavers.
@@ -15,7 +15,7 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from understudy.worker.loops import END
 from understudy.worker.peers import Peers
 from understudy.worker.rendezvous import Rendezvous
 from understudy.worker.state import Description
-from understudy.worker.transfer import Plan, make_plan, send
+from understudy.worker.transfer import Plan, knock, make_plan, send
 
 if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime
@@ -112,11 +112,13 @@ def donate(runtime: Runtime) -> None:
             runtime.control.send(Uncovered(runtime.control.worker, recovery.generation, str(error)))
         runtime.control.wait_for(lambda: runtime.superseded(recovery.generation))
         raise GenerationAborted("nobody can go on") from error
-    peers = connect(runtime, recovery, meeting, member)
+    started = connect(
+        *(runtime, recovery, meeting, member),
+        lambda peers: knock(peers, plans, member),
+        lambda peers: send(peers, tensors, plans, member),
+    )
     if not leaving:
         _compare_sums(runtime, recovery)
-    started = time.time()
-    send(peers, tensors, plans, member)
     if leaving:
         runtime.control.wait_for(lambda: runtime.control.released is not None or runtime.superseded(recovery.generation))
         if runtime.control.released is not None:
@@ -168,22 +170,37 @@ def _describe_job(runtime: Runtime) -> bytes:
     )
 
 
-def connect(runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: int) -> Peers:
-    """Waits until every member is ready, then connects the script's groups. Gives the connections for the transfer."""
+def connect(
+    runtime: Runtime, recovery: Recover, meeting: Rendezvous, member: int, reach: Callable[[Peers], None], move: Callable[[Peers], None]
+) -> float:
+    """Waits until every member is ready, and connects the script's groups. State moves meanwhile, and when it began to is the result.
+
+    `reach` opens the connections that `move` uses: a socket that is opened while a group is made is taken for the group's.
+    """
     peers = runtime.peers = Peers(meeting, member)
     places = peers.meet(range(runtime.world_size + len(recovery.leavers)))
+    reach(peers)
     started = time.time()
-    if member < runtime.world_size:
+    if member >= runtime.world_size:
+        move(peers)
+    else:
         runtime.open_channel(peers, places[: runtime.world_size])
-        if decode(meeting.get("job"))["place"] != END:
-            made: list[Replacement] = []
-            runtime.interruptible(recovery.generation, lambda: made.extend(runtime.groups.connect(runtime.rank, meeting)))
+        alone = decode(meeting.get("job"))["place"] == END  # no collective will follow
+        made: list[Replacement] = []
+
+        def attach() -> None:
+            made.extend([] if alone else runtime.groups.connect(runtime.rank, meeting))
+            runtime.phase_of(recovery.generation, "attach", started)
+
+        wait = runtime.beside(recovery.generation, attach)
+        move(peers)
+        wait()
+        if not alone:
             runtime.groups.adopt(made, meeting)
             runtime.sums_now = runtime.groups.sums()
     if runtime.superseded(recovery.generation):  # an abort from now on finds what it has to break
         raise GenerationAborted(f"generation {recovery.generation} ended as its groups were connected")
-    runtime.phase_of(recovery.generation, "attach", started)
-    return peers
+    return started
 
 
 def read_donors(recovery: Recover, world_size: int, meeting: Rendezvous) -> dict[int, Donor]:

@@ -18,7 +18,7 @@ from understudy.core.judgement import sides_of
 from understudy.worker.copies import Digests, LocalCopy
 from understudy.worker.digests import flat_bytes
 from understudy.worker.errors import DonorsDiffer, UnderstudyError
-from understudy.worker.peers import Buffers, Peers
+from understudy.worker.peers import Buffers, Peers, frame, read_frame
 from understudy.worker.state import Description, local_tensor, size_of
 
 CHUNK = 4 << 20  # bytes of one message
@@ -113,15 +113,29 @@ def make_plan(
     return Plan(descriptions, expected, values, stripe(rank, sizes, sources, CHUNK, SMALL), local)
 
 
+def knock(peers: Peers, plans: Mapping[int, Plan], member: int) -> None:
+    """On a donor: opens the connections that `send` will use. Raises `PeerLost` or `GenerationAborted`, as all that follow do."""
+    peers.exchange({rank: frame(b"") for rank, plan in plans.items() if _between(plan, member)}, {})
+
+
+def answer(peers: Peers, plan: Plan) -> None:
+    """On the newcomer: lets its donors in."""
+    found: dict[int, bytes] = {}
+    peers.exchange({}, {donor: read_frame(found, donor) for donor in _donors(plan)})
+
+
 def send(peers: Peers, tensors: Mapping[str, torch.Tensor], plans: Mapping[int, Plan], member: int) -> None:
-    """On a donor: sends its part of the plans of all newcomers, by rank. Raises `PeerLost` or `GenerationAborted`."""
-    peers.exchange({rank: _leaving(tensors, _between(plan, member)) for rank, plan in plans.items()}, {})
+    """On a donor: sends its part of the plans of all newcomers, by rank."""
+    peers.exchange({rank: _leaving(tensors, parts) for rank, plan in plans.items() if (parts := _between(plan, member))}, {})
 
 
 def receive(peers: Peers, tensors: Mapping[str, torch.Tensor], plan: Plan) -> None:
-    """On the newcomer: receives its whole plan into `tensors`. Raises `PeerLost` or `GenerationAborted`."""
-    donors = {message.donor for message in plan.messages}
-    peers.exchange({}, {donor: _arriving(tensors, _between(plan, donor)) for donor in donors})
+    """On the newcomer: receives its whole plan into `tensors`."""
+    peers.exchange({}, {donor: _arriving(tensors, _between(plan, donor)) for donor in _donors(plan)})
+
+
+def _donors(plan: Plan) -> set[int]:
+    return {message.donor for message in plan.messages}
 
 
 def _between(plan: Plan, donor: int) -> list[Message]:
