@@ -9,7 +9,7 @@ Understudy the copies, the hand-over, the vote and the commit besides. All are l
 mean over the steps of a run, ranks taken together, and what is printed is the median over launches, with the lowest and the highest;
 the mean holds the comparisons of the whole state, the median does not.
 
-The floor is a job of torchrun that does after each step the least that a vote can be (`inside_entry.py`).
+The floors are of a job of torchrun that does after each step what the least vote would need (`inside_entry.py`).
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def launch(system: str, ranks: int, args: argparse.Namespace, folder: Path) -> R
     cycles = [cycle for one in found for cycle in one["cycles"][SKIP:]]
     inside = [inside for one in found for inside in one["inside"][SKIP : len(one["cycles"])]]
     outside = [cycle - part for cycle, part in zip(cycles, inside, strict=True)]
-    floor = [floor for one in found for floor in one["floor"][SKIP:]]
+    floors = {way: [took for one in found for took in one[way][SKIP:]] for way in ("sockets", "gloo")}
     return {
         "step": statistics.median(cycles) / 1000,
         "inside": statistics.median(inside) / 1000,
         "outside": statistics.median(outside) / 1000,
         "mean": statistics.mean(outside) / 1000,
-        "floor": statistics.median(floor) / 1000 if floor else 0.0,
+        **{way: statistics.median(floor) / 1000 if floor else 0.0 for way, floor in floors.items()},
     }
 
 
@@ -80,8 +80,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.launches < 1 or args.steps <= SKIP + 1:
         parser.error(f"at least one launch of more than {SKIP + 1} steps")
-    console, results = Console(width=140), []
-    columns = ("ranks", "step", "outside: torchrun", "outside: understudy", "understudy's part", "the same, mean", "of the step", "floor")
+    console, results = Console(width=160), []
+    columns = ["ranks", "step", "outside: torchrun", "outside: understudy", "understudy's part", "the same, mean", "of the step"]
+    columns += ["floor: sockets", "floor: Gloo"]
     table = Table(*columns, title=f"{args.model} model, {args.launches} launches of {args.steps} steps; microseconds of processor time")
     with tempfile.TemporaryDirectory() as temporary:
         turns = [(ranks, number, system) for ranks in args.ranks for number in range(args.launches) for system in SYSTEMS]
@@ -96,7 +97,8 @@ def main() -> None:
             step = statistics.median(run["step"] for run in theirs)
             share = f"{statistics.median(part) / step:.2%}, mean {statistics.median(mean) / step:.2%}"
             outside = [spread([run["outside"] for run in side]) for side in (theirs, ours)]
-            table.add_row(str(ranks), f"{step:.0f}", *outside, spread(part), spread(mean), share, spread([run["floor"] for run in floor]))
+            floors = [spread([run[way] for run in floor]) for way in ("sockets", "gloo")]
+            table.add_row(str(ranks), f"{step:.0f}", *outside, spread(part), spread(mean), share, *floors)
             results.append({"ranks": ranks, "understudy": ours, "torchrun": theirs, "floor": floor})
     console.print(table)
     if args.json:

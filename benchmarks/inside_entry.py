@@ -2,8 +2,9 @@
 
     inside_entry.py FOLDER [--floor] train_gpt.py's arguments
 
-The vote counts as outside. With --floor, in a job of torchrun, the least that a vote can be is done after each step, and timed: random
-streams are read once by their own methods, and Gloo makes two sums of a few numbers, one after the other. Its threads count there, too.
+The vote counts as outside. With --floor, in a job of torchrun, what the least vote would need is done after each step, and timed: random
+streams are read once by their own methods, and every rank sends a few numbers to every other one and hears theirs, twice; first over plain
+sockets, then as two sums by Gloo, whose threads count.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import json
 import random
 import runpy
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -35,7 +37,8 @@ class Clock:
     def __init__(self) -> None:
         self.inside: list[int] = []
         self.cycles: list[int] = []
-        self.floor: list[int] = []  # of all threads
+        self.sockets: list[int] = []  # the streams, and two rounds of messages over sockets
+        self.gloo: list[int] = []  # the streams, and two sums by Gloo, all threads
         self._began = 0
         self._vote = 0
 
@@ -64,17 +67,42 @@ class Clock:
         return timed
 
     def bare(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        mesh, data = _mesh(), bytes(8 * NUMBERS)
+
+        def sockets() -> None:
+            for peer in mesh:
+                peer.sendall(data)
+            for peer in mesh:
+                peer.recv(len(data), socket.MSG_WAITALL)
+
+        def gloo() -> None:
+            dist.all_reduce(torch.zeros(NUMBERS, dtype=torch.int64))
+
         @functools.wraps(function)
         def step(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
             began = time.process_time_ns()
             torch.get_rng_state(), random.getstate(), numpy.random.get_state()
-            for _ in range(2):
-                dist.all_reduce(torch.zeros(NUMBERS, dtype=torch.int64))
-            self.floor.append(time.process_time_ns() - began)
+            read = time.process_time_ns() - began
+            for way, times in ((sockets, self.sockets), (gloo, self.gloo)):
+                began = time.process_time_ns()
+                way(), way()
+                times.append(read + time.process_time_ns() - began)
             return result
 
         return step
+
+
+def _mesh() -> list[socket.socket]:
+    """A connection with every other rank."""
+    rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        store.set(f"inside/{rank}", str(listener.getsockname()[1]))
+        made = [socket.create_connection(("127.0.0.1", int(store.get(f"inside/{lower}")))) for lower in range(rank)]
+        made += [listener.accept()[0] for _ in range(rank + 1, dist.get_world_size())]
+    for connection in made:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
 
 
 def main() -> None:
@@ -100,7 +128,7 @@ def main() -> None:
     ):
         setattr(kind, name, method)
     runpy.run_path(sys.argv[0], run_name="__main__")
-    found = {"inside": clock.inside, "cycles": clock.cycles, "floor": clock.floor}
+    found = {"inside": clock.inside, "cycles": clock.cycles, "sockets": clock.sockets, "gloo": clock.gloo}
     Path(folder, f"rank{rank[0]}.json").write_text(json.dumps(found))
 
 
