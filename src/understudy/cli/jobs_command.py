@@ -62,11 +62,11 @@ def follow(server: Server, job: str) -> int:
     while True:
         try:
             status = server.call("GET", of_job(job, "status"))
-            patience.answered()
             if status["state"] == "waiting" and status["message"] != told:
                 told = status["message"]
                 say(told)
             for block in server.stream(of_job(job, f"output?offset={offset}&follow=true")):
+                patience.answered()
                 sys.stdout.buffer.write(block)
                 sys.stdout.buffer.flush()
                 offset += len(block)

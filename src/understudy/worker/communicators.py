@@ -131,7 +131,7 @@ class Groups:
         self._made: list[Any] = []  # keeps the Python half of each backend alive: torch only holds the C++ half
         self._last_type = FIRST_TYPE
         self._options: dict[tuple[ProcessGroup, str], Any] = {}  # the script's, of groups that have been put `alone`
-        self._lent: set[str] = set()  # devices with which a constructor is under way, or was when its generation ended
+        self._lent: set[str] = set()  # groups for which a constructor may still be at work with their devices
         self._building = threading.local()  # a thread that connects keeps its backends to itself until they are adopted
         self._installed: dict[str, Any] = {}
 
@@ -249,7 +249,6 @@ class Groups:
                 self._building.devices = None if lent in self._lent else getattr(options, "_devices", None)
                 self._lent.add(lent)
                 backend = self._installed[kind](*arguments, last)
-                self._lent.discard(lent)
                 backend.options.global_ranks_in_group = options.global_ranks_in_group
                 backend.options.group_name = options.group_name
                 backend._set_sequence_number_for_group()
@@ -281,6 +280,7 @@ class Groups:
         numbers = {kind: self._fresh_type() for kind in sorted({item.kind for item in replacements})}
         self._options.clear()
         for item in replacements:
+            self._lent.discard(f"{item.name}/{item.kind}")
             self._made.append(item.backend)
             number = numbers[item.kind]
             for device in item.devices:

@@ -63,7 +63,7 @@ class Frameworks:
         ]
 
     def begin(self) -> None:
-        """Inside the transaction: lets a pending rebuild of buckets happen now."""
+        """Inside the transaction: lets a pending rebuild of buckets happen now. DDPs that are made after the first one are not known."""
         self._begun = False
         if self._unsettled is None:
             self._unsettled = [module for module in self._data_parallel() if id(module) not in self._settled]

@@ -196,6 +196,8 @@ def connect(
         move(peers)
         wait()
         if not alone:
+            assert runtime.channel is not None
+            runtime.channel.agree([])  # a group's operations have a timeout, and a large state may take longer
             runtime.groups.adopt(made, meeting)
             runtime.sums_now = runtime.groups.sums()
     if runtime.superseded(recovery.generation):  # an abort from now on finds what it has to break

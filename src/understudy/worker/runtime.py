@@ -425,5 +425,7 @@ def _versions(thing: Any) -> Iterator[int]:
     elif isinstance(thing, torch.Tensor):
         if not thing.is_inference():
             yield thing._version
-    elif (parts := torch.utils._pytree.tree_leaves(thing)) != [thing]:
-        yield from _versions(parts)
+    else:
+        parts = torch.utils._pytree.tree_leaves(thing)
+        if not (len(parts) == 1 and parts[0] is thing):
+            yield from _versions(parts)

@@ -225,11 +225,9 @@ class State:
             if only is not None and f"{key}/settings" not in only:
                 continue
             groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-            loose = (
-                {} if all(isinstance(v, torch.Tensor) for held in optimizer.state.values() for v in held.values()) else _loose(optimizer)
-            )
+            loose, rest = ({}, {}) if early else (_loose(optimizer), _rest(optimizer))
             try:
-                found[f"{key}/settings"] = encode([groups, canonical(loose)])
+                found[f"{key}/settings"] = encode([groups, canonical(loose), *([canonical(rest)] if rest else [])])
             except Unencodable as error:
                 raise Misuse(f"the settings of optimizer {key} hold {error}, which cannot be moved to another worker") from error
         return found
@@ -248,7 +246,9 @@ class State:
         name, kind = entry.rsplit("/", 1)
         if kind == "settings":
             optimizer = self.optimizers[name]
-            groups, loose = decode(data)
+            groups, loose, *rest = decode(data)
+            for others in rest:
+                optimizer.state.update(others)
             for mine, theirs in zip(optimizer.param_groups, groups, strict=True):
                 mine.update(theirs)
             for number, parameter in enumerate(optimizer_parameters(optimizer)):
@@ -376,13 +376,20 @@ def digest_of(tensor: torch.Tensor) -> int:
 def _loose(optimizer: Optimizer) -> dict[int, dict[str, Any]]:
     """What an optimizer keeps of its parameters that is no tensor, by number of the parameter."""
     loose: dict[int, dict[str, Any]] = {}
-    if all(isinstance(v, torch.Tensor) for held in optimizer.state.values() for v in held.values()):
+    held = (held for held in optimizer.state.values() if isinstance(held, dict))
+    if all(isinstance(v, torch.Tensor) for one in held for v in one.values()):
         return loose  # as it usually is
     for number, parameter in enumerate(optimizer_parameters(optimizer)):
         for k, v in optimizer.state.get(parameter, {}).items():
             if not isinstance(v, torch.Tensor):
                 loose.setdefault(number, {})[k] = v
     return loose
+
+
+def _rest(optimizer: Optimizer) -> dict[Any, Any]:
+    """What an optimizer keeps for all of its parameters together."""
+    state: dict[Any, Any] = optimizer.state
+    return {key: value for key, value in state.items() if isinstance(key, str)}
 
 
 def optimizer_parameters(optimizer: Optimizer) -> list[torch.Tensor]:

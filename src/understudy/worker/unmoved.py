@@ -32,10 +32,12 @@ class Unmoved(Generic[Value]):
         self._known: tuple[Mark | None, Value] | None = None
 
     def get(self) -> Value:
-        mark = self._mark()  # first: another thread may draw meanwhile
-        if self._known is None or mark is None or self._known[0] != mark:
-            self._known = mark, self._read()
-        return self._known[1]
+        mark = self._mark()
+        if self._known is not None and mark is not None and self._known[0] == mark:
+            return self._known[1]
+        value = self._read()
+        self._known = (mark, value) if mark == self._mark() else None  # another thread may have drawn meanwhile
+        return value
 
 
 def mark_of_python() -> Mark | None:

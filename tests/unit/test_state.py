@@ -1,0 +1,76 @@
+"""What is read of a rank's state in every step: small, but all of it, whatever optimizers and scripts keep there."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+
+from understudy.worker.runtime import _versions
+from understudy.worker.state import State, canonical
+
+
+class Keeping(torch.optim.SGD):
+    """Keeps a count for each parameter, and one thing for all of them beside these, as some optimizers do."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        super().step(closure)
+        kept: Any = self.state
+        kept["for all"] = kept.get("for all", torch.zeros(1)) + 1
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter]["count"] = self.state[parameter].get("count", 0) + 1
+
+
+def test_what_an_optimizer_keeps_beside_tensors() -> None:
+    model = torch.nn.Linear(2, 2)
+    state, optimizer = State(), Keeping(model.parameters(), lr=0.1, momentum=0.9)
+    state.register("optimizer", optimizer)
+    first = state.encoded_values()
+    early = state.encoded_values(early=True)
+    assert first == early
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    counted = state.encoded_values()
+    assert counted != first and state.encoded_values(early=True) == early
+    optimizer.step()
+    assert state.encoded_values() != counted
+    state.load_value("optimizer/settings", counted["optimizer/settings"])
+    assert [optimizer.state[parameter]["count"] for parameter in model.parameters()] == [1, 1]
+    assert dict(optimizer.state)["for all"] == 1  # type: ignore[index]
+    snapshot = state.snapshot()
+    optimizer.param_groups[0]["lr"] = 0.5
+    state.restore(snapshot)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+    assert [optimizer.state[parameter]["count"] for parameter in model.parameters()] == [1, 1]
+
+
+def test_dicts_have_one_order() -> None:
+    one: dict[Any, Any] = {"b": 1, "a": [{2: "x", 1: "y", "z": ({"d": 1, "c": 2},)}]}
+    other: dict[Any, Any] = {"a": [{"z": ({"c": 2, "d": 1},), 1: "y", 2: "x"}], "b": 1}
+    assert repr(canonical(one)) == repr(canonical(other)) == "{'a': [{1: 'y', 2: 'x', 'z': ({'c': 2, 'd': 1},)}], 'b': 1}"
+
+
+class Batch(NamedTuple):
+    inputs: Any
+
+
+def test_changes_of_arguments_are_seen_in_whatever_holds_them() -> None:
+    tensors = [torch.zeros(2) for _ in range(5)]
+    arguments = [
+        (tensors[0], [tensors[1], {"x": tensors[2]}], None, 3, "text"),
+        {"named": Batch(tensors[3]), "ordered": OrderedDict(one=numpy.zeros(3)), "array": Batch(numpy.zeros(3))},
+        OrderedDict(one=tensors[4]),
+    ]
+    before = list(_versions(arguments))
+    assert len(before) == len(tensors)
+    for tensor in tensors:
+        tensor.add_(1)
+        after = list(_versions(arguments))
+        assert after != before
+        before = after
+    with torch.inference_mode():
+        assert list(_versions([torch.zeros(2)])) == []
