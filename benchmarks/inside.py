@@ -3,7 +3,7 @@
     python benchmarks/inside.py --launches 5 --ranks 2,4 --steps 100
     python benchmarks/inside.py --model small --ranks 2,4,8,16,32      how it grows with the ranks
 
-Two runs of one training differ by several percent in their step's own time, by where its memory happens to lie, so step times of two
+Two runs of one training differ by more than a percent in their step's own time, so step times of two
 runs cannot show what is less. What lies outside the function can be timed directly: under torchrun it is the data loader, under
 Understudy the copies, the hand-over, the vote and the commit besides. All are launched in turns. A step's figure is the median or the
 mean over the steps of a run, ranks taken together, and what is printed is the median over launches, with the lowest and the highest;

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from understudy.worker.runtime import _versions
+from understudy.worker.arguments import versions
 from understudy.worker.state import State, canonical
 
 
@@ -65,12 +65,12 @@ def test_changes_of_arguments_are_seen_in_whatever_holds_them() -> None:
         {"named": Batch(tensors[3]), "ordered": OrderedDict(one=numpy.zeros(3)), "array": Batch(numpy.zeros(3))},
         OrderedDict(one=tensors[4]),
     ]
-    before = list(_versions(arguments))
+    before = list(versions(arguments))
     assert len(before) == len(tensors)
     for tensor in tensors:
         tensor.add_(1)
-        after = list(_versions(arguments))
+        after = list(versions(arguments))
         assert after != before
         before = after
     with torch.inference_mode():
-        assert list(_versions([torch.zeros(2)])) == []
+        assert list(versions([torch.zeros(2)])) == []

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,6 +30,7 @@ from understudy.core.commands import Abort, Assign, Prepare, Recover
 from understudy.core.events import Committed, Finished, Notice
 from understudy.core.nouns import Stand
 from understudy.links.page import Activity
+from understudy.worker.arguments import versions
 from understudy.worker.buddies import Handed
 from understudy.worker.codec import decode, encode
 from understudy.worker.comparison import Comparison
@@ -150,7 +151,7 @@ class Runtime(Membership):
         self.hand_over_late(before, drawn=False)
         place = self.loops.next_place()
         snapshot = self.state.snapshot()
-        versions = list(_versions([args, kwargs]))
+        unchanged = list(versions([args, kwargs]))
         while True:
             try:
                 self.kind, self.past_vote, self.must_redo = f"{kind} {function.__qualname__}", False, False
@@ -173,14 +174,14 @@ class Runtime(Membership):
                 if not self.must_redo:
                     self.quiesce_after(error, self.stand)
             self.kind = ""
-            if list(_versions([args, kwargs])) != versions:
+            if list(versions([args, kwargs])) != unchanged:
                 raise Misuse(f"{function.__qualname__} changes its arguments in place, so it cannot be redone with the same batch")
             self.frameworks.after_abort(True, self.groups.alone)
             self.state.restore(snapshot)
             self.begin(redo=True)
             self.hand_over_late(before, drawn=False)  # a newcomer comes along here, too
             self._redo_started = time.time()
-        if list(_versions([args, kwargs])) != versions:
+        if list(versions([args, kwargs])) != unchanged:
             raise Misuse(f"{function.__qualname__} changes its arguments in place, so it could not be redone; work on a copy of them")
         self._commit(kind, function, place, result)
         return result
@@ -412,20 +413,3 @@ class Runtime(Membership):
 
     def own_copy(self, transaction: int) -> LocalCopy | None:
         return self.local.sealed.get(transaction)
-
-
-def _versions(thing: Any) -> Iterator[int]:
-    """How often each tensor in it was changed in place."""
-    kind = type(thing)
-    if kind is tuple or kind is list:
-        for part in thing:
-            yield from _versions(part)
-    elif kind is dict:
-        yield from _versions(list(thing.values()))
-    elif isinstance(thing, torch.Tensor):
-        if not thing.is_inference():
-            yield thing._version
-    else:
-        parts = torch.utils._pytree.tree_leaves(thing)
-        if not (len(parts) == 1 and parts[0] is thing):
-            yield from _versions(parts)
