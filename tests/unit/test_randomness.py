@@ -17,6 +17,7 @@ from understudy.worker.randomness import Randomness
 
 mtrand: Any = numpy.random.mtrand
 saved: dict[str, object] = {}
+OWN = torch.Generator()
 
 
 def again_with_gauss() -> None:
@@ -41,6 +42,13 @@ MOVES: list[Callable[[], object]] = [
     lambda: (random.setstate(saved["python"]), numpy.random.set_state(saved["numpy"])) if saved else None,  # type: ignore[arg-type]
     lambda: torch.rand(3),
     lambda: torch.manual_seed(1),
+    lambda: torch.randn(1),
+    lambda: torch.randn(1, dtype=torch.float64),
+    lambda: torch.randn(100),
+    lambda: torch.randperm(5),
+    lambda: torch.empty(700).uniform_(),
+    lambda: torch.rand(2, generator=OWN),
+    lambda: torch.set_rng_state(torch.get_rng_state()),
     lambda: None,
 ]
 
@@ -48,9 +56,29 @@ MOVES: list[Callable[[], object]] = [
 @given(st.lists(st.integers(0, len(MOVES) - 1), max_size=30))
 def test_a_capture_is_what_the_generators_say(moves: list[int]) -> None:
     kept = Randomness()
+    kept.generators["own"] = OWN
     for move in moves:
         MOVES[move]()
-        assert kept.capture() == Randomness().capture()
+        fresh = Randomness()
+        fresh.generators["own"] = OWN
+        assert kept.capture() == fresh.capture()
+
+
+def test_what_has_not_moved_is_the_same_object() -> None:
+    kept = Randomness()
+    before = kept.capture()
+    assert kept.capture() is before
+    torch.rand(1)
+    after = kept.capture()
+    assert after is not before
+    assert after["python"] is before["python"]
+
+
+def test_a_generator_that_comes_later_is_captured() -> None:
+    kept = Randomness()
+    kept.capture()
+    kept.adopt([OWN])
+    assert OWN.get_state().numpy().tobytes() in kept.capture().values()
 
 
 def test_what_is_restored_is_captured() -> None:
@@ -79,7 +107,7 @@ def test_another_bit_generator_is_read_every_time() -> None:
         mtrand.set_bit_generator(before)
 
 
-@pytest.mark.parametrize("mark", [unmoved.mark_of_python, unmoved.mark_of_numpy])
+@pytest.mark.parametrize("mark", [unmoved.mark_of_python, unmoved.mark_of_numpy, lambda: unmoved.mark_of_torch(OWN)])
 def test_this_interpreter_shows_it(mark: Callable[[], object]) -> None:
     assert mark() is not None
     assert mark() == mark()
@@ -88,6 +116,7 @@ def test_this_interpreter_shows_it(mark: Callable[[], object]) -> None:
 def test_where_not_every_move_is_seen_it_is_not_relied_on() -> None:
     assert not unmoved._tells(lambda: ("always the same",), lambda: None)
     assert not unmoved._tells(lambda: None, lambda: None)
+    assert unmoved._words_of_torch(OWN) is not None
     reads = iter(range(3))
     kept = unmoved.Unmoved(lambda: next(reads), lambda: None)
     assert [kept.get(), kept.get(), kept.get()] == [0, 1, 2]

@@ -29,13 +29,12 @@ def test_what_an_optimizer_keeps_beside_tensors() -> None:
     state, optimizer = State(), Keeping(model.parameters(), lr=0.1, momentum=0.9)
     state.register("optimizer", optimizer)
     first = state.encoded_values()
-    early = state.encoded_values(early=True)
-    assert first == early
+    assert first == state.encoded_values(closely=False)
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    counted = state.encoded_values()
-    assert counted != first and state.encoded_values(early=True) == early
+    counted = state.encoded_values(closely=False)  # sees the counts, and with them everything
+    assert first != counted == state.encoded_values()
     optimizer.step()
     assert state.encoded_values() != counted
     state.load_value("optimizer/settings", counted["optimizer/settings"])
@@ -46,6 +45,18 @@ def test_what_an_optimizer_keeps_beside_tensors() -> None:
     state.restore(snapshot)
     assert optimizer.param_groups[0]["lr"] == 0.1
     assert [optimizer.state[parameter]["count"] for parameter in model.parameters()] == [1, 1]
+
+
+def test_what_an_optimizer_keeps_for_all_parameters_is_found_once_and_read_from_then_on() -> None:
+    state, optimizer = State(), torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+    state.register("optimizer", optimizer)
+    first = state.encoded_values(closely=False)
+    kept: Any = optimizer.state
+    kept["for all"] = 1
+    found = state.encoded_values()
+    assert found != first
+    kept["for all"] = 2
+    assert found != state.encoded_values(closely=False) != first
 
 
 def test_dicts_have_one_order() -> None:

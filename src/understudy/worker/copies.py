@@ -9,6 +9,7 @@ that started to differ unnoticed is found out at a recovery and not carried on i
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,7 +129,7 @@ class LocalState:
 
         Raises `Misuse` if it is too large.
         """
-        values = self._state.encoded_values()
+        values = self._state.encoded_values(closely=False)
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
         tensors = {name: t for name, t in every.items() if self._mine(name)}
@@ -169,16 +170,20 @@ class LocalState:
         classes = self.replicas.classes if self.replicas is not None else {}
         return {name: t for name, t in gradients.items() if name in classes and self._mine(name)}
 
-    def changed(self, copy: LocalCopy, drawn: bool) -> list[str]:
-        """What has changed since `copy` was made, by name: streams if `drawn`, values and buffers that differ from rank to rank."""
-        now = self._state.randomness.capture() if drawn else {}
-        names = [f"the random stream {name!r}" for name, data in now.items() if copy.streams.get(name) != data]
+    def drawn(self, copy: LocalCopy) -> list[str]:
+        """The random streams that have moved since `copy` was made, by name."""
+        now = self._state.randomness.capture()
+        return [] if now is copy.streams else [f"the random stream {n!r}" for n, data in now.items() if copy.streams.get(n) != data]
+
+    def changed(self, copy: LocalCopy, known: Mapping[str, bytes]) -> list[str]:
+        """What has changed since `copy` was made of values and buffers that differ from rank to rank, by name. `known`: present values."""
         if self.comparisons < CLASSIFIED:
-            return names
+            return []
         mine = [e for e in copy.values if self._mine(e)]  # the copy may be older than what is known of its entries
-        if mine:
-            values = self._state.encoded_values(mine)
-            names += [e for e in mine if values.get(e) != copy.values[e]]
+        values = known
+        if unknown := [e for e in mine if e not in known]:
+            values = {**known, **self._state.encoded_values(unknown, closely=False)}
+        names = [e for e in mine if values.get(e) != copy.values[e]]
         tensors = [n for n in copy.tensors if self._mine(n)]
         if not tensors:
             return names

@@ -17,6 +17,7 @@ from torch._C._distributed_c10d import HashStore
 
 from understudy.worker import session
 from understudy.worker.errors import Misuse
+from understudy.worker.late import Look
 from understudy.worker.loaders import Counter, LoaderSource, Source
 from understudy.worker.loops import Loops, iterate
 from understudy.worker.newcomer import Newcomer
@@ -142,7 +143,7 @@ class Job:
                 if newcomer is not None and not newcomer.arrived:
                     newcomer.at_top()
                 elif runtime is not None:
-                    runtime.hand_over_late("between the last transaction and the top of the next iteration")
+                    runtime.late.look("between the last transaction and the top of the next iteration", Look.AT_STREAMS)
 
             yield from iterate(loops, source, first, steps, top)
         finally:

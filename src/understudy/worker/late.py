@@ -5,26 +5,90 @@ or between two steps) would be lost with its rank. So at fixed points behind the
 state has changed. The first time it tells the user; its next vote tells the other ranks, and from then on every rank hands its
 copy over again at that point. A loss in between loses that one change. One such point is right before each transaction, for what the
 body of a loop changes there: a newcomer runs that code too, but what it computes is overwritten by the copy.
+
+Nothing changes behind the vote of most scripts, and looking costs. So after a number of transactions without a finding a rank looks
+only where it reads its state anyway: at its random streams at the top of an iteration, at the rest before a transaction.
+If it finds something there, it looks at every point from then on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from understudy.worker.buddies import Handed
+from understudy.worker.copies import LocalCopy, seal
+
+if TYPE_CHECKING:
+    from understudy.worker.runtime import Runtime
+
 POINTS = 16  # how many such points of a script are told apart
+CLOSELY = 16  # transactions in which every point is looked at, at first
 
 
-class LatePoints:
-    """The points that this rank knows of, by number in order of appearance, which is the same on every rank."""
+class Look(Enum):
+    """What is looked at in any case: where a rank reads its state anyway."""
 
-    def __init__(self) -> None:
+    CLOSELY = 0  # nothing
+    AT_STREAMS = 1
+    AT_VALUES = 2  # never at streams: a newcomer draws again what its rank has drawn on the way to this point
+
+
+class Late:
+    """The points that this rank knows of, by number in order of appearance, which is the same on every rank; and what is done there."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self.numbers: dict[str, int] = {}
         self.agreed: set[int] = set()  # all ranks hand over there
         self._found: set[int] = set()  # this rank has seen a change there
+        self._seen = -1  # the transaction behind which this rank has seen a change last
+        self._committed = 0
 
-    def number(self, point: str) -> int:
-        return self.numbers.setdefault(point, len(self.numbers))
+    def look(self, point: str, look: Look, values: Mapping[str, bytes] | None = None) -> None:
+        """Hands over again what has changed since the vote, at points where that is known to happen; finds new such points.
 
-    def found(self, number: int) -> None:
-        self._found.add(number)
+        `values`: present ones, as far as known.
+        """
+        runtime = self._runtime
+        copy = runtime.own_copy(runtime.transaction - 1)
+        if copy is None or runtime.channel is None or runtime.world_size == 1:
+            return
+        number = self.numbers.setdefault(point, len(self.numbers))
+        if number >= POINTS:
+            return
+        if number in self.agreed:
+            self._hand_over(copy, look)
+        elif self._seen != runtime.transaction and (changed := self._changed(copy, look, values or {})):
+            self._seen = runtime.transaction  # later points see this same change
+            self._found.add(number)
+            runtime.notice(
+                f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
+                "again there; a loss of this rank before that loses this one change."
+            )
+
+    def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
+        closely, local = self._committed < CLOSELY or bool(self._found), self._runtime.local
+        changed = local.drawn(copy) if look is Look.AT_STREAMS or (look is Look.CLOSELY and closely) else []
+        return [*changed, *local.changed(copy, values)] if closely or look is Look.AT_VALUES else changed
+
+    def _hand_over(self, copy: LocalCopy, look: Look) -> None:
+        runtime = self._runtime
+        assert runtime.channel is not None
+        streams = copy.streams if look is Look.AT_VALUES else None
+        fresh = runtime.local.make(copy.transaction, copy.place, runtime.step, copy.boundary, copy.results, late=True, streams=streams)
+        try:
+            for rank, data in runtime.channel.hand_over(seal(fresh)).items():
+                runtime.shelf.put(rank, Handed(copy.transaction, data, True))
+        except RuntimeError as error:
+            if not runtime.is_failure(error):
+                raise
+            # The transaction is committed; the next begin takes part in the recovery.
+
+    def committed(self) -> None:
+        """One transaction more."""
+        self._committed += 1
 
     def flags(self) -> list[int]:
         """For the agreement in a vote: 1 for every point at which this rank has seen a change."""

@@ -14,7 +14,8 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from understudy.worker.errors import Misuse
-from understudy.worker.state import Description, State, local_tensor, optimizer_parameters
+from understudy.worker.optimizers import parameters_of
+from understudy.worker.state import Description, State, local_tensor
 
 
 class Missing:
@@ -56,7 +57,7 @@ class Missing:
         for entry in descriptions:
             of[entry.rpartition("/")[0]].append(entry)
         for key, optimizer in self._state.optimizers.items():
-            for number, parameter in enumerate(optimizer_parameters(optimizer)):
+            for number, parameter in enumerate(parameters_of(optimizer)):
                 for entry in of.get(f"{key}/state/{number}", ()):
                     yield entry, key, entry.rpartition("/")[2], parameter
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 import random
 import sys
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy
 import torch
 
-from understudy.worker.unmoved import Unmoved, mark_of_numpy, mark_of_python
+from understudy.worker.unmoved import Unmoved, mark_of_numpy, mark_of_python, mark_of_torch
 
 Streams = dict[str, bytes]
 
@@ -41,14 +43,33 @@ def _numpy_bytes() -> bytes:
     return bytes(key.tobytes()) + repr((kind, int(position), int(has_gauss), float(gauss))).encode()
 
 
+def _torch_bytes(generator: torch.Generator) -> bytes:
+    return _generator_bytes(generator.get_state())
+
+
+def _cuda_bytes() -> bytes:
+    return _generator_bytes(torch.cuda.get_rng_state())
+
+
+def _numpy_generator_bytes(generator: numpy.random.Generator) -> bytes:
+    from understudy.worker.codec import encode
+
+    return encode(generator.bit_generator.state)
+
+
+def _nothing() -> None:
+    """The mark of a stream that is always read."""
+
+
 class Randomness:
     """Reads and sets all streams at once. `generators`: further `torch.Generator` objects, by name."""
 
     def __init__(self) -> None:
         self.generators: dict[str, torch.Generator] = {}
         self.numpy_generators: dict[str, numpy.random.Generator] = {}
-        self._python = Unmoved(_python_bytes, mark_of_python)
-        self._numpy = Unmoved(_numpy_bytes, mark_of_numpy)
+        self._there: tuple[object, ...] = ()  # which streams there are
+        self._sources: dict[str, Unmoved[bytes]] = {}
+        self._last: Streams = {}
         self._moment: Streams | None = None  # the last capture, while nothing draws
         self._still = False
 
@@ -68,25 +89,34 @@ class Randomness:
             self._still, self._moment = False, None
 
     def capture(self) -> Streams:
+        """By name. The same object as the last time if nothing has moved; nobody may change it."""
         if self._moment is not None:
             return self._moment
-        streams = self._capture()
-        self._moment = streams if self._still else None
-        return streams
+        numpys, cuda = "numpy.random" in sys.modules, cuda_in_use()
+        there = numpys, cuda, *self.generators, *self.numpy_generators
+        if there != self._there:
+            self._there, self._sources, self._last = there, self._find_sources(numpys, cuda), {}
+        found = [source.get() for source in self._sources.values()]
+        if not self._last or not all(map(operator.is_, found, self._last.values())):
+            self._last = dict(zip(self._sources, found, strict=True))
+        self._moment = self._last if self._still else None
+        return self._last
 
-    def _capture(self) -> Streams:
-        streams = {"torch": _generator_bytes(torch.get_rng_state()), "python": self._python.get()}
-        if "numpy.random" in sys.modules:
-            streams["numpy"] = self._numpy.get()
-        if cuda_in_use():
-            streams["cuda"] = _generator_bytes(torch.cuda.get_rng_state())
+    def _find_sources(self, numpys: bool, cuda: bool) -> dict[str, Unmoved[bytes]]:
+        default = torch.default_generator
+        sources = {
+            "torch": Unmoved(partial(_torch_bytes, default), partial(mark_of_torch, default)),
+            "python": Unmoved(_python_bytes, mark_of_python),
+        }
+        if numpys:
+            sources["numpy"] = Unmoved(_numpy_bytes, mark_of_numpy)
+        if cuda:
+            sources["cuda"] = Unmoved(_cuda_bytes, _nothing)
         for name, generator in self.generators.items():
-            streams[f"generator/{name}"] = _generator_bytes(generator.get_state())
+            sources[f"generator/{name}"] = Unmoved(partial(_torch_bytes, generator), partial(mark_of_torch, generator))
         for name, numpy_generator in self.numpy_generators.items():
-            from understudy.worker.codec import encode
-
-            streams[f"numpy generator/{name}"] = encode(numpy_generator.bit_generator.state)
-        return streams
+            sources[f"numpy generator/{name}"] = Unmoved(partial(_numpy_generator_bytes, numpy_generator), _nothing)
+        return sources
 
     def restore(self, streams: Streams) -> None:
         """Sets every stream that `streams` names. Raises `KeyError` for a generator that is not registered here."""

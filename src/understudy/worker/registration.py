@@ -7,7 +7,8 @@ from torch.amp.grad_scaler import GradScaler
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
-from understudy.worker.state import State, optimizer_parameters
+from understudy.worker.optimizers import parameters_of
+from understudy.worker.state import State
 
 _wrappers: list[DistributedDataParallel] = []
 
@@ -33,7 +34,7 @@ def uncovered(state: State) -> str:
         return "FullyShardedDataParallel (FSDP1) is not covered: use torch.distributed.fsdp.fully_shard (FSDP2)"
     known = {id(parameter) for _, parameter in state.parameters()} | {id(tensor) for tensor in state.tensors.values()}
     for name, optimizer in state.optimizers.items():
-        if not all(id(parameter) in known for parameter in optimizer_parameters(optimizer)):
+        if not all(id(parameter) in known for parameter in parameters_of(optimizer)):
             return f"optimizer {name} steps parameters of a model that is not registered: add the model to job.register(...)"
     scheduled: set[int] = set()
     others = 0

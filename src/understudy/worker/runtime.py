@@ -39,7 +39,7 @@ from understudy.worker.copies import LocalCopy, LocalState, seal
 from understudy.worker.errors import GenerationAborted, Misuse
 from understudy.worker.frameworks import Frameworks
 from understudy.worker.known import Known
-from understudy.worker.late import POINTS, LatePoints
+from understudy.worker.late import POINTS, Late, Look
 from understudy.worker.loops import END, Loops, Results
 from understudy.worker.membership import Membership
 from understudy.worker.missing import Missing
@@ -64,7 +64,7 @@ class Runtime(Membership):
         self.loops = Loops(self.state.randomness)
         self.local = LocalState(self.state, self.rank)
         self.missing, self.known = Missing(self.state), Known(self.state)
-        self.late = LatePoints()
+        self.late = Late(self)
         self.recorder: Recorder | None = None
         self.setup_record = b""  # what its set-up heard from others
         self.unshared = False  # a recovery with newcomers was completed, and copies are not handed over again yet
@@ -75,7 +75,6 @@ class Runtime(Membership):
         self.kind = ""  # of the running transaction, "" between two
         self.results = Results()
         self.finished = False
-        self._late_seen = -1  # the transaction after which a late change was found
         self._collectives_at_vote = 0
         self._carried = False
         self._collectives_at_end = 0
@@ -148,9 +147,9 @@ class Runtime(Membership):
         if kind == "section":
             self.state.keep_gradients()
         self.begin()
-        self.hand_over_late(before, drawn=False)
         place = self.loops.next_place()
         snapshot = self.state.snapshot()
+        self.late.look(before, Look.AT_VALUES, snapshot.values)
         unchanged = list(versions([args, kwargs]))
         while True:
             try:
@@ -179,7 +178,7 @@ class Runtime(Membership):
             self.frameworks.after_abort(True, self.groups.alone)
             self.state.restore(snapshot)
             self.begin(redo=True)
-            self.hand_over_late(before, drawn=False)  # a newcomer comes along here, too
+            self.late.look(before, Look.AT_VALUES, snapshot.values)  # a newcomer comes along here, too
             self._redo_started = time.time()
         if list(versions([args, kwargs])) != unchanged:
             raise Misuse(f"{function.__qualname__} changes its arguments in place, so it could not be redone; work on a copy of them")
@@ -284,6 +283,7 @@ class Runtime(Membership):
         self.kind = ""
         self.transaction += 1
         self.step += kind == "step"
+        self.late.committed()
         self.stand = Stand.IDLE
         self.results.keep(place, result)
         now = time.monotonic()
@@ -300,7 +300,7 @@ class Runtime(Membership):
             self.control.send(Committed(self.control.worker, self.generation, self.transaction - 1, self.step))
         self.loops.after_transaction(kind)
         if self.pending is None:
-            self.hand_over_late(f"after {function.__qualname__}")
+            self.late.look(f"after {function.__qualname__}", Look.CLOSELY)
 
     def finish(self) -> int:
         """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""
@@ -321,38 +321,7 @@ class Runtime(Membership):
                 return self.control.released.exit_code
             self._join_newest()
 
-    # -- hand-overs after the vote -----------------------------------------------------------------------------------------
-
-    def hand_over_late(self, point: str, drawn: bool = True) -> None:
-        """Hands over again what has changed since the vote, at points where that is known to happen; finds new such points.
-
-        Without `drawn` that does not mean random streams: a newcomer draws again what its rank has drawn on the way to this point.
-        """
-        copy = self.local.sealed.get(self.transaction - 1)
-        if copy is None or self.channel is None or self.world_size == 1:
-            return
-        number = self.late.number(point)
-        if number >= POINTS:
-            return
-        if number not in self.late.agreed:
-            changed = self.local.changed(copy, drawn) if self._late_seen != self.transaction else []
-            if changed:
-                self._late_seen = self.transaction  # later points see this same change
-                self.late.found(number)
-                self.notice(
-                    f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
-                    "again there; a loss of this rank before that loses this one change."
-                )
-            return
-        streams = None if drawn else copy.streams
-        fresh = self.local.make(copy.transaction, copy.place, self.step, copy.boundary, copy.results, late=True, streams=streams)
-        try:
-            for rank, data in self.channel.hand_over(seal(fresh)).items():
-                self.shelf.put(rank, Handed(copy.transaction, data, True))
-        except RuntimeError as error:
-            if not self.is_failure(error):
-                raise
-            # The transaction is committed; the next begin takes part in the recovery.
+    # -- small things ----------------------------------------------------------------------------------------------------
 
     def _flags(self) -> list[int]:
         announcement = self.control.announcement
@@ -371,8 +340,6 @@ class Runtime(Membership):
                 f"rank {self.rank}: a collective behind the vote of {self.kind} failed, after state had changed. Put collectives "
                 "before the first optimizer.step, or into a @job.section of their own"
             ) from error
-
-    # -- small things ----------------------------------------------------------------------------------------------------
 
     def _before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self.kind.startswith("step"):

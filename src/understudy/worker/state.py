@@ -31,6 +31,7 @@ from torch.utils.data import DataLoader
 from understudy.worker.codec import Unencodable, decode, encode
 from understudy.worker.digests import digest, digest_bytes, flat_bytes
 from understudy.worker.errors import Misuse
+from understudy.worker.optimizers import all_tensors, common_values, loose_values, parameters_of
 from understudy.worker.randomness import Randomness, Streams
 
 # Data type, local shape, strides, whether it is a DTensor, the parameter that it belongs to ("" for none), device type.
@@ -98,6 +99,7 @@ class State:
         self.randomness = Randomness()
         self._copies: dict[str, torch.Tensor] = {}
         self._buffers: list[tuple[str, torch.nn.Module]] | None = None  # modules that have buffers, with the names' prefixes
+        self._beside: set[str] = set()  # optimizers that keep something beside tensors
         self.gradients_matter = True  # whether gradients that exist between two transactions are part of the state
         self.gradients_kept = 0  # how often a step was seen that did not drop the gradients it found
         self.gradients_dropped = 0  # how often one that did
@@ -159,7 +161,7 @@ class State:
 
     def moments(self) -> Iterator[tuple[str, torch.Tensor]]:
         for key, optimizer in self.optimizers.items():
-            for number, parameter in enumerate(optimizer_parameters(optimizer)):
+            for number, parameter in enumerate(parameters_of(optimizer)):
                 for name, value in optimizer.state.get(parameter, {}).items():
                     if isinstance(value, torch.Tensor):
                         yield f"{key}/state/{number}/{name}", value
@@ -195,7 +197,7 @@ class State:
         return {
             f"{key}/state/{number}/{name}": names.get(id(parameter), "")
             for key, optimizer in self.optimizers.items()
-            for number, parameter in enumerate(optimizer_parameters(optimizer))
+            for number, parameter in enumerate(parameters_of(optimizer))
             for name in optimizer.state.get(parameter, {})
         }
 
@@ -204,7 +206,7 @@ class State:
         owners = {
             f"{key}/state/{number}": names.get(id(parameter), "")
             for key, optimizer in self.optimizers.items()
-            for number, parameter in enumerate(optimizer_parameters(optimizer))
+            for number, parameter in enumerate(parameters_of(optimizer))
         }
         found = {}
         for entry, tensor in tensors.items():
@@ -217,17 +219,27 @@ class State:
 
     # -- values ----------------------------------------------------------------------------------------------------------
 
-    def encoded_values(self, only: Container[str] | None = None, early: bool = False) -> dict[str, bytes]:
-        """By entry; all of them, or `only` some. `early`: without what only an optimizer's step changes."""
-        wanted = {f"{name}/value": name for name in self.values}
-        found = {entry: self._encode_value(name, self.values[name]) for entry, name in wanted.items() if only is None or entry in only}
+    def encoded_values(self, only: Container[str] | None = None, closely: bool = True) -> dict[str, bytes]:
+        """By entry; all of them, or `only` some.
+
+        What optimizers keep beside tensors is looked for at all parameters if `closely`, else at two of each group until some was found.
+        """
+        found = {}
+        for name, thing in self.values.items():
+            if only is None or f"{name}/value" in only:
+                found[f"{name}/value"] = self._encode_value(name, thing)
         for key, optimizer in self.optimizers.items():
             if only is not None and f"{key}/settings" not in only:
                 continue
             groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-            loose, rest = ({}, {}) if early else (_loose(optimizer), _rest(optimizer))
+            beside: list[Any] = [{}]
+            if closely or key in self._beside or not all_tensors(optimizer):
+                loose, rest = loose_values(optimizer), common_values(optimizer)
+                if loose or rest:
+                    self._beside.add(key)
+                beside = [canonical(loose), *([canonical(rest)] if rest else [])]
             try:
-                found[f"{key}/settings"] = encode([groups, canonical(loose), *([canonical(rest)] if rest else [])])
+                found[f"{key}/settings"] = encode([groups, *beside])
             except Unencodable as error:
                 raise Misuse(f"the settings of optimizer {key} hold {error}, which cannot be moved to another worker") from error
         return found
@@ -251,7 +263,7 @@ class State:
                 optimizer.state.update(others)
             for mine, theirs in zip(optimizer.param_groups, groups, strict=True):
                 mine.update(theirs)
-            for number, parameter in enumerate(optimizer_parameters(optimizer)):
+            for number, parameter in enumerate(parameters_of(optimizer)):
                 optimizer.state[parameter].update(loose.get(number, {})) if number in loose else None
         else:
             self.values[name].load_state_dict(decode(data))
@@ -275,7 +287,7 @@ class State:
         self._found = [(weakref.ref(p.grad), local_tensor(p.grad)._version) for p in self._watched_parameters() if p.grad is not None]
         return Snapshot(
             self.randomness.capture(),
-            self.encoded_values(early=True),
+            self.encoded_values(closely=False),
             dict(zip(tensors, targets, strict=True)),
             gradients,
             self._scaler_stages(),
@@ -293,7 +305,7 @@ class State:
                 parameter.grad = kept[0] if kept is not None else None
                 if kept is not None:
                     local_tensor(kept[0]).copy_(kept[1])
-        now = self.encoded_values(early=True)
+        now = self.encoded_values(closely=False)
         for entry, data in snapshot.values.items():
             if now.get(entry) != data:
                 self.load_value(entry, data)
@@ -322,7 +334,7 @@ class State:
 
     def _watched_parameters(self) -> list[torch.Tensor]:
         """Those whose gradients are watched: all at first, then two of each optimizer, because whoever drops one drops all."""
-        lists = [optimizer_parameters(optimizer) for optimizer in self.optimizers.values()]
+        lists = [parameters_of(optimizer) for optimizer in self.optimizers.values()]
         if not self.gradients_matter:
             lists = [[parameters[0], parameters[-1]] for parameters in lists if parameters]
         return [parameter for parameters in lists for parameter in parameters]
@@ -371,26 +383,3 @@ def digest_of(tensor: torch.Tensor) -> int:
     """The digest of this rank's part of a tensor, with which part it is."""
     value, shard = digest(local_tensor(tensor)), _shard(tensor)
     return value ^ digest_bytes(shard.encode()) if shard else value
-
-
-def _loose(optimizer: Optimizer) -> dict[int, dict[str, Any]]:
-    """What an optimizer keeps of its parameters that is no tensor, by number of the parameter."""
-    loose: dict[int, dict[str, Any]] = {}
-    held = (held for held in optimizer.state.values() if isinstance(held, dict))
-    if all(isinstance(v, torch.Tensor) for one in held for v in one.values()):
-        return loose  # as it usually is
-    for number, parameter in enumerate(optimizer_parameters(optimizer)):
-        for k, v in optimizer.state.get(parameter, {}).items():
-            if not isinstance(v, torch.Tensor):
-                loose.setdefault(number, {})[k] = v
-    return loose
-
-
-def _rest(optimizer: Optimizer) -> dict[Any, Any]:
-    """What an optimizer keeps for all of its parameters together."""
-    state: dict[Any, Any] = optimizer.state
-    return {key: value for key, value in state.items() if isinstance(key, str)}
-
-
-def optimizer_parameters(optimizer: Optimizer) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -1,0 +1,41 @@
+"""What an optimizer keeps: of each of its parameters, and for all of them together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+
+def all_tensors(optimizer: Optimizer) -> bool:
+    """Whether of the first and the last parameter of each group nothing else is kept: who keeps it keeps it of all."""
+    state = optimizer.state
+    for group in optimizer.param_groups:
+        for parameter in group["params"][:: max(1, len(group["params"]) - 1)]:
+            if not all(isinstance(value, torch.Tensor) for value in state.get(parameter, {}).values()):
+                return False
+    return True
+
+
+def loose_values(optimizer: Optimizer) -> dict[int, dict[str, Any]]:
+    """What an optimizer keeps of its parameters that is no tensor, by number of the parameter."""
+    loose: dict[int, dict[str, Any]] = {}
+    held = (held for held in optimizer.state.values() if isinstance(held, dict))
+    if all(isinstance(v, torch.Tensor) for one in held for v in one.values()):
+        return loose  # as it usually is
+    for number, parameter in enumerate(parameters_of(optimizer)):
+        for k, v in optimizer.state.get(parameter, {}).items():
+            if not isinstance(v, torch.Tensor):
+                loose.setdefault(number, {})[k] = v
+    return loose
+
+
+def common_values(optimizer: Optimizer) -> dict[Any, Any]:
+    """What an optimizer keeps for all of its parameters together."""
+    state: dict[Any, Any] = optimizer.state
+    return {key: value for key, value in state.items() if isinstance(key, str)}
+
+
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
