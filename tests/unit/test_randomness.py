@@ -48,6 +48,10 @@ MOVES: list[Callable[[], object]] = [
     lambda: torch.randperm(5),
     lambda: torch.empty(700).uniform_(),
     lambda: torch.rand(2, generator=OWN),
+    lambda: torch.rand(624),
+    lambda: torch.rand(1248, generator=OWN),
+    lambda: random.getrandbits(624 * 32),
+    lambda: numpy.random.bytes(624 * 4),
     lambda: torch.set_rng_state(torch.get_rng_state()),
     lambda: None,
 ]
@@ -107,7 +111,7 @@ def test_another_bit_generator_is_read_every_time() -> None:
         mtrand.set_bit_generator(before)
 
 
-@pytest.mark.parametrize("mark", [unmoved.mark_of_python, unmoved.mark_of_numpy, lambda: unmoved.mark_of_torch(OWN)])
+@pytest.mark.parametrize("mark", [unmoved.mark_of_python, unmoved.mark_of_numpy, unmoved.marks_of_torch(OWN)])
 def test_this_interpreter_shows_it(mark: Callable[[], object]) -> None:
     assert mark() is not None
     assert mark() == mark()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 import torch
 
-from understudy.worker.unmoved import Unmoved, mark_of_numpy, mark_of_python, mark_of_torch
+from understudy.worker.unmoved import Unmoved, mark_of_numpy, mark_of_python, marks_of_torch, no_mark
 
 Streams = dict[str, bytes]
 
@@ -55,10 +55,6 @@ def _numpy_generator_bytes(generator: numpy.random.Generator) -> bytes:
     from understudy.worker.codec import encode
 
     return encode(generator.bit_generator.state)
-
-
-def _nothing() -> None:
-    """The mark of a stream that is always read."""
 
 
 class Randomness:
@@ -105,17 +101,17 @@ class Randomness:
     def _find_sources(self, numpys: bool, cuda: bool) -> dict[str, Unmoved[bytes]]:
         default = torch.default_generator
         sources = {
-            "torch": Unmoved(partial(_torch_bytes, default), partial(mark_of_torch, default)),
+            "torch": Unmoved(partial(_torch_bytes, default), marks_of_torch(default)),
             "python": Unmoved(_python_bytes, mark_of_python),
         }
         if numpys:
             sources["numpy"] = Unmoved(_numpy_bytes, mark_of_numpy)
         if cuda:
-            sources["cuda"] = Unmoved(_cuda_bytes, _nothing)
+            sources["cuda"] = Unmoved(_cuda_bytes, no_mark)
         for name, generator in self.generators.items():
-            sources[f"generator/{name}"] = Unmoved(partial(_torch_bytes, generator), partial(mark_of_torch, generator))
+            sources[f"generator/{name}"] = Unmoved(partial(_torch_bytes, generator), marks_of_torch(generator))
         for name, numpy_generator in self.numpy_generators.items():
-            sources[f"numpy generator/{name}"] = Unmoved(partial(_numpy_generator_bytes, numpy_generator), _nothing)
+            sources[f"numpy generator/{name}"] = Unmoved(partial(_numpy_generator_bytes, numpy_generator), no_mark)
         return sources
 
     def restore(self, streams: Streams) -> None:

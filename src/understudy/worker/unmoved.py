@@ -1,9 +1,11 @@
 """Whether a generator has moved since it was read, seen in the memory of its object.
 
 By their own methods the states of Python's and numpy's generators take tens of microseconds to read, and behind a long computation that of
-torch's too; that in every step several times, and most scripts never draw from most of them while they train. All three objects hold
-their state in themselves (numpy's its Mersenne Twister at an address that it tells), so the same bytes are the same state. That this
-holds for the present interpreter, numpy and torch is tried out first, on objects of our own; where it does not, states are always read.
+torch's too; that in every step several times, and most scripts never draw from most of them while they train. All three hold a Mersenne
+Twister (numpy's at an address that it tells): 624 words, of which a position says how many are used up, and what was kept of a pair
+of normal numbers. Words change all at once: when the last one is used up, and when a state is set. So the position, what is kept
+and the first 16 words say whether it is still the same state; for other words to follow on the same 16, 2^512 to 1 is against it. That
+the present interpreter, numpy and torch show it there is tried out first, on objects of our own; where not, states are always read.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ import numpy
 import torch
 
 _HEAD = object.__basicsize__  # bytes of an object in front of what is its own
-_TWISTER = 625 * 4  # bytes: 624 words and the position
-_WORDS = 624  # of torch's Mersenne Twister
-_BEFORE, _BEHIND = 24, 24  # bytes around them in torch's object: seed and position; normal numbers kept for the next call
+_WORDS = 624
+_FIRST = 16 * 4  # bytes of the first words
+_BEFORE, _BEHIND = 24, 24  # bytes around torch's words: seed and position; normal numbers kept for the next call
 
 Mark = tuple[Any, ...]
 Value = TypeVar("Value")
@@ -56,35 +58,42 @@ def mark_of_numpy() -> Mark | None:
     return _numpy(numpy.random.mtrand._rand) if _numpy_tells() else None
 
 
-def mark_of_torch(generator: torch.Generator) -> Mark | None:
-    """Of a generator on the host."""
+def marks_of_torch(generator: torch.Generator) -> Callable[[], Mark | None]:
+    """Of a generator on the host; of another one always None."""
     start = _torch_tells()
-    return _torch(generator, start) if start is not None and generator.device.type == "cpu" else None
+    return partial(_torch, generator, start) if start is not None and generator.device.type == "cpu" else no_mark
 
 
-@functools.lru_cache  # which keeps the object, and so the address its own
-def _memory(thing: object) -> ctypes.Array[ctypes.c_char]:
-    return (ctypes.c_char * (type(thing).__basicsize__ - _HEAD)).from_address(id(thing) + _HEAD)
+def no_mark() -> None:
+    """Of what is always read."""
 
 
 @functools.lru_cache
-def _twister(bits: Any) -> ctypes.Array[ctypes.c_char]:
-    return (ctypes.c_char * _TWISTER).from_address(bits.ctypes.state_address)
+def _view(address: int, size: int) -> ctypes.Array[ctypes.c_char]:
+    return (ctypes.c_char * size).from_address(address)
+
+
+@functools.lru_cache  # which keeps the object, and so the address its own
+def _twister(bits: Any) -> int:
+    return int(bits.ctypes.state_address)
 
 
 def _python(generator: random.Random) -> Mark:
-    return _memory(generator).raw, generator.gauss_next  # type: ignore[attr-defined]
+    position = 4  # bytes, in front of the words
+    return _view(id(generator) + _HEAD, position + _FIRST).raw, generator.gauss_next  # type: ignore[attr-defined]
 
 
 def _numpy(generator: Any) -> Mark | None:
     bits = generator._bit_generator
     if type(bits) is not numpy.random.MT19937:
         return None
-    return _memory(generator).raw, _twister(bits).raw
+    words, own = _twister(bits), _view(id(generator) + _HEAD, type(generator).__basicsize__ - _HEAD)
+    return own.raw, words, _view(words, _FIRST).raw, _view(words + 4 * _WORDS, 4).raw
 
 
 def _torch(generator: torch.Generator, start: int) -> Mark:
-    return (ctypes.string_at(generator._cdata + start - _BEFORE, _BEFORE + 4 * _WORDS + _BEHIND),)  # type: ignore[attr-defined]
+    words = generator._cdata + start  # type: ignore[attr-defined]
+    return _view(words - _BEFORE, _BEFORE + _FIRST).raw, _view(words + 4 * _WORDS, _BEHIND).raw
 
 
 def _words_of_torch(generator: torch.Generator) -> int | None:
@@ -94,7 +103,7 @@ def _words_of_torch(generator: torch.Generator) -> int | None:
         return None
     words = state[24 : 8 * (3 + _WORDS)].view("u8").astype("u4").tobytes()
     there = generator._cdata  # type: ignore[attr-defined]
-    found = [start for start in range(_BEFORE, 256, 4) if ctypes.string_at(there + start, 64) == words[:64]]
+    found = [start for start in range(_BEFORE, 256, 4) if ctypes.string_at(there + start, _FIRST) == words[:_FIRST]]
     return found[0] if len(found) == 1 and ctypes.string_at(there + found[0], len(words)) == words else None
 
 
@@ -108,7 +117,8 @@ def _torch_tells() -> int | None:
         torch.empty(1, dtype=kind).normal_(generator=own)
 
     start = _words_of_torch(own)
-    moves: list[Callable[[], object]] = [lambda: torch.rand(1, generator=own), lambda: own.manual_seed(2)]
+    moves: list[Callable[[], object]] = [lambda: torch.rand(1, generator=own), lambda: torch.rand(_WORDS, generator=own)]
+    moves += [lambda: own.manual_seed(2)]
     moves += [partial(normal, kind) for kind in (torch.float64, torch.float32) for _ in range(2)]  # the second takes what is kept
     return start if start is not None and _tells(lambda: _torch(own, start), *moves) else None
 
@@ -116,13 +126,15 @@ def _torch_tells() -> int | None:
 @functools.cache
 def _python_tells() -> bool:
     own = random.Random(1)
-    return _tells(lambda: _python(own), own.random, lambda: own.gauss(0, 1), lambda: own.gauss(0, 1), lambda: own.seed(2))
+    moves = own.random, lambda: own.getrandbits(32 * _WORDS), lambda: own.gauss(0, 1), lambda: own.gauss(0, 1), lambda: own.seed(2)
+    return _tells(lambda: _python(own), *moves)
 
 
 @functools.cache
 def _numpy_tells() -> bool:
     own = numpy.random.RandomState(1)
-    return _tells(lambda: _numpy(own), own.random, own.standard_normal, own.standard_normal, lambda: own.seed(2))
+    moves = own.random, lambda: own.bytes(4 * _WORDS), own.standard_normal, own.standard_normal, lambda: own.seed(2)
+    return _tells(lambda: _numpy(own), *moves)
 
 
 def _tells(mark: Callable[[], Mark | None], *moves: Callable[[], object]) -> bool:
