@@ -18,7 +18,6 @@ from understudy.core.buddies import Place, buddies
 from understudy.core.nouns import Copy
 from understudy.worker.codec import decode, encode
 from understudy.worker.peers import Peers, frame, read_frame
-from understudy.worker.sealed import Sealed
 
 RADIX = 8  # of an agreement
 
@@ -30,7 +29,7 @@ class Handed:
     """A copy as it was handed over. `late`: handed over again after its owner's vote."""
 
     transaction: int
-    sealed: Sealed
+    data: bytes
     late: bool
 
 
@@ -88,27 +87,12 @@ class Channel:
         table = buddies(places)
         self.buddies = table[rank]
         self._from = [other for other, keepers in enumerate(table) if rank in keepers]
-        self._sent: list[bytes] = []  # the parts of the last copy that went to the buddies
-        self._received: dict[int, list[bytes]] = {}  # and of those that came, by rank
 
     def hand_over(self, data: bytes) -> dict[int, bytes]:
         """Sends `data` to the buddies; gives what the ranks sent whose buddy this one is."""
         found: dict[int, bytes] = {}
         self.peers.exchange({peer: frame(data) for peer in self.buddies}, {peer: read_frame(found, peer) for peer in self._from})
         return found
-
-    def hand_over_copy(self, sealed: Sealed) -> dict[int, Sealed]:
-        """As `hand_over`. Of a part that was in the copy before, only its number there goes over the connection."""
-        where = {part: number for number, part in enumerate(self._sent)}
-        heard = self.hand_over(encode([sealed.body, [where.get(part, part) for part in sealed.parts]]))
-        self._sent = sealed.parts
-        copies = {}
-        for rank, data in heard.items():
-            body, parts = decode(data)
-            before = self._received.get(rank, [])
-            self._received[rank] = [before[part] if isinstance(part, int) else part for part in parts]
-            copies[rank] = Sealed(body, self._received[rank])
-        return copies
 
     def agree(self, flags: list[int]) -> list[int]:
         """The element-wise maximum over all ranks. Returns only when every rank has called it."""

@@ -10,7 +10,6 @@ the input of a digest (sets are sorted for that).
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -24,20 +23,11 @@ class Unencodable(TypeError):
     """A value of a type that cannot be moved to another worker."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """Stands for bytes that travel beside the encoded value, by number."""
-
-    number: int
-
-
-_TENSOR, _ARRAY, _TUPLE, _INT, _SET, _ORDERED, _DTYPE, _DEVICE, _SIZE, _SCALAR, _FROZEN, _COMPLEX, _PART = range(1, 14)
+_TENSOR, _ARRAY, _TUPLE, _INT, _SET, _ORDERED, _DTYPE, _DEVICE, _SIZE, _SCALAR, _FROZEN, _COMPLEX = range(1, 13)
 
 
 def _default(value: Any) -> msgpack.ExtType:
     kind = type(value)
-    if kind is Part:
-        return msgpack.ExtType(_PART, value.number.to_bytes(4, "little"))
     if isinstance(value, torch.Tensor):
         if kind not in (torch.Tensor, torch.nn.Parameter):
             raise Unencodable(f"a {kind.__module__}.{kind.__qualname__}; take its local tensor")
@@ -97,8 +87,6 @@ def _extension(code: int, data: bytes) -> Any:
         return torch.device(data.decode())
     if code == _SIZE:
         return torch.Size(decode(data))
-    if code == _PART:
-        return Part(int.from_bytes(data, "little"))
     if code == _COMPLEX:
         return complex(*decode(data))
     raise ValueError(f"unknown extension {code} in an encoded value")

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from understudy.core.coverage import Replicas
+from understudy.worker.codec import decode, encode
 from understudy.worker.digests import digest, digest_bytes
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import Misuse, NotTheSame
 from understudy.worker.randomness import Streams
 from understudy.worker.state import State, local_tensor
 
@@ -41,7 +42,7 @@ class Boundary:
 
 @dataclass
 class LocalCopy:
-    """A copy; `sealed.py` makes bytes of it."""
+    """A decoded copy."""
 
     transaction: int
     place: Place
@@ -53,6 +54,43 @@ class LocalCopy:
     tensor_digests: dict[str, int]
     value_digests: dict[str, int]
     results: dict[str, bytes] = field(default_factory=dict)
+
+
+def seal(copy: LocalCopy) -> bytes:
+    """The bytes to hand over, with a digest in front."""
+    boundary = None
+    if copy.boundary is not None:
+        b = copy.boundary
+        changed = {name: data for name, data in b.streams.items() if copy.streams.get(name) != data}
+        boundary = [b.loop, b.iteration, b.position, changed, b.batch]
+    body = encode(
+        [
+            copy.transaction,
+            copy.place,
+            copy.step,
+            copy.streams,
+            boundary,
+            copy.values,
+            copy.tensors,
+            copy.tensor_digests,
+            copy.value_digests,
+            copy.results,
+        ]
+    )
+    return digest_bytes(body).to_bytes(8, "little") + body
+
+
+def unseal(data: bytes) -> LocalCopy:
+    """Raises `NotTheSame` if the bytes are not what was sealed."""
+    body = data[8:]
+    if digest_bytes(body) != int.from_bytes(data[:8], "little"):
+        raise NotTheSame("the digest of a buddy copy does not agree with its content")
+    fields = decode(body)
+    streams, raw = fields[3], fields[4]
+    boundary = Boundary(raw[0], raw[1], raw[2], {**streams, **raw[3]}, raw[4]) if raw is not None else None
+    transaction, place, step = fields[:3]
+    values, tensors, tensor_digests, value_digests, results = fields[5:]
+    return LocalCopy(transaction, place, step, streams, boundary, values, tensors, tensor_digests, value_digests, results)
 
 
 class LocalState:

@@ -18,8 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from understudy.worker.buddies import Handed
-from understudy.worker.copies import LocalCopy
-from understudy.worker.sealed import seal
+from understudy.worker.copies import LocalCopy, seal
 
 if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime
@@ -80,8 +79,8 @@ class Late:
         streams = copy.streams if look is Look.AT_VALUES else None
         fresh = runtime.local.make(copy.transaction, copy.place, runtime.step, copy.boundary, copy.results, late=True, streams=streams)
         try:
-            for rank, sealed in runtime.channel.hand_over_copy(seal(fresh)).items():
-                runtime.shelf.put(rank, Handed(copy.transaction, sealed, True))
+            for rank, data in runtime.channel.hand_over(seal(fresh)).items():
+                runtime.shelf.put(rank, Handed(copy.transaction, data, True))
         except RuntimeError as error:
             if not runtime.is_failure(error):
                 raise

@@ -26,12 +26,11 @@ from understudy.core.judgement import Difference
 from understudy.worker.codec import decode, encode
 from understudy.worker.communicators import Replacement
 from understudy.worker.comparison import Told, end_for, judged
-from understudy.worker.copies import Digests, LocalCopy, kept_locally
+from understudy.worker.copies import Digests, LocalCopy, kept_locally, seal, unseal
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
 from understudy.worker.loops import END
 from understudy.worker.peers import Peers
 from understudy.worker.rendezvous import Rendezvous
-from understudy.worker.sealed import Sealed, seal, unseal
 from understudy.worker.state import Description
 from understudy.worker.transfer import Plan, knock, make_plan, send
 
@@ -79,12 +78,12 @@ def donate(runtime: Runtime) -> None:
     for rank in recovery.newcomers:
         handed = runtime.shelf.get(rank, recovery.start - 1)
         if handed is not None:
-            meeting.put(f"copy/{rank}/{runtime.rank}", handed.sealed.packed())
+            meeting.put(f"copy/{rank}/{runtime.rank}", handed.data)
     tensors = runtime.state.all_tensors()
     digests = runtime.state.digests(tensors, runtime.known.take(tensors))
     copy = runtime.own_copy(recovery.start - 1)
     if leaving and copy is not None:
-        meeting.put(f"copy/{runtime.rank}/leaver", seal(copy).packed())
+        meeting.put(f"copy/{runtime.rank}/leaver", seal(copy))
     versions = [list(version) for version in runtime.local.versions.get(recovery.start - 1, [])]
     published = [
         *(runtime.state.descriptions(tensors), runtime.comparison.told(digests).packed(), runtime.state.encoded_values(), versions),
@@ -253,7 +252,7 @@ def read_copy(runtime: Runtime, rank: int, recovery: Recover, meeting: Rendezvou
     """The buddy copy of a newcomer's rank. Raises `NotTheSame` if it is damaged, or one of another transaction."""
     number = recovery.newcomers.index(rank)
     holder = "leaver" if rank in recovery.leavers else str(recovery.holders[number])
-    copy = unseal(Sealed.unpacked(meeting.get(f"copy/{rank}/{holder}")))
+    copy = unseal(meeting.get(f"copy/{rank}/{holder}"))
     if copy.transaction != recovery.start - 1:
         raise NotTheSame(f"rank {rank}: the buddy copy is of transaction {copy.transaction}, not of {recovery.start - 1}")
     return copy

@@ -35,7 +35,7 @@ from understudy.worker.buddies import Handed
 from understudy.worker.codec import decode, encode
 from understudy.worker.comparison import Comparison
 from understudy.worker.control import Control
-from understudy.worker.copies import LocalCopy, LocalState
+from understudy.worker.copies import LocalCopy, LocalState, seal
 from understudy.worker.errors import GenerationAborted, Misuse
 from understudy.worker.frameworks import Frameworks
 from understudy.worker.known import Known
@@ -50,7 +50,6 @@ from understudy.worker.recovery import donate
 from understudy.worker.registration import uncovered
 from understudy.worker.rendezvous import StoreServer
 from understudy.worker.responder import Answers
-from understudy.worker.sealed import Sealed, seal
 from understudy.worker.state import State
 
 if TYPE_CHECKING:
@@ -120,8 +119,8 @@ class Runtime(Membership):
             copy = self.local.make(-1, self.loops.next_place(), 0, self.loops.boundary, {})
             for rank, data in self.channel.hand_over(record).items():
                 self.shelf.put_setup(rank, data)
-            for rank, sealed in self.channel.hand_over_copy(seal(copy)).items():
-                self.shelf.put(rank, Handed(-1, sealed, False))
+            for rank, data in self.channel.hand_over(seal(copy)).items():
+                self.shelf.put(rank, Handed(-1, data, False))
             self.stand = Stand.VOTED
             self.channel.agree([0])
         except RuntimeError as error:
@@ -233,13 +232,13 @@ class Runtime(Membership):
         own: list[bytes] = [b"", b""]
         if not self.new_buddies.isdisjoint(self.channel.buddies):
             copy = self.own_copy(self.transaction - 1)
-            own = [self.setup_record, seal(copy).packed() if copy is not None else b""]
+            own = [self.setup_record, seal(copy) if copy is not None else b""]
         for rank, data in self.channel.hand_over(encode(own)).items():
-            record, packed = decode(data)
+            record, sealed = decode(data)
             if record:
                 self.shelf.put_setup(rank, record)
-            if packed:
-                self.shelf.put(rank, Handed(self.transaction - 1, Sealed.unpacked(packed), False))
+            if sealed:
+                self.shelf.put(rank, Handed(self.transaction - 1, sealed, False))
         self.new_buddies.clear()
         self.unshared = False
 
@@ -253,12 +252,12 @@ class Runtime(Membership):
         place, boundary = self.loops.next_place(), self.loops.boundary
         copy = self.local.make(self.transaction, place, self.step, boundary, self.results.encoded(place), carried)
         self._collectives_at_vote = self.groups.collectives()
-        sealed = seal(copy)
+        data = seal(copy)
         self._carried = carried
         self.stand = Stand.VOTED
         self.control.page.enter(Activity.VOTED, self.transaction)
         try:
-            for rank, received in self.channel.hand_over_copy(sealed).items():
+            for rank, received in self.channel.hand_over(data).items():
                 self.shelf.put(rank, Handed(self.transaction, received, False))
             self._read_flags(self.channel.agree(self._flags()))
         except RuntimeError as error:

@@ -18,9 +18,9 @@ from understudy.worker import recovery as recovery_module
 from understudy.worker import session
 from understudy.worker.buddies import Handed, Shelf
 from understudy.worker.chaos import Function, wrap
+from understudy.worker.copies import seal, unseal
 from understudy.worker.loaders import LoaderSource
 from understudy.worker.randomness import Randomness
-from understudy.worker.sealed import Sealed, seal, unseal
 from understudy.worker.state import local_tensor
 from understudy.worker.transfer import Plan
 
@@ -88,13 +88,12 @@ class Corruption:
         wrap(recovery_module, "send", around)
 
     def flipped_bit_in_copy_on_donors(self) -> None:
-        """In the middle of a buddy copy, in a random state."""
+        """In the middle of a buddy copy that has random states in it."""
 
-        def change(handed: Handed, shelf: Shelf, rank: int) -> Sealed:
-            parts = handed.sealed.parts
-            data = bytearray(parts[0])
+        def change(handed: Handed, shelf: Shelf, rank: int) -> bytes:
+            data = bytearray(handed.data)
             data[len(data) // 2] ^= 4
-            return Sealed(handed.sealed.body, [bytes(data), *parts[1:]])
+            return bytes(data)
 
         self._wrap_shelf(change)
 
@@ -102,25 +101,25 @@ class Corruption:
         """Random states and data position that were right once: an intact copy, of the wrong transaction."""
         get = Shelf.get
 
-        def change(handed: Handed, shelf: Shelf, rank: int) -> Sealed:
+        def change(handed: Handed, shelf: Shelf, rank: int) -> bytes:
             before = get(shelf, rank, handed.transaction - 1)
             assert before is not None
-            return before.sealed
+            return before.data
 
         self._wrap_shelf(change)
 
     def data_position_in_copy_on_donors(self) -> None:
         """A copy that is sealed with another position in the data."""
 
-        def change(handed: Handed, shelf: Shelf, rank: int) -> Sealed:
-            copy = unseal(handed.sealed)
+        def change(handed: Handed, shelf: Shelf, rank: int) -> bytes:
+            copy = unseal(handed.data)
             assert copy.boundary is not None and copy.boundary.position["index"] > 0
             copy.boundary.position["index"] -= 1
             return seal(copy)
 
         self._wrap_shelf(change)
 
-    def _wrap_shelf(self, change: Callable[[Handed, Shelf, int], Sealed]) -> None:
+    def _wrap_shelf(self, change: Callable[[Handed, Shelf, int], bytes]) -> None:
         def around(get: Function) -> Function:
             def getting(shelf: Shelf, rank: int, transaction: int) -> Handed | None:
                 handed: Handed | None = get(shelf, rank, transaction)
