@@ -76,12 +76,12 @@ def test_changes_of_arguments_are_seen_in_whatever_holds_them() -> None:
         {"named": Batch(tensors[3]), "ordered": OrderedDict(one=numpy.zeros(3)), "array": Batch(numpy.zeros(3))},
         OrderedDict(one=tensors[4]),
     ]
-    before = list(versions(arguments))
+    before = versions(arguments)
     assert len(before) == len(tensors)
     for tensor in tensors:
         tensor.add_(1)
-        after = list(versions(arguments))
+        after = versions(arguments)
         assert after != before
         before = after
     with torch.inference_mode():
-        assert list(versions([torch.zeros(2)])) == []
+        assert versions([torch.zeros(2)]) == []

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+_LEAVES = {int, float, bool, str, bytes, type(None)}  # as most things that are no tensors
 
-def versions(thing: Any) -> Iterator[int]:
+
+def versions(thing: Any) -> list[int]:
     """How often each tensor in `thing`, whatever containers hold it, was changed in place. Inference tensors do not count it."""
+    found: list[int] = []
+    _collect(thing, found)
+    return found
+
+
+def _collect(thing: Any, found: list[int]) -> None:
     kind = type(thing)
     if kind is tuple or kind is list:
         for part in thing:
-            yield from versions(part)
+            _collect(part, found)
     elif kind is dict:
-        yield from versions(list(thing.values()))
+        for part in thing.values():
+            _collect(part, found)
     elif isinstance(thing, torch.Tensor):
         if not thing.is_inference():
-            yield thing._version
-    else:
+            found.append(thing._version)
+    elif kind not in _LEAVES:
         parts = torch.utils._pytree.tree_leaves(thing)
         if not (len(parts) == 1 and parts[0] is thing):
-            yield from versions(parts)
+            _collect(parts, found)

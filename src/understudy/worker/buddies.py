@@ -72,6 +72,12 @@ class Shelf:
             return tuple(Copy(rank, t) for rank, copies in sorted(self._copies.items()) for t in sorted(copies))
 
 
+def _greater(mine: list[int], theirs: list[int]) -> list[int]:
+    if len(mine) != len(theirs):
+        raise ValueError(f"ranks vote with {len(mine)} and with {len(theirs)} flags")
+    return list(map(max, mine, theirs))
+
+
 class Channel:
     """What the ranks of one generation tell each other over `peers`: hand-overs, votes, comparisons.
 
@@ -96,7 +102,7 @@ class Channel:
 
     def agree(self, flags: list[int]) -> list[int]:
         """The element-wise maximum over all ranks. Returns only when every rank has called it."""
-        return self._spread(flags, lambda mine, theirs: [max(pair) for pair in zip(mine, theirs, strict=True)])
+        return self._spread(flags, _greater)
 
     def gather(self, data: bytes) -> list[bytes]:
         """Every rank's `data`, in order of ranks."""

@@ -9,6 +9,7 @@ the input of a digest (sets are sorted for that).
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import Any
 
@@ -92,9 +93,21 @@ def _extension(code: int, data: bytes) -> Any:
     raise ValueError(f"unknown extension {code} in an encoded value")
 
 
+class _Packers(threading.local):
+    """One to use again on each thread: each has a buffer, and cannot be used for a part of what it is just packing."""
+
+    idle: msgpack.Packer | None = None
+
+
+_packers = _Packers()
+
+
 def encode(value: Any) -> bytes:
     """The bytes of `value`. Raises `Unencodable`."""
-    packed: bytes = msgpack.packb(value, default=_default, strict_types=True, use_bin_type=True)
+    packer = _packers.idle or msgpack.Packer(default=_default, strict_types=True, use_bin_type=True)
+    _packers.idle = None
+    packed: bytes = packer.pack(value)
+    _packers.idle = packer
     return packed
 
 

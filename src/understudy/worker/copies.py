@@ -101,12 +101,23 @@ class LocalState:
         self._rank = rank
         self.replicas: Replicas | None = None
         self.comparisons = 0
+        self._known: tuple[object, ...] = ()  # what `_is_mine` follows from
+        self._is_mine: dict[str, bool] = {}
         self._large = False  # too much to hand over what is not known to differ
         self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
         self.versions: dict[int, list[Digests]] = {}  # digests of all copies of each of them: of the vote, and of later points
 
     def _mine(self, entry: str) -> bool:
         """Whether this entry has to go with the copy."""
+        known = self.replicas, self.comparisons, self._large
+        if self._known != known:
+            self._known, self._is_mine = known, {}
+        mine = self._is_mine.get(entry)
+        if mine is None:
+            mine = self._is_mine[entry] = self._judge(entry)
+        return mine
+
+    def _judge(self, entry: str) -> bool:
         if self.replicas is None or entry not in self.replicas.classes:
             return True
         if self.comparisons < CLASSIFIED and not self._large:

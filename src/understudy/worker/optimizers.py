@@ -8,12 +8,21 @@ import torch
 from torch.optim import Optimizer
 
 
-def all_tensors(optimizer: Optimizer) -> bool:
-    """Whether of the first and the last parameter of each group nothing else is kept: who keeps it keeps it of all."""
-    state = optimizer.state
+def ends_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    """The first and the last parameter of each group."""
+    found = []
     for group in optimizer.param_groups:
-        for parameter in group["params"][:: max(1, len(group["params"]) - 1)]:
-            if not all(isinstance(value, torch.Tensor) for value in state.get(parameter, {}).values()):
+        parameters = group["params"]
+        if parameters:
+            found += [parameters[0], parameters[-1]]
+    return found
+
+
+def all_tensors(optimizer: Optimizer) -> bool:
+    """Whether nothing but tensors is kept of the first and the last parameter of each group: who keeps something keeps it of all."""
+    for parameter in ends_of(optimizer):
+        for value in optimizer.state.get(parameter, {}).values():
+            if not isinstance(value, torch.Tensor):
                 return False
     return True
 

@@ -48,50 +48,38 @@ class _Flow:
     """Bytes on their way through one connection: out of buffers, or into them. Methods raise `PeerLost`."""
 
     def __init__(self, peer: int, connection: socket.socket | None, buffers: Buffers) -> None:
-        self._peer = peer
+        self.peer = peer
         self.connection = connection  # None: the peer has not connected yet
         self._buffers = buffers
-        self._rest: memoryview = next(buffers, memoryview(b""))
-
-    def _advance(self, count: int) -> bool:
-        """Whether there is more to move."""
-        self._rest = self._rest[count:]
-        while not self._rest:
-            following = next(self._buffers, None)
-            if following is None:
-                return False
-            self._rest = following
-        return True
+        self._rest: memoryview | None = next(buffers, None)
 
     def push(self) -> bool:
         """Sends what can be sent now; whether that was all."""
-        more = self._advance(0)
-        while more:
+        while (rest := self._rest) is not None:
             assert self.connection is not None
             try:
-                count = self.connection.send(self._rest, socket.MSG_NOSIGNAL)
+                count = self.connection.send(rest, socket.MSG_NOSIGNAL) if rest else 0
             except BlockingIOError:
                 return False
             except OSError as error:
-                raise _lost(self._peer, error) from error
-            more = self._advance(count)
+                raise _lost(self.peer, error) from error
+            self._rest = rest[count:] if count < len(rest) else next(self._buffers, None)
         return True
 
     def pull(self) -> bool:
         """Receives what is there; whether that was all."""
-        more = self._advance(0)
-        while more:
+        while (room := self._rest) is not None:
             if self.connection is None:
                 return False
             try:
-                count = self.connection.recv_into(self._rest)
+                count = self.connection.recv_into(room) if room else 0
             except BlockingIOError:
                 return False
             except OSError as error:
-                raise _lost(self._peer, error) from error
-            if not count:
-                raise _lost(self._peer, "it was closed")
-            more = self._advance(count)
+                raise _lost(self.peer, error) from error
+            if room and not count:
+                raise _lost(self.peer, "it was closed")
+            self._rest = room[count:] if count < len(room) else next(self._buffers, None)
         return True
 
 
@@ -136,22 +124,23 @@ class Peers:
         self._broken = False
 
     def _exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
-        outgoing = {peer: self._outgoing(peer, buffers) for peer, buffers in sending.items()}
-        incoming = {peer: _Flow(peer, self._in.get(peer), rooms) for peer, rooms in receiving.items()}
-        while True:
-            for peer, flow in list(outgoing.items()):
-                if flow.push():
-                    del outgoing[peer]
-            for peer, flow in list(incoming.items()):
-                if flow.pull():
-                    del incoming[peer]
-            if not outgoing and not incoming:
-                return
-            self._wait(outgoing.values(), incoming.values())
-            if any(flow.connection is None for flow in incoming.values()):
+        outgoing, incoming = [], []
+        for peer, buffers in sending.items():
+            flow = self._outgoing(peer, buffers)
+            if not flow.push():
+                outgoing.append(flow)
+        for peer, rooms in receiving.items():
+            flow = _Flow(peer, self._in.get(peer), rooms)
+            if not flow.pull():
+                incoming.append(flow)
+        while outgoing or incoming:
+            self._wait(outgoing, incoming)
+            if any(flow.connection is None for flow in incoming):
                 self._accept()
-                for peer, flow in incoming.items():
-                    flow.connection = self._in.get(peer)
+                for flow in incoming:
+                    flow.connection = self._in.get(flow.peer)
+            outgoing = [flow for flow in outgoing if not flow.push()]
+            incoming = [flow for flow in incoming if not flow.pull()]
 
     def abort(self) -> None:
         """Ends an `exchange` that is under way, if the generation is over by now."""

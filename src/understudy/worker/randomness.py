@@ -6,8 +6,7 @@ import operator
 import random
 import sys
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -68,6 +67,7 @@ class Randomness:
         self._last: Streams = {}
         self._moment: Streams | None = None  # the last capture, while nothing draws
         self._still = False
+        self._stillness = _Stillness(self)
 
     def adopt(self, generators: list[torch.Generator]) -> None:
         """Adds those that are not known yet: a loader's, which draw the order of every epoch from where the one before left them."""
@@ -75,14 +75,9 @@ class Randomness:
             if not any(known is generator for known in self.generators.values()):
                 self.generators[f"of a loader {len(self.generators)}"] = generator
 
-    @contextmanager
-    def still(self) -> Iterator[None]:
+    def still(self) -> AbstractContextManager[None]:
         """For code in which nothing draws: several captures in it are one. Setting streams is seen."""
-        self._still = True
-        try:
-            yield
-        finally:
-            self._still, self._moment = False, None
+        return self._stillness
 
     def capture(self) -> Streams:
         """By name. The same object as the last time if nothing has moved; nobody may change it."""
@@ -137,3 +132,14 @@ class Randomness:
                 from understudy.worker.codec import decode
 
                 self.numpy_generators[name.removeprefix("numpy generator/")].bit_generator.state = decode(data)
+
+
+class _Stillness(AbstractContextManager[None]):
+    def __init__(self, randomness: Randomness) -> None:
+        self._randomness = randomness
+
+    def __enter__(self) -> None:
+        self._randomness._still = True
+
+    def __exit__(self, *exception: object) -> None:
+        self._randomness._still, self._randomness._moment = False, None

@@ -150,7 +150,7 @@ class Runtime(Membership):
         place = self.loops.next_place()
         snapshot = self.state.snapshot()
         self.late.look(before, Look.AT_VALUES, snapshot.values)
-        unchanged = list(versions([args, kwargs]))
+        unchanged = versions([args, kwargs])
         while True:
             try:
                 self.kind, self.past_vote, self.must_redo = f"{kind} {function.__qualname__}", False, False
@@ -173,14 +173,14 @@ class Runtime(Membership):
                 if not self.must_redo:
                     self.quiesce_after(error, self.stand)
             self.kind = ""
-            if list(versions([args, kwargs])) != unchanged:
+            if versions([args, kwargs]) != unchanged:
                 raise Misuse(f"{function.__qualname__} changes its arguments in place, so it cannot be redone with the same batch")
             self.frameworks.after_abort(True, self.groups.alone)
             self.state.restore(snapshot)
             self.begin(redo=True)
             self.late.look(before, Look.AT_VALUES, snapshot.values)  # a newcomer comes along here, too
             self._redo_started = time.time()
-        if list(versions([args, kwargs])) != unchanged:
+        if versions([args, kwargs]) != unchanged:
             raise Misuse(f"{function.__qualname__} changes its arguments in place, so it could not be redone; work on a copy of them")
         self._commit(kind, function, place, result)
         return result

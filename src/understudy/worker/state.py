@@ -31,7 +31,7 @@ from torch.utils.data import DataLoader
 from understudy.worker.codec import Unencodable, decode, encode
 from understudy.worker.digests import digest, digest_bytes, flat_bytes
 from understudy.worker.errors import Misuse
-from understudy.worker.optimizers import all_tensors, common_values, loose_values, parameters_of
+from understudy.worker.optimizers import all_tensors, common_values, ends_of, loose_values, parameters_of
 from understudy.worker.randomness import Randomness, Streams
 
 # Data type, local shape, strides, whether it is a DTensor, the parameter that it belongs to ("" for none), device type.
@@ -66,15 +66,20 @@ def size_of(description: Description) -> int:
     return math.prod(description[1]) * int(getattr(torch, description[0]).itemsize)
 
 
+_CONTAINERS = (dict, list, tuple)  # in which something may have to be put in order
+
+
 def canonical(value: Any) -> Any:
     """The same value with every dict in one order, so that equal states have equal encodings."""
     kind = type(value)
     if kind is dict:
-        plain = all(type(key) is str for key in value)
-        keys = sorted(value) if plain else sorted(value, key=lambda k: (type(k).__name__, str(k)))
-        return {key: canonical(value[key]) for key in keys}
+        try:
+            keys = sorted(value)
+        except TypeError:  # of several types
+            keys = sorted(value, key=lambda key: (type(key).__name__, str(key)))
+        return {key: canonical(item) if type(item := value[key]) in _CONTAINERS else item for key in keys}
     if kind is list or kind is tuple:
-        return kind([canonical(item) for item in value])
+        return kind([canonical(item) if type(item) in _CONTAINERS else item for item in value])
     return value
 
 
@@ -333,11 +338,10 @@ class State:
         }
 
     def _watched_parameters(self) -> list[torch.Tensor]:
-        """Those whose gradients are watched: all at first, then two of each optimizer, because whoever drops one drops all."""
-        lists = [parameters_of(optimizer) for optimizer in self.optimizers.values()]
-        if not self.gradients_matter:
-            lists = [[parameters[0], parameters[-1]] for parameters in lists if parameters]
-        return [parameter for parameters in lists for parameter in parameters]
+        """Those whose gradients are watched: all at first, then two of each group, because whoever drops one drops all."""
+        if self.gradients_matter:
+            return [parameter for optimizer in self.optimizers.values() for parameter in parameters_of(optimizer)]
+        return [parameter for optimizer in self.optimizers.values() for parameter in ends_of(optimizer)]
 
     def keep_gradients(self) -> None:
         """Before a section, which may read the gradients of the last step: from now on they belong to the state. This is before anybody
