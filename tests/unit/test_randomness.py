@@ -97,7 +97,7 @@ def test_what_is_restored_is_captured() -> None:
 
 def test_another_bit_generator_is_read_every_time() -> None:
     numpy.random.randn()
-    assert unmoved.mark_of_numpy() is not None
+    assert unmoved.marks_of_numpy()() is not None
     before = mtrand.get_bit_generator()
     mtrand.set_bit_generator(numpy.random.MT19937(5))
     try:
@@ -106,12 +106,12 @@ def test_another_bit_generator_is_read_every_time() -> None:
         mtrand.set_bit_generator(numpy.random.MT19937(6))
         assert kept.capture() == Randomness().capture()
         mtrand.set_bit_generator(numpy.random.PCG64(5))
-        assert unmoved.mark_of_numpy() is None
+        assert unmoved.marks_of_numpy()() is None
     finally:
         mtrand.set_bit_generator(before)
 
 
-@pytest.mark.parametrize("mark", [unmoved.mark_of_python, unmoved.mark_of_numpy, unmoved.marks_of_torch(OWN)])
+@pytest.mark.parametrize("mark", [unmoved.marks_of_python(), unmoved.marks_of_numpy(), unmoved.marks_of_torch(OWN)])
 def test_this_interpreter_shows_it(mark: Callable[[], object]) -> None:
     assert mark() is not None
     assert mark() == mark()
@@ -121,6 +121,13 @@ def test_where_not_every_move_is_seen_it_is_not_relied_on() -> None:
     assert not unmoved._tells(lambda: ("always the same",), lambda: None)
     assert not unmoved._tells(lambda: None, lambda: None)
     assert unmoved._words_of_torch(OWN) is not None
-    reads = iter(range(3))
-    kept = unmoved.Unmoved(lambda: next(reads), lambda: None)
-    assert [kept.get(), kept.get(), kept.get()] == [0, 1, 2]
+
+
+def test_a_generator_of_another_kind_is_read_every_time() -> None:
+    kept = Randomness()
+    kept.numpy_generators["own"] = numpy.random.default_rng(1)
+    before = kept.capture()
+    assert kept.capture() is before
+    kept.numpy_generators["own"].random()
+    after = kept.capture()
+    assert [name for name in before if before[name] != after[name]] == ["numpy generator/own"]

@@ -8,6 +8,7 @@ accidents, not against an adversary.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import torch
 import xxhash
@@ -44,9 +45,14 @@ def pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
         yield flat[start : start + PIECE].cpu()
 
 
+@lru_cache(4096)
+def _kind(dtype: torch.dtype, shape: torch.Size) -> bytes:
+    return f"{dtype}{tuple(shape)}".encode()
+
+
 def digest(tensor: torch.Tensor) -> int:
     """64-bit digest of content, dtype and shape."""
-    hasher = xxhash.xxh3_64(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+    hasher = xxhash.xxh3_64(_kind(tensor.dtype, tensor.shape))
     for piece in pieces(flat_bytes(tensor)):
         hasher.update(piece.numpy().data)
     return hasher.intdigest()

@@ -6,14 +6,15 @@ import operator
 import random
 import sys
 from array import array
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
 
-from understudy.worker.unmoved import Unmoved, mark_of_numpy, mark_of_python, marks_of_torch, no_mark
+from understudy.worker.unmoved import Mark, Marks, marks_of_numpy, marks_of_python, marks_of_torch, no_mark
 
 Streams = dict[str, bytes]
 
@@ -56,6 +57,11 @@ def _numpy_generator_bytes(generator: numpy.random.Generator) -> bytes:
     return encode(generator.bit_generator.state)
 
 
+class _Source(NamedTuple):
+    read: Callable[[], bytes]
+    mark: Marks
+
+
 class Randomness:
     """Reads and sets all streams at once. `generators`: further `torch.Generator` objects, by name."""
 
@@ -63,7 +69,8 @@ class Randomness:
         self.generators: dict[str, torch.Generator] = {}
         self.numpy_generators: dict[str, numpy.random.Generator] = {}
         self._there: tuple[object, ...] = ()  # which streams there are
-        self._sources: dict[str, Unmoved[bytes]] = {}
+        self._sources: dict[str, _Source] = {}
+        self._marks: list[Mark | None] = []  # of `_last`
         self._last: Streams = {}
         self._moment: Streams | None = None  # the last capture, while nothing draws
         self._still = False
@@ -86,27 +93,41 @@ class Randomness:
         numpys, cuda = "numpy.random" in sys.modules, cuda_in_use()
         there = numpys, cuda, *self.generators, *self.numpy_generators
         if there != self._there:
-            self._there, self._sources, self._last = there, self._find_sources(numpys, cuda), {}
-        found = [source.get() for source in self._sources.values()]
-        if not self._last or not all(map(operator.is_, found, self._last.values())):
-            self._last = dict(zip(self._sources, found, strict=True))
+            self._there, self._sources = there, self._find_sources(numpys, cuda)
+            self._last, self._marks = {}, [None] * len(self._sources)
+        marks = [source.mark() for source in self._sources.values()]
+        if marks != self._marks or None in marks:
+            self._read(marks)
         self._moment = self._last if self._still else None
         return self._last
 
-    def _find_sources(self, numpys: bool, cuda: bool) -> dict[str, Unmoved[bytes]]:
+    def _read(self, marks: list[Mark | None]) -> None:
+        """Reads those streams whose marks have changed, or that have none."""
+        found = {}
+        for number, (name, source) in enumerate(self._sources.items()):
+            mark, last = marks[number], self._last.get(name)
+            if last is None or mark is None or mark != self._marks[number]:
+                value = source.read()
+                self._marks[number] = mark if mark == source.mark() else None  # another thread may have drawn meanwhile
+                last = last if value == last else value
+            found[name] = last
+        if self._last.keys() != found.keys() or not all(map(operator.is_, found.values(), self._last.values())):
+            self._last = found
+
+    def _find_sources(self, numpys: bool, cuda: bool) -> dict[str, _Source]:
         default = torch.default_generator
         sources = {
-            "torch": Unmoved(partial(_torch_bytes, default), marks_of_torch(default)),
-            "python": Unmoved(_python_bytes, mark_of_python),
+            "torch": _Source(partial(_torch_bytes, default), marks_of_torch(default)),
+            "python": _Source(_python_bytes, marks_of_python()),
         }
         if numpys:
-            sources["numpy"] = Unmoved(_numpy_bytes, mark_of_numpy)
+            sources["numpy"] = _Source(_numpy_bytes, marks_of_numpy())
         if cuda:
-            sources["cuda"] = Unmoved(_cuda_bytes, no_mark)
+            sources["cuda"] = _Source(_cuda_bytes, no_mark)
         for name, generator in self.generators.items():
-            sources[f"generator/{name}"] = Unmoved(partial(_torch_bytes, generator), marks_of_torch(generator))
+            sources[f"generator/{name}"] = _Source(partial(_torch_bytes, generator), marks_of_torch(generator))
         for name, numpy_generator in self.numpy_generators.items():
-            sources[f"numpy generator/{name}"] = Unmoved(partial(_numpy_generator_bytes, numpy_generator), no_mark)
+            sources[f"numpy generator/{name}"] = _Source(partial(_numpy_generator_bytes, numpy_generator), no_mark)
         return sources
 
     def restore(self, streams: Streams) -> None:

@@ -55,6 +55,11 @@ def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return local.detach()
 
 
+def _version(tensor: torch.Tensor) -> int:
+    """How often the memory of `tensor` was changed in place."""
+    return int((tensor._local_tensor if isinstance(tensor, DTensor) else tensor)._version)
+
+
 def describe(tensor: torch.Tensor, owner: str) -> Description:
     local = local_tensor(tensor)
     kind = str(local.dtype).removeprefix("torch.")
@@ -289,7 +294,7 @@ class State:
         gradients = {}
         if self.gradients_matter:
             gradients = {id(p): (p.grad, local_tensor(p.grad).clone()) for _, p in self.parameters() if p.grad is not None}
-        self._found = [(weakref.ref(p.grad), local_tensor(p.grad)._version) for p in self._watched_parameters() if p.grad is not None]
+        self._found = [(weakref.ref(p.grad), _version(p.grad)) for p in self._watched_parameters() if p.grad is not None]
         return Snapshot(
             self.randomness.capture(),
             self.encoded_values(closely=False),
@@ -322,7 +327,7 @@ class State:
     def _refuse_additions(self) -> None:
         """Raises `Misuse` if the gradients found at begin, which are dropped as a rule, have been added to: there is no copy of them."""
         present = {id(p.grad) for p in self._watched_parameters() if p.grad is not None}
-        there = [v == local_tensor(g)._version for r, v in self._found if (g := r()) is not None and id(g) in present]
+        there = [v == _version(g) for r, v in self._found if (g := r()) is not None and id(g) in present]
         if not all(there):
             raise Misuse(
                 "this step adds to gradients of an earlier step, which all steps so far had dropped, and was interrupted: it cannot be "

@@ -16,7 +16,7 @@ import random
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy
 import torch
@@ -26,39 +26,21 @@ _WORDS = 624
 _FIRST = 16 * 4  # bytes of the first words
 _BEFORE, _BEHIND = 24, 24  # bytes around torch's words: seed and position; normal numbers kept for the next call
 
-Mark = tuple[Any, ...]
-Value = TypeVar("Value")
+Mark = tuple[Any, ...]  # another one, another state
+Marks = Callable[[], Mark | None]  # tells the present mark, None where a generator does not show whether it moves
 
 
-class Unmoved(Generic[Value]):
-    """What `read` gives, read again only when `mark` is another one, or None. The same object as long as it is equal."""
-
-    def __init__(self, read: Callable[[], Value], mark: Callable[[], Mark | None]) -> None:
-        self._read, self._mark = read, mark
-        self._known: tuple[Mark | None, Value] | None = None
-
-    def get(self) -> Value:
-        mark = self._mark()
-        if self._known is not None and mark is not None and self._known[0] == mark:
-            return self._known[1]
-        value = self._read()
-        if self._known is not None and self._known[1] == value:
-            value = self._known[1]
-        self._known = mark if mark == self._mark() else None, value  # another thread may have drawn meanwhile
-        return value
+def marks_of_python() -> Marks:
+    """Of the generator behind the functions of `random`, which is the same one as long as the process lives."""
+    return partial(_python, random._inst) if _python_tells() else no_mark
 
 
-def mark_of_python() -> Mark | None:
-    """Of the generator behind the functions of `random`."""
-    return _python(random._inst) if _python_tells() else None
+def marks_of_numpy() -> Marks:
+    """Of the generator behind the functions of `numpy.random`; None while that is no Mersenne Twister."""
+    return partial(_numpy, numpy.random.mtrand._rand) if _numpy_tells() else no_mark
 
 
-def mark_of_numpy() -> Mark | None:
-    """Of the generator behind the functions of `numpy.random`."""
-    return _numpy(numpy.random.mtrand._rand) if _numpy_tells() else None
-
-
-def marks_of_torch(generator: torch.Generator) -> Callable[[], Mark | None]:
+def marks_of_torch(generator: torch.Generator) -> Marks:
     """Of a generator on the host; of another one always None."""
     start = _torch_tells()
     return partial(_torch, generator, start) if start is not None and generator.device.type == "cpu" else no_mark
@@ -137,7 +119,7 @@ def _numpy_tells() -> bool:
     return _tells(lambda: _numpy(own), *moves)
 
 
-def _tells(mark: Callable[[], Mark | None], *moves: Callable[[], object]) -> bool:
+def _tells(mark: Marks, *moves: Callable[[], object]) -> bool:
     """Whether every move is seen."""
     if sys.implementation.name != "cpython":
         return False
