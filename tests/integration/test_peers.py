@@ -13,6 +13,7 @@ import pytest
 from tests.integration.processes import wait_until
 
 from understudy.core.buddies import Place
+from understudy.worker import peers
 from understudy.worker.buddies import Channel
 from understudy.worker.codec import decode
 from understudy.worker.errors import GenerationAborted, PeerLost
@@ -47,9 +48,11 @@ class Members:
             one.close()
 
 
-@pytest.fixture
-def members() -> Iterator[Callable[[int], Members]]:
+@pytest.fixture(params=["in one namespace", "in several namespaces"])
+def members(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Members]]:
     made: list[Members] = []
+    if request.param == "in several namespaces":
+        monkeypatch.setattr(peers, "_connect_locally", lambda local: None)
 
     def make(size: int) -> Members:
         made.append(Members(size))
@@ -164,8 +167,9 @@ def test_a_peer_that_ends_is_named(members: Callable[[int], Members]) -> None:
 
 def test_who_does_not_know_the_token_is_not_let_in(members: Callable[[int], Members]) -> None:
     group = members(2)
-    host, port, token, *_ = decode(group.meetings[0].get("peer/0"))
-    strangers = [socket.create_connection((host, port)) for _ in range(3)]
+    *_, host, port, local, token = decode(group.meetings[0].get("peer/0"))
+    strangers = [socket.create_connection((host, port)), socket.socket(socket.AF_UNIX), socket.create_connection((host, port))]
+    strangers[1].connect(local[1])
     strangers[0].sendall(bytes(16) + (1).to_bytes(4, "little") + b"forged")
     strangers[1].sendall(token[:5])  # and nothing more
     strangers[2].sendall(b"GET / HTTP/1.1\r\n\r\n" * 3)

@@ -1,13 +1,14 @@
 """Connections among the members of one generation, for what the runtime itself sends: hand-overs, votes, state.
 
 A connection carries bytes one way, in order, from the member that opened it when it first had something to send. Every member listens
-on a port of its own for as long as the generation lasts, and publishes it in the generation's store together with a token, which
-whoever connects must show. There is no thread: bytes move while the main thread is in `exchange`, straight between sockets
-and the memory that they come from or go to.
+on a port of its own for as long as the generation lasts, and at a Unix socket for members in its own network namespace, which is
+twice as fast. It publishes both in the generation's store together with a token, which whoever connects must show. There is no
+thread: bytes move while the main thread is in `exchange`, straight between sockets and the memory that they come from or go to.
 """
 
 from __future__ import annotations
 
+import functools
 import hmac
 import os
 import secrets
@@ -15,6 +16,7 @@ import select
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -92,19 +94,23 @@ class Peers:
         self._token = secrets.token_bytes(_TOKEN)
         host = data_address()
         self._listener = socket.create_server((host, 0), family=_family(host), backlog=1024)
-        self._listener.setblocking(False)
+        self._local = socket.socket(socket.AF_UNIX)
+        self._local.bind(f"\0understudy-{secrets.token_hex(16)}")  # no file: a name in the network namespace, gone with the socket
+        self._local.listen(1024)
+        for listener in (self._listener, self._local):
+            listener.setblocking(False)
         self._woken, self._wake = socket.socketpair()
         self._out: dict[int, socket.socket] = {}
         self._in: dict[int, socket.socket] = {}
         self._broken = False
         self.waiting = False  # the main thread sleeps until a peer sends or takes something; read by the control thread
         self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
-        here = own_place()
-        meeting.put(f"peer/{member}", encode([host, self._listener.getsockname()[1], self._token, here.domain, here.node]))
+        here, local = own_place(), [_namespace(), self._local.getsockname()]
+        meeting.put(f"peer/{member}", encode([here.domain, here.node, host, self._listener.getsockname()[1], local, self._token]))
 
     def meet(self, members: Iterable[int]) -> list[Place]:
         """Waits until all of `members` are listening; gives where they are. Raises `GenerationAborted`."""
-        return [Place(*decode(self._meeting.get(f"peer/{member}"))[3:]) for member in members]
+        return [Place(*decode(self._meeting.get(f"peer/{member}"))[:2]) for member in members]
 
     def exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
         """Sends and receives, by member; returns when all of it has left this process and all of it has arrived.
@@ -153,7 +159,7 @@ class Peers:
         for connection in (*self._out.values(), *self._in.values()):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)  # forked data loaders have it too
-        for one in (self._listener, self._woken, *self._out.values(), *self._in.values(), *self._strangers):
+        for one in (self._listener, self._local, self._woken, *self._out.values(), *self._in.values(), *self._strangers):
             one.close()
 
     def _wait(self, outgoing: Iterable[_Flow], incoming: Iterable[_Flow]) -> None:
@@ -167,7 +173,7 @@ class Peers:
             if flow.connection is not None:
                 poll.register(flow.connection, select.POLLIN)
                 continue
-            for door in (self._listener, *self._strangers):
+            for door in (self._listener, self._local, *self._strangers):
                 poll.register(door, select.POLLIN)
         self.waiting = True
         try:
@@ -180,13 +186,9 @@ class Peers:
     def _outgoing(self, peer: int, buffers: Buffers) -> _Flow:
         if peer in self._out:
             return _Flow(peer, self._out[peer], buffers)
-        host, port, token, *_ = decode(self._meeting.get(f"peer/{peer}"))
+        *_, host, port, local, token = decode(self._meeting.get(f"peer/{peer}"))
         try:
-            connection = self._out[peer] = socket.socket(_family(host), socket.SOCK_STREAM)
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with suppress(BlockingIOError):  # it goes on while this thread does; what is sent waits for it
-                connection.connect((host, port))
+            self._out[peer] = connection = _connect_locally(local) or _connect(host, port)
         except OSError as error:
             raise _lost(peer, error) from error
 
@@ -198,11 +200,12 @@ class Peers:
 
     def _accept(self) -> None:
         """Lets in who has knocked, and asks each who it is."""
-        with suppress(BlockingIOError):
-            while True:
-                connection, _ = self._listener.accept()
-                connection.setblocking(False)
-                self._strangers[connection] = b""
+        for listener in (self._listener, self._local):
+            with suppress(BlockingIOError):
+                while True:
+                    connection, _ = listener.accept()
+                    connection.setblocking(False)
+                    self._strangers[connection] = b""
         for connection, said in list(self._strangers.items()):
             try:
                 heard = connection.recv(_HELLO - len(said))
@@ -226,6 +229,37 @@ class Peers:
 
 def _lost(peer: int, why: object) -> PeerLost:
     return PeerLost(f"the connection with member {peer} broke: {why}")
+
+
+def _connect(host: str, port: int) -> socket.socket:
+    connection = socket.socket(_family(host), socket.SOCK_STREAM)
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with suppress(BlockingIOError):  # it goes on while this thread does; what is sent waits for it
+        connection.connect((host, port))
+    return connection
+
+
+def _connect_locally(local: list[bytes]) -> socket.socket | None:
+    """A connection inside this network namespace, if the listener is in it and has room for one more."""
+    namespace, name = local
+    if namespace != _namespace():
+        return None
+    connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)
+    try:
+        connection.connect(name)
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+@functools.cache
+def _namespace() -> bytes:
+    """Tells this process's network namespace from all others, on any machine."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{Path('/proc/self/ns/net').stat().st_ino}".encode()
 
 
 def _family(host: str) -> socket.AddressFamily:
