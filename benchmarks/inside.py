@@ -9,7 +9,7 @@ Understudy the copies, the hand-over, the vote and the commit besides. All are l
 mean over the steps of a run, ranks taken together, and what is printed is the median over launches, with the lowest and the highest;
 the mean holds the comparisons of the whole state, the median does not.
 
-The floors are of a job of torchrun that does after each step what the least vote would need (`inside_entry.py`).
+The floor is of a job of torchrun that does what a redo and a vote cannot do without, in its plainest form (`inside_entry.py`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def launch(system: str, ranks: int, args: argparse.Namespace, folder: Path) -> R
     cycles = [cycle for one in found for cycle in one["cycles"][SKIP:]]
     inside = [inside for one in found for inside in one["inside"][SKIP : len(one["cycles"])]]
     outside = [cycle - part for cycle, part in zip(cycles, inside, strict=True)]
-    floors = {way: [took for one in found for took in one[way][SKIP:]] for way in ("sockets", "gloo")}
+    floors = {way: [took for one in found for took in one[way][SKIP:]] for way in ("least", "gloo")}
     return {
         "step": statistics.median(cycles) / 1000,
         "inside": statistics.median(inside) / 1000,
@@ -82,7 +82,7 @@ def main() -> None:
         parser.error(f"at least one launch of more than {SKIP + 1} steps")
     console, results = Console(width=160), []
     columns = ["ranks", "step", "outside: torchrun", "outside: understudy", "understudy's part", "the same, mean", "of the step"]
-    columns += ["floor: sockets", "floor: Gloo"]
+    columns += ["floor", "over the floor", "two sums by Gloo"]
     table = Table(*columns, title=f"{args.model} model, {args.launches} launches of {args.steps} steps; microseconds of processor time")
     with tempfile.TemporaryDirectory() as temporary:
         turns = [(ranks, number, system) for ranks in args.ranks for number in range(args.launches) for system in SYSTEMS]
@@ -97,8 +97,9 @@ def main() -> None:
             step = statistics.median(run["step"] for run in theirs)
             share = f"{statistics.median(part) / step:.2%}, mean {statistics.median(mean) / step:.2%}"
             outside = [spread([run["outside"] for run in side]) for side in (theirs, ours)]
-            floors = [spread([run[way] for run in floor]) for way in ("sockets", "gloo")]
-            table.add_row(str(ranks), f"{step:.0f}", *outside, spread(part), spread(mean), share, *floors)
+            floors = [spread([run[way] for run in floor]) for way in ("least", "gloo")]
+            over = statistics.median(part) / statistics.median(run["least"] for run in floor)
+            table.add_row(str(ranks), f"{step:.0f}", *outside, spread(part), spread(mean), share, floors[0], f"{over:.2f}", floors[1])
             results.append({"ranks": ranks, "understudy": ours, "torchrun": theirs, "floor": floor})
     console.print(table)
     if args.json:

@@ -2,17 +2,21 @@
 
     inside_entry.py FOLDER [--floor] train_gpt.py's arguments
 
-The vote counts as outside. With --floor, in a job of torchrun, what the least vote would need is done after each step, and timed: random
-streams are read once by their own methods, and every rank sends a few numbers to every other one and hears theirs, twice; first over plain
-sockets, then as two sums by Gloo, whose threads count.
+The vote counts as outside. With --floor, in a job of torchrun, what a redo and a vote cannot do without is done in its plainest form, and
+timed where it belongs. Before the function: random streams are read by their own methods, and registered values and an optimizer's
+settings by `state_dict`. Before the optimizer's step: the same again, because these may have changed; the bytes go to the next rank,
+those of the one before arrive, and then every rank sends a few numbers to every other one and hears theirs, over Unix sockets. No failure
+is noticed, nothing is compared. Behind the step the same numbers go twice by Gloo, as two sums; its threads count.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import pickle
 import random
 import runpy
+import secrets
 import socket
 import sys
 import time
@@ -23,9 +27,11 @@ from typing import Any
 import numpy
 import torch
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.worker.job import Job
 from understudy.worker.runtime import Runtime
+from understudy.worker.state import State
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBERS = 32  # in a sum: as many flags as a vote has
@@ -37,8 +43,8 @@ class Clock:
     def __init__(self) -> None:
         self.inside: list[int] = []
         self.cycles: list[int] = []
-        self.sockets: list[int] = []  # the streams, and two rounds of messages over sockets
-        self.gloo: list[int] = []  # the streams, and two sums by Gloo, all threads
+        self.least: list[int] = []  # the least that a redo and a vote need
+        self.gloo: list[int] = []  # two sums by Gloo, all threads
         self._began = 0
         self._vote = 0
 
@@ -66,43 +72,68 @@ class Clock:
 
         return timed
 
-    def bare(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        mesh, data = _mesh(), bytes(8 * NUMBERS)
+    def bare(self, function: Callable[..., Any], state: State) -> Callable[..., Any]:
+        mesh, numbers, took = _Mesh(), bytes(8 * NUMBERS), [0]
 
-        def sockets() -> None:
-            for peer in mesh:
-                peer.sendall(data)
-            for peer in mesh:
-                peer.recv(len(data), socket.MSG_WAITALL)
+        def read() -> bytes:
+            streams = torch.get_rng_state().numpy().tobytes(), random.getstate(), numpy.random.get_state()
+            settings = [{k: v for k, v in group.items() if k != "params"} for o in state.optimizers.values() for group in o.param_groups]
+            return pickle.dumps((streams, settings, [thing.state_dict() for thing in state.values.values()]))
 
-        def gloo() -> None:
-            dist.all_reduce(torch.zeros(NUMBERS, dtype=torch.int64))
+        def vote(*_: Any) -> None:
+            began = time.thread_time_ns()
+            mesh.around(read())
+            mesh.everyone(numbers)
+            took[0] += time.thread_time_ns() - began
+
+        register_optimizer_step_pre_hook(vote)
 
         @functools.wraps(function)
         def step(*args: Any, **kwargs: Any) -> Any:
+            began = time.thread_time_ns()
+            kept = read()
+            took[0] = time.thread_time_ns() - began
             result = function(*args, **kwargs)
+            self.least.append(took[0])
+            del kept
             began = time.process_time_ns()
-            torch.get_rng_state(), random.getstate(), numpy.random.get_state()
-            read = time.process_time_ns() - began
-            for way, times in ((sockets, self.sockets), (gloo, self.gloo)):
-                began = time.process_time_ns()
-                way(), way()
-                times.append(read + time.process_time_ns() - began)
+            for _ in range(2):
+                dist.all_reduce(torch.zeros(NUMBERS, dtype=torch.int64))
+            self.gloo.append(time.process_time_ns() - began)
             return result
 
         return step
 
 
-def _mesh() -> list[socket.socket]:
+class _Mesh:
     """A connection with every other rank."""
-    rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        store.set(f"inside/{rank}", str(listener.getsockname()[1]))
-        made = [socket.create_connection(("127.0.0.1", int(store.get(f"inside/{lower}")))) for lower in range(rank)]
-        made += [listener.accept()[0] for _ in range(rank + 1, dist.get_world_size())]
-    for connection in made:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+
+    def __init__(self) -> None:
+        rank, size, store = dist.get_rank(), dist.get_world_size(), dist.distributed_c10d._get_default_store()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"\0inside-{secrets.token_hex(8)}")
+            listener.listen(size)
+            store.set(f"inside/{rank}", listener.getsockname())
+            self._peers: dict[int, socket.socket] = {}
+            for lower in range(rank):
+                self._peers[lower] = socket.socket(socket.AF_UNIX)
+                self._peers[lower].connect(store.get(f"inside/{lower}"))
+                self._peers[lower].sendall(bytes([rank]))
+            for _ in range(rank + 1, size):
+                connection, _ = listener.accept()
+                self._peers[connection.recv(1)[0]] = connection
+        self._next, self._before = self._peers[(rank + 1) % size], self._peers[(rank - 1) % size]
+
+    def around(self, data: bytes) -> None:
+        """To the next rank, while the one before sends as much or less or more."""
+        self._next.sendall(len(data).to_bytes(8, "little") + data)
+        self._before.recv(int.from_bytes(self._before.recv(8, socket.MSG_WAITALL), "little"), socket.MSG_WAITALL)
+
+    def everyone(self, data: bytes) -> None:
+        for peer in self._peers.values():
+            peer.sendall(data)
+        for peer in self._peers.values():
+            peer.recv(len(data), socket.MSG_WAITALL)
 
 
 def main() -> None:
@@ -113,7 +144,9 @@ def main() -> None:
     clock, transaction = Clock(), Job._transaction
 
     def watched(self: Job, function: Callable[..., Any], kind: str) -> Callable[..., Any]:
-        return transaction(self, clock.timed(clock.bare(function) if floor else function) if kind == "step" else function, kind)
+        return transaction(
+            self, clock.timed(clock.bare(function, self._plain_state) if floor else function) if kind == "step" else function, kind
+        )
 
     rank, joined = [], Job.__init__
 
@@ -128,7 +161,9 @@ def main() -> None:
     ):
         setattr(kind, name, method)
     runpy.run_path(sys.argv[0], run_name="__main__")
-    found = {"inside": clock.inside, "cycles": clock.cycles, "sockets": clock.sockets, "gloo": clock.gloo}
+    if floor:
+        dist.destroy_process_group()
+    found = {"inside": clock.inside, "cycles": clock.cycles, "least": clock.least, "gloo": clock.gloo}
     Path(folder, f"rank{rank[0]}.json").write_text(json.dumps(found))
 
 

@@ -6,9 +6,12 @@ from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import numpy
+import pytest
 import torch
+import xxhash
 
 from understudy.worker.arguments import versions
+from understudy.worker.digests import digest, flat_bytes
 from understudy.worker.state import State, canonical
 
 
@@ -85,3 +88,15 @@ def test_changes_of_arguments_are_seen_in_whatever_holds_them() -> None:
         before = after
     with torch.inference_mode():
         assert versions([torch.zeros(2)]) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool])
+def test_digests_are_of_the_bytes_whatever_way_they_are_read(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(1)
+    for shape in ((), (0,), (7,), (3, 5)):
+        tensor = torch.randint(0, 2, shape, generator=generator).to(dtype)
+        expected = xxhash.xxh3_64(f"{dtype}{tuple(shape)}".encode() + flat_bytes(tensor).numpy().tobytes()).intdigest()
+        assert digest(tensor) == expected
+        if tensor.dim() == 2:
+            assert digest(tensor.t().contiguous().t()) != digest(tensor.t().contiguous())
+            assert digest(tensor[:, 1:].contiguous()) != expected

@@ -13,6 +13,7 @@ from functools import lru_cache
 import torch
 import xxhash
 
+_PLAIN = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool}  # which numpy has, too
 PIECE = 8 << 20  # bytes that pass through host memory at a time
 
 
@@ -53,6 +54,9 @@ def _kind(dtype: torch.dtype, shape: torch.Size) -> bytes:
 def digest(tensor: torch.Tensor) -> int:
     """64-bit digest of content, dtype and shape."""
     hasher = xxhash.xxh3_64(_kind(tensor.dtype, tensor.shape))
+    if tensor.dtype in _PLAIN and tensor.device.type == "cpu" and tensor.is_contiguous():
+        hasher.update(tensor.detach().numpy())  # the same bytes, with less on the way
+        return hasher.intdigest()
     for piece in pieces(flat_bytes(tensor)):
         hasher.update(piece.numpy().data)
     return hasher.intdigest()

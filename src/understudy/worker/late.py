@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 POINTS = 16  # how many such points of a script are told apart
 CLOSELY = 16  # transactions in which every point is looked at, at first
+_NOWHERE = [0] * POINTS
 
 
 class Look(Enum):
@@ -52,15 +53,16 @@ class Late:
         `values`: present ones, as far as known.
         """
         runtime = self._runtime
+        number = self.numbers.setdefault(point, len(self.numbers))
+        agreed, closely = number in self.agreed, self._committed < CLOSELY or bool(self._found)
+        if (look is Look.CLOSELY and not closely and not agreed) or number >= POINTS:
+            return
         copy = runtime.own_copy(runtime.transaction - 1)
         if copy is None or runtime.channel is None or runtime.world_size == 1:
             return
-        number = self.numbers.setdefault(point, len(self.numbers))
-        if number >= POINTS:
-            return
-        if number in self.agreed:
+        if agreed:
             self._hand_over(copy, look)
-        elif self._seen != runtime.transaction and (changed := self._changed(copy, look, values or {})):
+        elif self._seen != runtime.transaction and (changed := self._changed(copy, look, closely, values or {})):
             self._seen = runtime.transaction  # later points see this same change
             self._found.add(number)
             runtime.notice(
@@ -68,9 +70,9 @@ class Late:
                 "again there; a loss of this rank before that loses this one change."
             )
 
-    def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
-        closely, local = self._committed < CLOSELY or bool(self._found), self._runtime.local
-        changed = local.drawn(copy) if look is Look.AT_STREAMS or (look is Look.CLOSELY and closely) else []
+    def _changed(self, copy: LocalCopy, look: Look, closely: bool, values: Mapping[str, bytes]) -> list[str]:
+        local = self._runtime.local
+        changed = [] if look is Look.AT_VALUES else local.drawn(copy)
         return [*changed, *local.changed(copy, values)] if closely or look is Look.AT_VALUES else changed
 
     def _hand_over(self, copy: LocalCopy, look: Look) -> None:
@@ -92,11 +94,12 @@ class Late:
 
     def flags(self) -> list[int]:
         """For the agreement in a vote: 1 for every point at which this rank has seen a change."""
-        return [int(number in self._found) for number in range(POINTS)]
+        return [int(number in self._found) for number in range(POINTS)] if self._found else _NOWHERE
 
     def agree(self, flags: list[int]) -> None:
-        self.agreed |= {number for number, flag in enumerate(flags) if flag}
-        self._found |= self.agreed
+        if flags != _NOWHERE:
+            self.agreed |= {number for number, flag in enumerate(flags) if flag}
+            self._found |= self.agreed
 
     def adopt(self, numbers: dict[str, int], agreed: list[int]) -> None:
         """After a recovery all ranks go on with what one of them knew: they must hand over at the same points."""

@@ -8,7 +8,7 @@ their recorded results, and the batch of the iteration is drawn again from its r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
@@ -145,28 +145,31 @@ class Results:
 
     def __init__(self) -> None:
         self.replaced: list[str] = []
-        self._known: dict[str, Any] = {}
+        self._known: dict[tuple[int, ...], Any] = {}
+        self._iteration: Place = []  # loop and iteration of those in a loop
 
     def keep(self, place: Place, result: Any) -> None:
-        self._known = self._of(place)
-        self._known[_key(place)] = result
+        if self._over(place):
+            self._known = {k: v for k, v in self._known.items() if k[1] < 0}
+            self._iteration = place[:2]
+        self._known[tuple(place)] = result
 
-    def _of(self, place: Place) -> dict[str, Any]:
-        """Without those of iterations that are over at `place`."""
-        here = f"{place[0]}.{place[1]}."
-        return {k: v for k, v in self._known.items() if int(k.split(".")[1]) < 0 or k.startswith(here)}
+    def _over(self, place: Place) -> bool:
+        """Whether the iteration of which results are known is not that of `place`."""
+        return self._iteration != place[:2]
 
     def encoded(self, place: Place | None = None) -> dict[str, bytes]:
         """Those that can be handed over; with a copy of the transaction at `place`, only those that go with it."""
-        found = {}
-        for key, result in (self._known if place is None else self._of(place)).items():
-            with suppress(Unencodable):
-                found[key] = encode(result)
+        over, found = place is not None and self._over(place), {}
+        for key, result in self._known.items():
+            if key[1] < 0 or not over:
+                with suppress(Unencodable):
+                    found[_name(key)] = encode(result)
         return found
 
     def of_lost(self, place: Place, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
         """Whether the result at `place` is known, and it: from the lost rank's copy, else from another rank's."""
-        key = _key(place)
+        key = _name(place)
         if key in copied:
             return True, decode(copied[key])
         if key in others:
@@ -175,5 +178,5 @@ class Results:
         return False, None
 
 
-def _key(place: Place) -> str:
+def _name(place: Iterable[int]) -> str:
     return ".".join(map(str, place))
