@@ -55,7 +55,7 @@ def digest(tensor: torch.Tensor) -> int:
     """64-bit digest of content, dtype and shape."""
     hasher = xxhash.xxh3_64(_kind(tensor.dtype, tensor.shape))
     if tensor.dtype in _PLAIN and tensor.device.type == "cpu" and tensor.is_contiguous():
-        hasher.update(tensor.detach().numpy())  # the same bytes, with less on the way
+        hasher.update(tensor.detach().numpy().data)  # the same bytes, with less on the way
         return hasher.intdigest()
     for piece in pieces(flat_bytes(tensor)):
         hasher.update(piece.numpy().data)
