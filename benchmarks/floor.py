@@ -4,7 +4,7 @@
     python benchmarks/floor.py --model 1M,10M,100M --ranks 2,4,8 --plots docs/images      how each phase grows
 
 Trains under `understudy run`, kills workers as `compare.py` does, and sets the phases of the incidents (`understudy report --json`) against
-what was measured right before and after it, with nothing of Understudy in it: a copy in memory and a send over a loopback socket of as
+what was measured right before and after it, with nothing of Understudy in it: a copy in memory and a send over a Unix socket of as
 many bytes as a recovery moves; a message and its answer; how soon a killed process is noticed; forking a process that has imported torch,
 and importing it; building the model; building a Gloo group of all ranks; one training step of all ranks. A ratio of 1 is what physics
 allows; phases overlap.
@@ -80,10 +80,10 @@ def connected() -> tuple[socket.socket, socket.socket]:
 
 
 def send_seconds(size: int) -> float:
-    """`size` bytes from one process to another over loopback, until the last one is there."""
+    """`size` bytes from one process to another over a Unix socket, until the last one is there."""
 
     def once() -> float:
-        near, far = connected()
+        near, far = socket.socketpair()
         child = os.fork()
         if child == 0:
             far.sendall(b"\1" * size)
@@ -241,7 +241,7 @@ def floors(size: int, found: dict[str, float]) -> dict[str, Floor]:
         "assign": Floor(message, "a message over loopback and its answer"),
         "setup": Floor(found["build"], "the model and its optimizer are built"),
         "attach": Floor(found["group"], "a Gloo group of all ranks is built"),
-        "transfer": Floor(send_seconds(size), f"{size / 1e6:.1f} MB over one loopback socket"),
+        "transfer": Floor(send_seconds(size), f"{size / 1e6:.1f} MB over one Unix socket"),
         "verify": Floor(copy, f"{size / 1e6:.1f} MB copied in memory"),
         "redo": Floor(found["step"], "one step of all ranks"),
     }
@@ -279,7 +279,7 @@ def measure(model: str, ranks: int, args: argparse.Namespace) -> dict[str, Any]:
     print(show(incidents, by_phase))
     fresh = size / copy_seconds(size, fresh=True) / 1e9
     print(
-        f"\na copy in memory {gigabytes['copy']:.2f} GB/s, {fresh:.2f} into memory that was never touched; a loopback socket "
+        f"\na copy in memory {gigabytes['copy']:.2f} GB/s, {fresh:.2f} into memory that was never touched; a Unix socket "
         f"{gigabytes['socket']:.2f} GB/s",
         flush=True,
     )

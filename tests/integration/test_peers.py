@@ -48,10 +48,10 @@ class Members:
             one.close()
 
 
-@pytest.fixture(params=["in one namespace", "in several namespaces"])
+@pytest.fixture(params=["on one node", "on several nodes"])
 def members(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Members]]:
     made: list[Members] = []
-    if request.param == "in several namespaces":
+    if request.param == "on several nodes":
         monkeypatch.setattr(peers, "_connect_locally", lambda local: None)
 
     def make(size: int) -> Members:

@@ -1,9 +1,9 @@
 """Connections among the members of one generation, for what the runtime itself sends: hand-overs, votes, state.
 
 A connection carries bytes one way, in order, from the member that opened it when it first had something to send. Every member listens
-on a port of its own for as long as the generation lasts, and at a Unix socket for members in its own network namespace, which is
-twice as fast. It publishes both in the generation's store together with a token, which whoever connects must show. There is no
-thread: bytes move while the main thread is in `exchange`, straight between sockets and the memory that they come from or go to.
+on a port of its own for as long as the generation lasts, and at a Unix socket for members on its own node, which is twice as fast. It
+publishes both in the generation's store together with a token, which whoever connects must show. There is no thread: bytes move
+while the main thread is in `exchange`, straight between sockets and the memory that they come from or go to.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Peers:
         self._broken = False
         self.waiting = False  # the main thread sleeps until a peer sends or takes something; read by the control thread
         self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
-        here, local = own_place(), [_namespace(), self._local.getsockname()]
+        here, local = own_place(), [_where(), self._local.getsockname()]
         meeting.put(f"peer/{member}", encode([here.domain, here.node, host, self._listener.getsockname()[1], local, self._token]))
 
     def meet(self, members: Iterable[int]) -> list[Place]:
@@ -241,9 +241,9 @@ def _connect(host: str, port: int) -> socket.socket:
 
 
 def _connect_locally(local: list[bytes]) -> socket.socket | None:
-    """A connection inside this network namespace, if the listener is in it and has room for one more."""
-    namespace, name = local
-    if namespace != _namespace():
+    """A connection inside this node, if the listener is in it and has room for one more."""
+    where, name = local
+    if where != _where():
         return None
     connection = socket.socket(socket.AF_UNIX)
     connection.setblocking(False)
@@ -256,10 +256,11 @@ def _connect_locally(local: list[bytes]) -> socket.socket | None:
 
 
 @functools.cache
-def _namespace() -> bytes:
-    """Tells this process's network namespace from all others, on any machine."""
+def _where() -> bytes:
+    """The node of this worker, and its network namespace: several nodes may be on one machine, and one node, as in containers, in several
+    namespaces."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{Path('/proc/self/ns/net').stat().st_ino}".encode()
+    return f"{own_place().node} {boot} {Path('/proc/self/ns/net').stat().st_ino}".encode()
 
 
 def _family(host: str) -> socket.AddressFamily:
