@@ -2,6 +2,7 @@
 
     python benchmarks/inside.py --launches 5 --ranks 2,4 --steps 100
     python benchmarks/inside.py --model small --ranks 2,4,8,16,32      how it grows with the ranks
+    python benchmarks/inside.py --model tiny --wait 100 --ranks 2      a step that waits, as for an accelerator, in place of computing
 
 Two runs of one training differ by more than a percent in their step's own time, so step times of two
 runs cannot show what is less. What lies outside the function can be timed directly: under torchrun it is the data loader, under
@@ -31,6 +32,7 @@ from recovery import MODELS, machine
 from understudy.worker.comparison import EVERY
 
 ENTRY = Path(__file__).with_name("inside_entry.py")
+SIZES = {**MODELS, "tiny": ["--layers", "1", "--width", "16", "--heads", "2", "--context", "8"]}  # which leaves the caches alone
 SYSTEMS = ("understudy", "torchrun", "floor")
 SKIP = 20  # first steps of a run: buckets, optimizer state, caches
 
@@ -40,8 +42,7 @@ Run = dict[str, float]  # microseconds
 def launch(system: str, ranks: int, args: argparse.Namespace, folder: Path) -> Run:
     """One run of one system."""
     folder.mkdir(parents=True)
-    script = [str(ENTRY), str(folder), *(["--floor"] if system == "floor" else [])]
-    script += ["--steps", str(args.steps), "--log-every", "100000", *MODELS[args.model]]
+    script = [str(ENTRY), str(folder), system, str(args.wait), "--steps", str(args.steps), "--log-every", "100000", *SIZES[args.model]]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     if system == "understudy":
         command = [sys.executable, "-m", "understudy.cli", "run", "--run-dir", str(folder / "run"), "--spares", "1"]
@@ -57,7 +58,7 @@ def launch(system: str, ranks: int, args: argparse.Namespace, folder: Path) -> R
     outside = [cycle - part for cycle, part in zip(cycles, inside, strict=True)]
     floors = {way: [took for one in found for took in one[way][SKIP:]] for way in ("least", "gloo")}
     return {
-        "step": statistics.median(cycles) / 1000,
+        "step": statistics.median(cycles) / 1000 + 1000 * args.wait,
         "inside": statistics.median(inside) / 1000,
         "outside": statistics.median(outside) / 1000,
         "mean": statistics.mean(outside) / 1000,
@@ -73,7 +74,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Processor time of a rank's main thread outside its step function, per step.")
     parser.add_argument("--launches", type=int, default=3, help="runs of each system")
     parser.add_argument("--steps", type=int, default=100, help="of each run")
-    parser.add_argument("--model", default="default", choices=sorted(MODELS))
+    parser.add_argument("--model", default="default", choices=sorted(SIZES))
+    parser.add_argument("--wait", type=int, default=0, help="milliseconds in every step, before the vote")
     parser.add_argument("--ranks", type=lambda text: [int(part) for part in text.split(",")], default=[4], help="by comma (4)")
     parser.add_argument("--compare-every", type=int, default=EVERY, help="as of `understudy run`")
     parser.add_argument("--json", default="", help="file for all figures")

@@ -1,12 +1,14 @@
 """Runs `train_gpt.py` as a rank of `inside.py`, and notes the processor time of its main thread inside and outside its step function.
 
-    inside_entry.py FOLDER [--floor] train_gpt.py's arguments
+    inside_entry.py FOLDER SYSTEM MILLISECONDS train_gpt.py's arguments
 
-The vote counts as outside. With --floor, in a job of torchrun, what a redo and a vote cannot do without is done in its plainest form, and
-timed where it belongs. Before the function: random streams are read by their own methods, and registered values and an optimizer's
-settings by `state_dict`. Before the optimizer's step: the same again, because these may have changed; the bytes go to the next rank,
-those of the one before arrive, and then every rank sends a few numbers to every other one and hears theirs, over Unix sockets. No failure
-is noticed, nothing is compared. Behind the step the same numbers go twice by Gloo, as two sums; its threads count.
+The vote counts as outside. As SYSTEM `floor`, in a job of torchrun, what a redo and a vote cannot do without is done in its plainest
+form, and timed where it belongs. Before the function: random streams are read, in the cheapest way known, and registered values and an
+optimizer's settings, by `state_dict`. Before the optimizer's step: the same again, because these may have changed; the bytes go to the next
+rank, those of the one before arrive, and then every rank sends a few numbers to every other one and hears theirs, over Unix sockets. No
+failure is noticed, nothing is compared. Behind the step the same numbers go twice by Gloo, as two sums; its threads count.
+
+Before its optimizer's step every system waits for MILLISECONDS, as the host does for an accelerator that computes.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import functools
 import json
 import pickle
-import random
 import runpy
 import secrets
 import socket
@@ -24,7 +25,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -76,7 +76,7 @@ class Clock:
         mesh, numbers, took = _Mesh(), bytes(8 * NUMBERS), [0]
 
         def read() -> bytes:
-            streams = torch.get_rng_state().numpy().tobytes(), random.getstate(), numpy.random.get_state()
+            streams = state.randomness.capture()
             settings = [{k: v for k, v in group.items() if k != "params"} for o in state.optimizers.values() for group in o.param_groups]
             return pickle.dumps((streams, settings, [thing.state_dict() for thing in state.values.values()]))
 
@@ -137,16 +137,18 @@ class _Mesh:
 
 
 def main() -> None:
-    folder, *arguments = sys.argv[1:]
-    floor = "--floor" in arguments
-    sys.argv = [str(ROOT / "examples" / "train_gpt.py"), *(a for a in arguments if a != "--floor")]
+    folder, system, milliseconds, *arguments = sys.argv[1:]
+    floor, seconds = system == "floor", int(milliseconds) / 1000
+    if seconds:
+        register_optimizer_step_pre_hook(lambda *_: time.sleep(seconds))  # before the vote's
+    sys.argv = [str(ROOT / "examples" / "train_gpt.py"), *arguments]
     sys.path.insert(0, str(ROOT / "examples"))
     clock, transaction = Clock(), Job._transaction
 
     def watched(self: Job, function: Callable[..., Any], kind: str) -> Callable[..., Any]:
-        return transaction(
-            self, clock.timed(clock.bare(function, self._plain_state) if floor else function) if kind == "step" else function, kind
-        )
+        if kind == "step":
+            function = clock.timed(clock.bare(function, self._plain_state) if floor else function)
+        return transaction(self, function, kind)
 
     rank, joined = [], Job.__init__
 
