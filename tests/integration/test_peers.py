@@ -97,6 +97,16 @@ def test_votes_copies_and_comparisons(members: Callable[[int], Members], size: i
         assert gathered == [data_of(other, 2000) for other in range(size)]
 
 
+def test_where_no_unix_socket_can_be_had_it_goes_without(members: Callable[[int], Members], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> socket.socket:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(peers, "_listen_locally", refused)
+    group = members(3)
+    for agreed in group.all(lambda rank: Channel(group.peers[rank], rank, [Place("rack", "node")] * 3).agree([rank])):
+        assert agreed == [2]
+
+
 def test_nobody_passes_an_agreement_that_one_has_not_joined(members: Callable[[int], Members]) -> None:
     group = members(5)
     joined = threading.Event()

@@ -123,6 +123,28 @@ def test_where_not_every_move_is_seen_it_is_not_relied_on() -> None:
     assert unmoved._words_of_torch(OWN) is not None
 
 
+def test_another_default_device_changes_nothing() -> None:
+    unmoved._torch_tells.cache_clear()
+    with torch.device("meta"):
+        assert unmoved._torch_tells() is not None
+
+
+def test_an_exception_while_streams_are_read_loses_no_change() -> None:
+    kept = Randomness()
+    kept.capture()
+    torch.rand(1), numpy.random.rand()
+    read = kept._sources["numpy"].read
+
+    def interrupted() -> bytes:
+        kept._sources["numpy"] = kept._sources["numpy"]._replace(read=read)
+        raise KeyboardInterrupt
+
+    kept._sources["numpy"] = kept._sources["numpy"]._replace(read=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kept.capture()
+    assert kept.capture() == Randomness().capture()
+
+
 def test_a_generator_of_another_kind_is_read_every_time() -> None:
     kept = Randomness()
     kept.numpy_generators["own"] = numpy.random.default_rng(1)

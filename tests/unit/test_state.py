@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy
@@ -11,6 +12,7 @@ import torch
 import xxhash
 
 from understudy.worker.arguments import versions
+from understudy.worker.codec import Unencodable, encode
 from understudy.worker.digests import digest, flat_bytes
 from understudy.worker.state import State, canonical
 
@@ -60,6 +62,48 @@ def test_what_an_optimizer_keeps_for_all_parameters_is_found_once_and_read_from_
     assert found != first
     kept["for all"] = 2
     assert found != state.encoded_values(closely=False) != first
+
+
+def test_what_is_kept_of_the_middle_of_a_model_alone_is_seen() -> None:
+    layers = [torch.nn.Linear(2, 2) for _ in range(3)]
+    parameters = [parameter for layer in layers for parameter in layer.parameters()]
+    state, optimizer = State(), Keeping(parameters, lr=0.1)
+    state.register("optimizer", optimizer)
+    first = state.encoded_values(closely=False)
+    kept: Any = optimizer.state
+    kept[parameters[2]]["count"] = 1  # the others are frozen
+    assert state.encoded_values(closely=False) != first
+
+
+def test_a_redo_leaves_alone_what_changes_behind_the_vote_only() -> None:
+    parameter = torch.nn.Parameter(torch.ones(2))
+    state, optimizer = State(), torch.optim.SGD([parameter], lr=0.1)
+    state.register("optimizer", optimizer)
+    kept: Any = optimizer.state
+    kept[parameter]["Q"] = held = [torch.ones(1)]
+    snapshot = state.snapshot()
+    optimizer.param_groups[0]["lr"] = 0.5
+    state.restore(snapshot)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+    assert kept[parameter]["Q"] is held
+
+
+def test_keys_of_any_type_have_one_order() -> None:
+    keys = [frozenset({1, 2}), frozenset({1}), (1, "a"), None, 2, "b"]
+    assert encode(canonical(dict.fromkeys(keys, 0))) == encode(canonical(dict.fromkeys(reversed(keys), 0)))
+
+
+def test_encoding_in_what_is_being_encoded_and_behind_an_error() -> None:
+    value = {"a": [torch.ones(3), {"b": (1, {2, 3}, torch.zeros(2, dtype=torch.int64))}], "big": 1 << 70}
+    before = encode(value)
+    for wrong in ([object()], {"x": (1, [object()])}):
+        with pytest.raises(Unencodable):
+            encode(wrong)
+        assert encode(value) == before
+    assert len(encode(torch.zeros(1 << 19))) > 1 << 21
+    assert encode(value) == before
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(lambda _: encode(value), range(200))) == {before}
 
 
 def test_dicts_have_one_order() -> None:

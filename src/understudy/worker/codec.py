@@ -93,6 +93,9 @@ def _extension(code: int, data: bytes) -> Any:
     raise ValueError(f"unknown extension {code} in an encoded value")
 
 
+_SMALL = 1 << 20  # bytes; a packer keeps as much memory as what it packed once
+
+
 class _Packers(threading.local):
     """One to use again on each thread: each has a buffer, and cannot be used for a part of what it is just packing."""
 
@@ -107,7 +110,8 @@ def encode(value: Any) -> bytes:
     packer = _packers.idle or msgpack.Packer(default=_default, strict_types=True, use_bin_type=True)
     _packers.idle = None
     packed: bytes = packer.pack(value)
-    _packers.idle = packer
+    if len(packed) < _SMALL:
+        _packers.idle = packer
     return packed
 
 

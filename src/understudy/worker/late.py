@@ -6,9 +6,8 @@ state has changed. The first time it tells the user; its next vote tells the oth
 copy over again at that point. A loss in between loses that one change. One such point is right before each transaction, for what the
 body of a loop changes there: a newcomer runs that code too, but what it computes is overwritten by the copy.
 
-Nothing changes behind the vote of most scripts, and looking costs. So after a number of transactions without a finding a rank looks
-only where it reads its state anyway: at its random streams at the top of an iteration, at the rest before a transaction.
-If it finds something there, it looks at every point from then on.
+Nothing changes behind the vote of most scripts, and reading values costs. So after a number of transactions without a finding a rank looks
+at its values only where it reads them anyway, before a transaction. If it finds something, it looks at every point from then on.
 """
 
 from __future__ import annotations
@@ -24,16 +23,15 @@ if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime
 
 POINTS = 16  # how many such points of a script are told apart
-CLOSELY = 16  # transactions in which every point is looked at, at first
+CLOSELY = 16  # transactions in which values are looked at at every point, at first
 _NOWHERE = [0] * POINTS
 
 
 class Look(Enum):
-    """What is looked at in any case: where a rank reads its state anyway."""
+    """What is looked at in any case."""
 
-    CLOSELY = 0  # nothing
-    AT_STREAMS = 1
-    AT_VALUES = 2  # never at streams: a newcomer draws again what its rank has drawn on the way to this point
+    AT_STREAMS = 0
+    AT_VALUES = 1  # and never at streams: a newcomer draws again what its rank has drawn on the way to this point
 
 
 class Late:
@@ -53,16 +51,15 @@ class Late:
         `values`: present ones, as far as known.
         """
         runtime = self._runtime
-        number = self.numbers.setdefault(point, len(self.numbers))
-        agreed, closely = number in self.agreed, self._committed < CLOSELY or bool(self._found)
-        if (look is Look.CLOSELY and not closely and not agreed) or number >= POINTS:
-            return
         copy = runtime.own_copy(runtime.transaction - 1)
         if copy is None or runtime.channel is None or runtime.world_size == 1:
             return
-        if agreed:
+        number = self.numbers.setdefault(point, len(self.numbers))
+        if number >= POINTS:
+            return
+        if number in self.agreed:
             self._hand_over(copy, look)
-        elif self._seen != runtime.transaction and (changed := self._changed(copy, look, closely, values or {})):
+        elif self._seen != runtime.transaction and (changed := self._changed(copy, look, values or {})):
             self._seen = runtime.transaction  # later points see this same change
             self._found.add(number)
             runtime.notice(
@@ -70,8 +67,8 @@ class Late:
                 "again there; a loss of this rank before that loses this one change."
             )
 
-    def _changed(self, copy: LocalCopy, look: Look, closely: bool, values: Mapping[str, bytes]) -> list[str]:
-        local = self._runtime.local
+    def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
+        closely, local = self._committed < CLOSELY or bool(self._found), self._runtime.local
         changed = [] if look is Look.AT_VALUES else local.drawn(copy)
         return [*changed, *local.changed(copy, values)] if closely or look is Look.AT_VALUES else changed
 

@@ -275,6 +275,7 @@ class Newcomer:
         meeting = runtime.meet(recovery.store, recovery.generation)
         job = decode(meeting.get("job"))
         runtime.transaction, runtime.step = job["transaction"], job["step"]
+        runtime.late.adopt(job["late_points"], job["late_agreed"])
         state = runtime.state
         state.gradients_matter, state.gradients_kept, state.gradients_dropped = job["gradients"]
         runtime.local.replicas, runtime.local.comparisons = Replicas(job["replicas"]), job["comparisons"]

@@ -19,9 +19,16 @@ def ends_of(optimizer: Optimizer) -> list[torch.Tensor]:
 
 
 def all_tensors(optimizer: Optimizer) -> bool:
-    """Whether nothing but tensors is kept of the first and the last parameter of each group: who keeps something keeps it of all."""
-    for parameter in ends_of(optimizer):
-        for value in optimizer.state.get(parameter, {}).values():
+    """Whether nothing but tensors is kept of the first and the last parameter of each group, and of those that came first and last to the
+    optimizer's state: who keeps something keeps it of all that are trained."""
+    state: dict[Any, Any] = optimizer.state
+    held = [state.get(parameter, {}) for parameter in ends_of(optimizer)]
+    if state:
+        held += [next(iter(state.values())), next(reversed(state.values()))]
+    for kept in held:
+        if not isinstance(kept, dict):
+            return False
+        for value in kept.values():
             if not isinstance(value, torch.Tensor):
                 return False
     return True

@@ -94,10 +94,12 @@ class Peers:
         self._token = secrets.token_bytes(_TOKEN)
         host = data_address()
         self._listener = socket.create_server((host, 0), family=_family(host), backlog=1024)
-        self._local = socket.socket(socket.AF_UNIX)
-        self._local.bind(f"\0understudy-{secrets.token_hex(16)}")  # no file: a name in the network namespace, gone with the socket
-        self._local.listen(1024)
-        for listener in (self._listener, self._local):
+        self._listeners = [self._listener]
+        local = [b"", b""]  # where others look for a Unix socket, and its name
+        with suppress(OSError):  # without one they use TCP
+            self._listeners.append(_listen_locally())
+            local = [_where(), self._listeners[-1].getsockname()]
+        for listener in self._listeners:
             listener.setblocking(False)
         self._woken, self._wake = socket.socketpair()
         self._out: dict[int, socket.socket] = {}
@@ -105,7 +107,7 @@ class Peers:
         self._broken = False
         self.waiting = False  # the main thread sleeps until a peer sends or takes something; read by the control thread
         self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
-        here, local = own_place(), [_where(), self._local.getsockname()]
+        here = own_place()
         meeting.put(f"peer/{member}", encode([here.domain, here.node, host, self._listener.getsockname()[1], local, self._token]))
 
     def meet(self, members: Iterable[int]) -> list[Place]:
@@ -159,7 +161,7 @@ class Peers:
         for connection in (*self._out.values(), *self._in.values()):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)  # forked data loaders have it too
-        for one in (self._listener, self._local, self._woken, *self._out.values(), *self._in.values(), *self._strangers):
+        for one in (*self._listeners, self._woken, *self._out.values(), *self._in.values(), *self._strangers):
             one.close()
 
     def _wait(self, outgoing: Iterable[_Flow], incoming: Iterable[_Flow]) -> None:
@@ -173,7 +175,7 @@ class Peers:
             if flow.connection is not None:
                 poll.register(flow.connection, select.POLLIN)
                 continue
-            for door in (self._listener, self._local, *self._strangers):
+            for door in (*self._listeners, *self._strangers):
                 poll.register(door, select.POLLIN)
         self.waiting = True
         try:
@@ -200,7 +202,7 @@ class Peers:
 
     def _accept(self) -> None:
         """Lets in who has knocked, and asks each who it is."""
-        for listener in (self._listener, self._local):
+        for listener in self._listeners:
             with suppress(BlockingIOError):
                 while True:
                     connection, _ = listener.accept()
@@ -243,9 +245,12 @@ def _connect(host: str, port: int) -> socket.socket:
 def _connect_locally(local: list[bytes]) -> socket.socket | None:
     """A connection inside this node, if the listener is in it and has room for one more."""
     where, name = local
-    if where != _where():
+    try:
+        if not name or where != _where():
+            return None
+        connection = socket.socket(socket.AF_UNIX)
+    except OSError:
         return None
-    connection = socket.socket(socket.AF_UNIX)
     connection.setblocking(False)
     try:
         connection.connect(name)
@@ -253,6 +258,17 @@ def _connect_locally(local: list[bytes]) -> socket.socket | None:
         connection.close()
         return None
     return connection
+
+
+def _listen_locally() -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(f"\0understudy-{secrets.token_hex(16)}")  # no file: a name in the network namespace, gone with the socket
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 @functools.cache

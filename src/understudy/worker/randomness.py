@@ -108,11 +108,12 @@ class Randomness:
             mark, last = marks[number], self._last.get(name)
             if last is None or mark is None or mark != self._marks[number]:
                 value = source.read()
-                self._marks[number] = mark if mark == source.mark() else None  # another thread may have drawn meanwhile
+                marks[number] = mark if mark == source.mark() else None  # another thread may have drawn meanwhile
                 last = last if value == last else value
             found[name] = last
         if self._last.keys() != found.keys() or not all(map(operator.is_, found.values(), self._last.values())):
             self._last = found
+        self._marks = marks
 
     def _find_sources(self, numpys: bool, cuda: bool) -> dict[str, _Source]:
         default = torch.default_generator

@@ -300,7 +300,7 @@ class Runtime(Membership):
             self.control.send(Committed(self.control.worker, self.generation, self.transaction - 1, self.step))
         self.loops.after_transaction(kind)
         if self.pending is None:
-            self.late.look(f"after {function.__qualname__}", Look.CLOSELY)
+            self.late.look(f"after {function.__qualname__}", Look.AT_STREAMS)
 
     def finish(self) -> int:
         """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""

@@ -78,10 +78,8 @@ def canonical(value: Any) -> Any:
     """The same value with every dict in one order, so that equal states have equal encodings."""
     kind = type(value)
     if kind is dict:
-        try:
-            keys = sorted(value)
-        except TypeError:  # of several types
-            keys = sorted(value, key=lambda key: (type(key).__name__, str(key)))
+        kinds = set(map(type, value))
+        keys = sorted(value) if kinds == {str} or kinds == {int} else sorted(value, key=lambda key: (type(key).__name__, str(key)))
         return {key: canonical(item) if type(item := value[key]) in _CONTAINERS else item for key in keys}
     if kind is list or kind is tuple:
         return kind([canonical(item) if type(item) in _CONTAINERS else item for item in value])
@@ -264,15 +262,18 @@ class State:
                 "keep numbers, strings, tensors, arrays and containers of them there"
             ) from error
 
-    def load_value(self, entry: str, data: bytes) -> None:
+    def load_value(self, entry: str, data: bytes, beside: bool = True) -> None:
+        """Sets a value as it was encoded; of an optimizer what it keeps `beside` tensors, too."""
         name, kind = entry.rsplit("/", 1)
         if kind == "settings":
             optimizer = self.optimizers[name]
             groups, loose, *rest = decode(data)
-            for others in rest:
-                optimizer.state.update(others)
             for mine, theirs in zip(optimizer.param_groups, groups, strict=True):
                 mine.update(theirs)
+            if not beside:
+                return
+            for others in rest:
+                optimizer.state.update(others)
             for number, parameter in enumerate(parameters_of(optimizer)):
                 optimizer.state[parameter].update(loose.get(number, {})) if number in loose else None
         else:
@@ -318,7 +319,7 @@ class State:
         now = self.encoded_values(closely=False)
         for entry, data in snapshot.values.items():
             if now.get(entry) != data:
-                self.load_value(entry, data)
+                self.load_value(entry, data, beside=False)  # which changes behind the vote only
         for name, stages in snapshot.scalers.items():
             self.values[name]._per_optimizer_states.clear()
             self.values[name]._per_optimizer_states.update({key: dict(value) for key, value in stages.items()})

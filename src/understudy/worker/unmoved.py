@@ -96,10 +96,10 @@ def _torch_tells() -> int | None:
     own.manual_seed(1)
 
     def normal(kind: torch.dtype) -> None:
-        torch.empty(1, dtype=kind).normal_(generator=own)
+        torch.empty(1, dtype=kind, device="cpu").normal_(generator=own)
 
     start = _words_of_torch(own)
-    moves: list[Callable[[], object]] = [lambda: torch.rand(1, generator=own), lambda: torch.rand(_WORDS, generator=own)]
+    moves: list[Callable[[], object]] = [partial(torch.rand, n, generator=own, dtype=torch.float32, device="cpu") for n in (1, _WORDS)]
     moves += [lambda: own.manual_seed(2)]
     moves += [partial(normal, kind) for kind in (torch.float64, torch.float32) for _ in range(2)]  # the second takes what is kept
     return start if start is not None and _tells(lambda: _torch(own, start), *moves) else None

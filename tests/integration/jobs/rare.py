@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.distributed as dist
 from support import fault, final, log, seed  # type: ignore[import-not-found]
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -23,12 +24,24 @@ def train(number: int) -> torch.Tensor:
     loss: torch.Tensor = model(torch.randn(4, 8)).square().mean()
     fault(job, "forward")
     loss.backward()  # type: ignore[no-untyped-call]
+    total = loss.detach().clone()
+    dist.all_reduce(total)  # a newcomer may have to return another rank's
     optimizer.step()
     if number > CLOSELY and number % 10 == 9:
         torch.rand(1)
-    return loss.detach()
+    return total
 
 
-for number in job.steps(42):
+@job.section
+def evaluate() -> torch.Tensor:
+    result: torch.Tensor = model(torch.randn(4, 8)).sum().detach()
+    dist.all_reduce(result)
+    fault(job, "in the evaluation")
+    return result
+
+
+for number in job.steps(52):
     log(job, "loss", train(number))
+    if number % 20 == 19:
+        log(job, "evaluation", evaluate())
 final(job, model=model, optimizer=optimizer)
