@@ -245,12 +245,9 @@ def _connect(host: str, port: int) -> socket.socket:
 def _connect_locally(local: list[bytes]) -> socket.socket | None:
     """A connection inside this node, if the listener is in it and has room for one more."""
     where, name = local
-    try:
-        if not name or where != _where():
-            return None
-        connection = socket.socket(socket.AF_UNIX)
-    except OSError:
+    if not name or where != _where():
         return None
+    connection = socket.socket(socket.AF_UNIX)
     connection.setblocking(False)
     try:
         connection.connect(name)
@@ -275,8 +272,11 @@ def _listen_locally() -> socket.socket:
 def _where() -> bytes:
     """The node of this worker, and its network namespace: several nodes may be on one machine, and one node, as in containers, in several
     namespaces."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{own_place().node} {boot} {Path('/proc/self/ns/net').stat().st_ino}".encode()
+    try:
+        boot, namespace = Path("/proc/sys/kernel/random/boot_id").read_text().strip(), Path("/proc/self/ns/net").stat().st_ino
+    except OSError:
+        return secrets.token_bytes(_TOKEN)  # nobody else's
+    return f"{own_place().node} {boot} {namespace}".encode()
 
 
 def _family(host: str) -> socket.AddressFamily:
