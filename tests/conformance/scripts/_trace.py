@@ -79,6 +79,8 @@ class Trace:
 
     def __init__(self, rank: int) -> None:
         folder = Path(os.environ.get("TRACE_OUT", "."))
+        random.seed(rank)  # what a script draws without having seeded cannot be compared
+        numpy.random.seed(rank)
         self._rank = rank
         self._final = folder / f"final-{rank}.json"
         self._fd = os.open(folder / f"lines-{rank}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
