@@ -144,7 +144,7 @@ class LocalState:
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
         tensors = {name: t for name, t in every.items() if self._mine(name)}
-        gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if carried or self._state.gradients_matter else {}
+        gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if carried or self._state.kept_gradients.matter else {}
         tensors |= self._gradients_to_copy(gradients, carried)
         size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(len(v) for e, v in values.items() if self._mine(e))
         if size > LIMIT:

@@ -277,7 +277,8 @@ class Newcomer:
         runtime.transaction, runtime.step = job["transaction"], job["step"]
         runtime.late.adopt(job["late_points"], job["late_agreed"])
         state = runtime.state
-        state.gradients_matter, state.gradients_kept, state.gradients_dropped = job["gradients"]
+        gradients = state.kept_gradients
+        gradients.matter, gradients.kept, gradients.dropped = job["gradients"]
         runtime.local.replicas, runtime.local.comparisons = Replicas(job["replicas"]), job["comparisons"]
         if self.place != END:
             runtime.frameworks.apply_layouts(job["layouts"])

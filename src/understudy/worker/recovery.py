@@ -150,7 +150,7 @@ def attached(runtime: Runtime, recovery: Recover) -> None:
 
 
 def _describe_job(runtime: Runtime) -> bytes:
-    replicas = runtime.local.replicas
+    replicas, gradients = runtime.local.replicas, runtime.state.kept_gradients
     return encode(
         {
             "place": runtime.place_now(),
@@ -162,7 +162,7 @@ def _describe_job(runtime: Runtime) -> bytes:
             "replicas": dict(replicas.classes) if replicas else {},
             "comparisons": runtime.local.comparisons,
             "results": runtime.results.encoded(),
-            "gradients": [runtime.state.gradients_matter, runtime.state.gradients_kept, runtime.state.gradients_dropped],
+            "gradients": [gradients.matter, gradients.kept, gradients.dropped],
             "late_points": runtime.late.numbers,
             "late_agreed": sorted(runtime.late.agreed),
             "compare": [runtime.comparison.every, sorted(runtime.comparison.came)],

@@ -145,7 +145,7 @@ class Runtime(Membership):
             raise Misuse(f"{function.__qualname__} is a transaction inside a transaction ({self.kind}); call one after the other")
         before = f"between the last transaction and {function.__qualname__}"
         if kind == "section":
-            self.state.keep_gradients()
+            self.state.kept_gradients.keep()
         self.begin()
         place = self.loops.next_place()
         snapshot = self.state.snapshot()
@@ -279,7 +279,7 @@ class Runtime(Membership):
             )
         self._collectives_at_end = issued
         if kind == "step":
-            self.state.learn_gradients(self._carried)
+            self.state.kept_gradients.learn(self._carried)
         self.kind = ""
         self.transaction += 1
         self.step += kind == "step"

@@ -16,7 +16,6 @@ vote, so no second copy of them exists.
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,11 +27,14 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from understudy.worker.attributes import Attributes, Noted, is_of_module
 from understudy.worker.codec import Unencodable, decode, encode
 from understudy.worker.digests import digest, digest_bytes, flat_bytes
-from understudy.worker.errors import Misuse
-from understudy.worker.optimizers import all_tensors, common_values, ends_of, loose_values, parameters_of
+from understudy.worker.errors import Misuse, UnderstudyError
+from understudy.worker.gradients import Gradients
+from understudy.worker.optimizers import all_tensors, common_values, loose_values, parameters_of
 from understudy.worker.randomness import Randomness, Streams
+from understudy.worker.shards import named_parameters, reshard, shards_of
 
 # Data type, local shape, strides, whether it is a DTensor, the parameter that it belongs to ("" for none), device type.
 Description = list[Any]
@@ -44,7 +46,8 @@ class Snapshot:
 
     streams: Streams
     values: dict[str, bytes]
-    tensors: dict[str, torch.Tensor]
+    tensors: dict[str, tuple[torch.Tensor, torch.Tensor]]  # the memory of each, and what stood in it
+    attributes: Noted
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # id of the parameter -> its gradient, content
     scalers: dict[str, dict[Any, Any]] = field(default_factory=dict)
 
@@ -55,9 +58,26 @@ def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return local.detach()
 
 
-def _version(tensor: torch.Tensor) -> int:
-    """How often the memory of `tensor` was changed in place."""
-    return int((tensor._local_tensor if isinstance(tensor, DTensor) else tensor)._version)
+def put_back(tensor: torch.Tensor, memory: torch.Tensor) -> None:
+    """Makes `tensor` stand at `memory` again, in its shape, if a script has put it elsewhere (`.data =`, `resize_`)."""
+    holder = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+    if holder.data_ptr() != memory.data_ptr() or holder.shape != memory.shape or holder.stride() != memory.stride():
+        holder.data = memory
+
+
+def in_place(old: Any, new: Any) -> Any:
+    """`new`, in the tensors of `old` where they fit: a script may hold these, as with a learning rate that is a tensor."""
+    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor) and old.shape == new.shape and old.dtype == new.dtype:
+        with torch.no_grad():
+            old.copy_(new)
+        return old
+    if isinstance(old, list | tuple) and type(old) is type(new) and len(old) == len(new):
+        return type(new)(in_place(one, other) for one, other in zip(old, new, strict=True))
+    return new
+
+
+def _is_trained(tensor: torch.Tensor) -> bool:
+    return tensor.requires_grad and tensor.is_leaf
 
 
 def describe(tensor: torch.Tensor, owner: str) -> Description:
@@ -105,13 +125,13 @@ class State:
         self.tensors: dict[str, torch.Tensor] = {}
         self.loaders: dict[str, Any] = {}
         self.randomness = Randomness()
+        self.attributes = Attributes(self.modules)
         self._copies: dict[str, torch.Tensor] = {}
+        self._shards: dict[str, dict[tuple[int, str], torch.Tensor]] | None = None  # by module
+        self._groups: dict[str, int] = {}  # of each optimizer: how many groups of parameters it had when the set-up ended
         self._buffers: list[tuple[str, torch.nn.Module]] | None = None  # modules that have buffers, with the names' prefixes
         self._beside: set[str] = set()  # optimizers that keep something beside tensors
-        self.gradients_matter = True  # whether gradients that exist between two transactions are part of the state
-        self.gradients_kept = 0  # how often a step was seen that did not drop the gradients it found
-        self.gradients_dropped = 0  # how often one that did
-        self._found: list[tuple[weakref.ref[torch.Tensor], int]] = []  # gradients at begin, and how often they had been changed
+        self.kept_gradients = Gradients(self.optimizers)
 
     def register(self, name: str, thing: Any) -> None:
         """Raises `Misuse` for a thing whose state cannot be read and set."""
@@ -145,9 +165,15 @@ class State:
     # -- tensors ---------------------------------------------------------------------------------------------------------
 
     def parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Of modules, in FSDP2 the shards, and registered tensors that are trained."""
+        if self._shards is None:
+            self._shards = {key: shards_of(module) for key, module in self.modules.items()}
         for key, module in self.modules.items():
-            for name, parameter in module.named_parameters():
+            for name, parameter in named_parameters(module, self._shards.get(key, {})):
                 yield f"{key}/parameter/{name}", parameter
+        for name, tensor in self.tensors.items():
+            if _is_trained(tensor):
+                yield f"{name}/parameter/{name}", tensor
 
     def mutable_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Those that may change before a vote: buffers and registered tensors."""
@@ -165,7 +191,8 @@ class State:
                     seen.add(id(buffer))
                     yield prefix + name, buffer
         for name, tensor in self.tensors.items():
-            yield f"{name}/tensor", tensor
+            if not _is_trained(tensor):
+                yield f"{name}/tensor", tensor
 
     def moments(self) -> Iterator[tuple[str, torch.Tensor]]:
         for key, optimizer in self.optimizers.items():
@@ -180,17 +207,12 @@ class State:
                 yield f"{name}/gradient", parameter.grad
 
     def all_tensors(self) -> dict[str, torch.Tensor]:
-        """Every tensor that makes up this rank's state between two transactions. Sharded modules are resharded first."""
-        self._buffers = None
-        for module in self.modules.values():
-            for part in module.modules():
-                reshard = getattr(part, "reshard", None)
-                if callable(reshard) and hasattr(part, "_get_fsdp_state"):
-                    reshard()
+        """Every tensor that makes up this rank's state between two transactions."""
+        self.look_again()
         found = dict(self.parameters())
         found |= dict(self.mutable_tensors())
         found |= dict(self.moments())
-        if self.gradients_matter:
+        if self.kept_gradients.matter:
             found |= dict(self.gradients())
         for name, tensor in found.items():
             try:
@@ -198,6 +220,15 @@ class State:
             except ValueError as error:
                 raise Misuse(f"{name} cannot be moved: {error}; make it contiguous") from error
         return found
+
+    def look_again(self) -> None:
+        """Modules may have other parts than before."""
+        self._buffers = self._shards = None
+
+    def reshard(self) -> None:
+        """In a recovery: nobody has gathered anything then, as a newcomer has not."""
+        for module in self.modules.values():
+            reshard(module)
 
     def owners(self) -> dict[str, str]:
         """The parameter to which each moment belongs."""
@@ -236,10 +267,13 @@ class State:
         for name, thing in self.values.items():
             if only is None or f"{name}/value" in only:
                 found[f"{name}/value"] = self._encode_value(name, thing)
+        found |= self.attributes.encoded(only, closely)
         for key, optimizer in self.optimizers.items():
             if only is not None and f"{key}/settings" not in only:
                 continue
             groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+            if len(groups) != self._groups.get(key, len(groups)):
+                self._name_parameters(key, optimizer, groups)
             beside: list[Any] = [{}]
             if closely or key in self._beside or not all_tensors(optimizer):
                 loose, rest = loose_values(optimizer), common_values(optimizer)
@@ -262,14 +296,34 @@ class State:
                 "keep numbers, strings, tensors, arrays and containers of them there"
             ) from error
 
+    def _name_parameters(self, key: str, optimizer: Optimizer, groups: list[dict[str, Any]]) -> None:
+        """Of groups that came after the set-up: a newcomer has to make them."""
+        names = {id(parameter): name for name, parameter in self.parameters()}
+        for number in range(self._groups[key], len(groups)):
+            groups[number]["params"] = [names.get(id(parameter), "") for parameter in optimizer.param_groups[number]["params"]]
+
+    def match_groups(self, values: Mapping[str, bytes]) -> None:
+        """On a newcomer: makes the groups of parameters that others have added since the set-up. Raises `UnderstudyError`."""
+        known = dict(self.parameters())
+        for key, optimizer in self.optimizers.items():
+            groups = decode(values[f"{key}/settings"])[0] if f"{key}/settings" in values else []
+            for group in groups[len(optimizer.param_groups) :]:
+                names = group.get("params", [])
+                if not names or not all(name in known for name in names):
+                    raise UnderstudyError(f"optimizer {key} has a group of parameters that this newcomer's script did not make")
+                optimizer.add_param_group({**group, "params": [known[name] for name in names]})
+
     def load_value(self, entry: str, data: bytes, beside: bool = True) -> None:
         """Sets a value as it was encoded; of an optimizer what it keeps `beside` tensors, too."""
         name, kind = entry.rsplit("/", 1)
-        if kind == "settings":
+        if is_of_module(entry):
+            self.attributes.load(entry, data)
+        elif kind == "settings":
             optimizer = self.optimizers[name]
             groups, loose, *rest = decode(data)
+            del optimizer.param_groups[len(groups) :]  # which an attempt has added
             for mine, theirs in zip(optimizer.param_groups, groups, strict=True):
-                mine.update(theirs)
+                mine.update({k: in_place(mine.get(k), v) for k, v in theirs.items() if k != "params"})
             if not beside:
                 return
             for others in rest:
@@ -293,24 +347,31 @@ class State:
         if targets:
             torch._foreach_copy_(targets, sources)
         gradients = {}
-        if self.gradients_matter:
+        if self.kept_gradients.matter:
             gradients = {id(p): (p.grad, local_tensor(p.grad).clone()) for _, p in self.parameters() if p.grad is not None}
-        self._found = [(weakref.ref(p.grad), _version(p.grad)) for p in self._watched_parameters() if p.grad is not None]
+        self.kept_gradients.begin()
         return Snapshot(
             self.randomness.capture(),
             self.encoded_values(closely=False),
-            dict(zip(tensors, targets, strict=True)),
+            dict(zip(tensors, zip(sources, targets, strict=True), strict=True)),
+            self.attributes.note(),
             gradients,
             self._scaler_stages(),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
+        self.attributes.restore(snapshot.attributes)
+        self.look_again()
         with torch.no_grad():
-            for name, tensor in self.mutable_tensors():
-                if name in snapshot.tensors:  # else the attempt made it, and the redo will set it again
-                    local_tensor(tensor).copy_(snapshot.tensors[name])
-            if not self.gradients_matter:
-                self._refuse_additions()
+            mutable = {
+                name: tensor for name, tensor in self.mutable_tensors() if name in snapshot.tensors
+            }  # others the redo will set again
+            for name, tensor in mutable.items():
+                put_back(tensor, snapshot.tensors[name][0])
+            for memory, content in snapshot.tensors.values():
+                memory.copy_(content)
+            if not self.kept_gradients.matter:
+                self.kept_gradients.refuse_additions()
             for _, parameter in self.parameters():
                 kept = snapshot.gradients.get(id(parameter))
                 parameter.grad = kept[0] if kept is not None else None
@@ -325,16 +386,6 @@ class State:
             self.values[name]._per_optimizer_states.update({key: dict(value) for key, value in stages.items()})
         self.randomness.restore(snapshot.streams)
 
-    def _refuse_additions(self) -> None:
-        """Raises `Misuse` if the gradients found at begin, which are dropped as a rule, have been added to: there is no copy of them."""
-        present = {id(p.grad) for p in self._watched_parameters() if p.grad is not None}
-        there = [v == _version(g) for r, v in self._found if (g := r()) is not None and id(g) in present]
-        if not all(there):
-            raise Misuse(
-                "this step adds to gradients of an earlier step, which all steps so far had dropped, and was interrupted: it cannot be "
-                "redone. Accumulate gradients inside one @job.step"
-            )
-
     def _scaler_stages(self) -> dict[str, dict[Any, Any]]:
         """Where a GradScaler stands between unscale and update: not part of its state_dict, but changed by an attempt."""
         return {
@@ -343,37 +394,10 @@ class State:
             if isinstance(thing, GradScaler)
         }
 
-    def _watched_parameters(self) -> list[torch.Tensor]:
-        """Those whose gradients are watched: all at first, then two of each group, because whoever drops one drops all."""
-        if self.gradients_matter:
-            return [parameter for optimizer in self.optimizers.values() for parameter in parameters_of(optimizer)]
-        return [parameter for optimizer in self.optimizers.values() for parameter in ends_of(optimizer)]
-
-    def keep_gradients(self) -> None:
-        """Before a section, which may read the gradients of the last step: from now on they belong to the state. This is before anybody
-        joins a new generation there, because a rank that has lost its gradients in the meantime could not learn it any more.
-        """
-        if any(p.grad is not None for p in self._watched_parameters()):
-            self.gradients_kept += 1
-            self.gradients_matter = True
-
-    def learn_gradients(self, carried: bool) -> None:
-        """At a step's commit: whether the gradients that exist now belong to the state of the job.
-
-        They do if no optimizer was stepped (`carried`): a later transaction adds to them. After an optimizer step they usually do
-        not, because the next step drops them first (`zero_grad`), or this one has dropped them itself. That is not assumed but watched:
-        it counts once two steps have dropped all that they found or made, and no longer as soon as one has not.
-        """
-        if not self._found:
-            self.gradients_dropped += all(p.grad is None for p in self._watched_parameters())
-        else:
-            present = {id(p.grad) for p in self._watched_parameters() if p.grad is not None}
-            alive = [gradient for reference, _ in self._found if (gradient := reference()) is not None]
-            if any(id(gradient) in present for gradient in alive):
-                self.gradients_kept += 1
-            else:
-                self.gradients_dropped += 1
-        self.gradients_matter = carried or self.gradients_kept > 0 or self.gradients_dropped < 2
+    def set_up(self) -> None:
+        """At the end of the set-up: from now on counts what changes."""
+        self.attributes.set_up()
+        self._groups = {key: len(optimizer.param_groups) for key, optimizer in self.optimizers.items()}
 
     # -- digests ---------------------------------------------------------------------------------------------------------
 
