@@ -10,16 +10,23 @@ a recovery may go back by one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from understudy.core.buddies import Place, buddies
 from understudy.core.nouns import Copy
 from understudy.worker.codec import decode, encode
+from understudy.worker.errors import Misuse
 from understudy.worker.peers import Peers, frame, read_frame
 
 RADIX = 8  # of an agreement
+HAND_OVER, AGREEMENT, GATHERING = b"h", b"a", b"g"  # in front of what is sent: ranks at different places of a script notice it
+_WHAT = {
+    HAND_OVER: "votes on a transaction",
+    AGREEMENT: "votes on a transaction",
+    GATHERING: "compares states, between two transactions or at its end",
+}
 
 Value = TypeVar("Value")
 
@@ -97,19 +104,37 @@ class Channel:
     def hand_over(self, data: bytes) -> dict[int, bytes]:
         """Sends `data` to the buddies; gives what the ranks sent whose buddy this one is."""
         found: dict[int, bytes] = {}
-        self.peers.exchange({peer: frame(data) for peer in self.buddies}, {peer: read_frame(found, peer) for peer in self._from})
+        self._exchange(HAND_OVER, dict.fromkeys(self.buddies, data), self._from, found)
         return found
+
+    def _exchange(self, kind: bytes, sending: Mapping[int, bytes], senders: Iterable[int], found: dict[int, bytes]) -> None:
+        """Sends to some peers, and puts into `found` what others send at the same point of the script. Raises `Misuse` if they are
+        at another
+        one, as when the ranks of a script run different numbers of transactions.
+        """
+        self.peers.exchange(
+            {peer: frame(kind + data) for peer, data in sending.items()}, {peer: read_frame(found, peer) for peer in senders}
+        )
+        for peer in senders:
+            theirs = found[peer][:1]
+            if theirs != kind:
+                raise Misuse(
+                    f"rank {self.rank} {_WHAT[kind]}, while rank {peer} {_WHAT.get(theirs, 'does something else')}: every rank must "
+                    f"run the same "
+                    "transactions, in the same order and number. One of them may have left its loop earlier"
+                )
+            found[peer] = found[peer][1:]
 
     def agree(self, flags: list[int]) -> list[int]:
         """The element-wise maximum over all ranks. Returns only when every rank has called it."""
-        return self._spread(flags, _greater)
+        return self._spread(AGREEMENT, flags, _greater)
 
     def gather(self, data: bytes) -> list[bytes]:
         """Every rank's `data`, in order of ranks."""
-        found = self._spread({self.rank: data}, lambda mine, theirs: mine | theirs)
+        found = self._spread(GATHERING, {self.rank: data}, lambda mine, theirs: mine | theirs)
         return [found[rank] for rank in range(self.world_size)]
 
-    def _spread(self, value: Value, merge: Callable[[Value, Value], Value]) -> Value:
+    def _spread(self, kind: bytes, value: Value, merge: Callable[[Value, Value], Value]) -> Value:
         """Merges the values of all ranks, each of them perhaps more than once.
 
         In round k a rank tells those 1, 2, ... 7 times 8^k further what it knows by now: the dissemination of Hensgen, Finkel and Manber
@@ -119,10 +144,8 @@ class Channel:
         while distance < self.world_size:
             steps = range(distance, min(RADIX * distance, self.world_size), distance)
             data, found = encode(value), dict[int, bytes]()
-            self.peers.exchange(
-                {(self.rank + step) % self.world_size: frame(data) for step in steps},
-                {peer: read_frame(found, peer) for peer in ((self.rank - step) % self.world_size for step in steps)},
-            )
+            sending = {(self.rank + step) % self.world_size: data for step in steps}
+            self._exchange(kind, sending, [(self.rank - step) % self.world_size for step in steps], found)
             for theirs in found.values():
                 value = merge(value, decode(theirs))
             distance *= RADIX

@@ -24,7 +24,7 @@ from understudy.core.events import Event, Verified
 from understudy.worker import newcomer as newcomer_module
 from understudy.worker import recovery as recovery_module
 from understudy.worker import session
-from understudy.worker.buddies import Channel
+from understudy.worker.buddies import AGREEMENT, Channel
 from understudy.worker.codec import encode
 from understudy.worker.control import Control
 from understudy.worker.frameworks import Frameworks
@@ -175,7 +175,9 @@ def _wrap_vote(at: Trigger) -> None:
             due = at.due(f"{of}vote agreement")
             if due and all(armed.fault != HOLD and registry().find(armed.fault).expected is Outcome.REPLACED for armed in due):
                 first = (channel.rank + 1) % channel.world_size
-                channel.peers.exchange({first: frame(encode(flags))}, {})  # what an agreement begins with; who comes back says it again
+                channel.peers.exchange(
+                    {first: frame(AGREEMENT + encode(flags))}, {}
+                )  # what an agreement begins with; who comes back says it again
             at.reach(f"{of}vote agreement")
             result = agree(channel, flags)
             at.reach(f"{of}vote passed")

@@ -3,7 +3,8 @@
 Two ways, at moments that are the same on all ranks:
 
 - *In full* (`run`), between two transactions: every rank tells all others the digest of each of its entries. Before the first transaction,
-  before those with a power of two as number, one transaction after a recovery, and when the other way has found something. Replicas
+  before those with a power of two as number, one transaction after a recovery, at the end, and when the other way has found
+  something. Replicas
   are found in this way, and lost: ranks that are seen different in an entry are not replicas in it any more.
 - *On the side* (`watch`), every `every` committed steps: parameters, moments and settings do not change between the begin of a step and its
   vote, so a thread reads them meanwhile. With the vote goes one number for each set of entries that the same ranks share; it costs the
@@ -21,8 +22,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,6 +33,7 @@ from understudy.core.events import ReplicasDiffer
 from understudy.core.judgement import Difference, differences, is_training_state
 from understudy.worker.codec import decode, encode
 from understudy.worker.digests import digest_bytes
+from understudy.worker.early import Found
 from understudy.worker.errors import GenerationAborted, UnderstudyError
 from understudy.worker.reports import coverage
 from understudy.worker.state import State
@@ -50,6 +52,7 @@ class Told:
     digests: dict[str, int]
     moved: set[str]
     owners: dict[str, str]
+    early: Found  # what it knows to change before a vote
 
     def packed(self) -> list[Any]:
         """With each name once."""
@@ -57,13 +60,13 @@ class Told:
         where = {name: number for number, name in enumerate(names)}
         moved = [where[name] for name in self.moved if name in where]
         owners = {where[name]: where[owner] for name, owner in self.owners.items() if name in where and owner in where}
-        return [names, list(self.digests.values()), moved, owners]
+        return [names, list(self.digests.values()), moved, owners, self.early]
 
     @staticmethod
     def unpacked(packed: list[Any]) -> Told:
-        names, digests, moved, owners = packed
+        names, digests, moved, owners, early = packed
         told = {names[number]: names[owner] for number, owner in owners.items()}
-        return Told(dict(zip(names, digests, strict=True)), {names[number] for number in moved}, told)
+        return Told(dict(zip(names, digests, strict=True)), {names[number] for number in moved}, told, early)
 
 
 class _Reading(threading.Thread):
@@ -124,7 +127,7 @@ class Comparison:
 
     def _read(self) -> None:
         state = self._runtime.state
-        mine = {entry for share in self._shares() if share.mine for entry in share.entries}
+        mine = {entry for share in self._shares() if share.mine for entry in share.entries} - self._runtime.early.entries
         tensors = {entry: tensor for entry, tensor in state.all_tensors().items() if entry in mine}
         self._reading = _Reading(state, tensors, state.encoded_values(mine))
 
@@ -153,19 +156,32 @@ class Comparison:
         assert self._reading is not None
         found, flags = self._reading.result(), []
         for share in self._shares():
-            value = share.digest(found)
+            value = share.digest(found, self._runtime.early.entries)
             flags += [value, -value] if share.mine else [_NOT_MINE, _NOT_MINE]
         return flags
 
-    def read(self, flags: list[int]) -> None:
-        """What the vote has agreed on."""
+    def read(self, flags: list[int], ignore: bool) -> None:
+        """What the vote has agreed on. `ignore`: a rank has found that what was read changes in front of the vote."""
         if not self._compares() or self._reading is None:
             return
         found, self._reading = self._reading.result(), None
+        if ignore:
+            return
         if all(flags[i] == -flags[i + 1] for i in range(0, len(flags), 2)):
             self._learn(found)
         else:
-            self._doubt = found
+            self._doubt = self._unmoved(found)
+
+    def _unmoved(self, found: dict[str, int]) -> dict[str, int]:
+        """Still in the vote: those of the digests that still hold. The others were changed by the script while they were read, which no
+        counter has shown, and say nothing."""
+        state = self._runtime.state
+        tensors = {entry: tensor for entry, tensor in state.all_tensors().items() if entry in found}
+        now = state.digests_of(tensors, {})
+        changed = {entry for entry in found if entry in tensors and now[entry] != found[entry]}
+        if changed:
+            self._runtime.early.add(self._runtime.kind.partition(" ")[2], changed)
+        return {entry: value for entry, value in found.items() if entry not in changed}
 
     def _learn(self, same: dict[str, int]) -> None:
         """These entries are the same on all replicas of this rank."""
@@ -179,10 +195,13 @@ class Comparison:
 
     # -- in full -----------------------------------------------------------------------------------------------------------
 
+    def _at_end(self, number: int) -> bool:
+        return self._runtime.finished and self._last < number
+
     def due(self) -> bool:
         number = self._runtime.transaction
         regular = number & (number - 1) == 0 or number == self._proof
-        return self.doubtful or (number > 0 and regular and self._last < number)
+        return self.doubtful or self._runtime.early.unequal or self._at_end(number) or (number > 0 and regular and self._last < number)
 
     def run(self) -> None:
         """One comparison, on all ranks together: refines who is whose replica. Raises `RuntimeError` on a failure of a peer, and
@@ -192,7 +211,7 @@ class Comparison:
         local, number = runtime.local, runtime.transaction
         if self._doubt is not None:
             doubt, self._doubt = self._doubt, None
-            self._judge(self._gather(doubt))
+            self._judge(self._gather(doubt), aside=True)
         self._last = max(number, 0)  # one attempt: after a failure all ranks go on with the same knowledge
         told = self._gather(runtime.state.digests(runtime.state.all_tensors()))
         tables = [there.digests for there in told]
@@ -222,14 +241,19 @@ class Comparison:
         assert self._runtime.channel is not None
         heard = [decode(data) for data in self._runtime.channel.gather(encode([self.every, self.told(table).packed()]))]
         self.every = heard[0][0]
-        return [Told.unpacked(packed) for _, packed in heard]
+        told = [Told.unpacked(packed) for _, packed in heard]
+        for there in told:
+            self._runtime.early.adopt(there.early)
+        return told
 
     def told(self, table: dict[str, int]) -> Told:
-        return Told(table, self.moved, self._runtime.state.owners())
+        return Told(table, self.moved, self._runtime.state.owners(), self._runtime.early.told())
 
-    def _judge(self, told: list[Told]) -> None:
-        """Raises `GenerationAborted` if replicas differ and it is not a chance."""
+    def _judge(self, told: list[Told], aside: bool = False) -> None:
+        """Raises `GenerationAborted` if replicas differ and it is not a chance. `aside`: of what was read while a step ran."""
         runtime = self._runtime
+        if aside:
+            told = [replace(there, moved=there.moved - runtime.early.entries) for there in told]
         tables = {rank: there.digests for rank, there in enumerate(told)}
         found = judged(runtime, dict(enumerate(told)))
         if not found:
@@ -254,9 +278,9 @@ class _Share:
     def __init__(self, entries: list[str], mine: bool) -> None:
         self.entries, self.mine = entries, mine
 
-    def digest(self, found: Mapping[str, int]) -> int:
-        """63 bits of the digests of all entries; one that is not there counts as 0."""
-        return digest_bytes(b"".join(found.get(entry, 0).to_bytes(8, "little") for entry in self.entries)) >> 1
+    def digest(self, found: Mapping[str, int], without: Container[str]) -> int:
+        """63 bits of the digests of all entries but those `without`; one that is not there counts as 0."""
+        return digest_bytes(b"".join(found.get(entry, 0).to_bytes(8, "little") for entry in self.entries if entry not in without)) >> 1
 
 
 def judged(runtime: Runtime, told: Mapping[int, Told]) -> list[Difference]:

@@ -2,7 +2,7 @@
 
 A copy holds what no replica has: the random streams, the place in the job, the position in the data with a digest of the last
 batch, and those registered values and buffers in which this rank differs from the others. Until two comparisons have shown
-which ones differ, all buffers and values are handed over. A digest of every registered value goes with it, so that a value
+which ones differ, all buffers and values are handed over. A digest of every registered value and buffer goes with it, so that one
 that started to differ unnoticed is found out at a recovery and not carried on in silence.
 """
 
@@ -23,6 +23,7 @@ from understudy.worker.randomness import Streams
 from understudy.worker.state import State, local_tensor
 
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
+CLOSELY = 16  # copies between two in which every buffer is read
 CLASSIFIED = 2  # comparisons after which it is known which values differ from rank to rank
 
 Digests = tuple[dict[str, int], dict[str, int]]  # of values and of tensors, by entry
@@ -38,6 +39,7 @@ class Boundary:
     position: dict[str, Any]
     streams: Streams
     batch: int = 0  # digest of the batch that was drawn
+    opaque: str = ""  # a type in it of which no digest can be made
 
 
 @dataclass
@@ -62,7 +64,7 @@ def seal(copy: LocalCopy) -> bytes:
     if copy.boundary is not None:
         b = copy.boundary
         changed = {name: data for name, data in b.streams.items() if copy.streams.get(name) != data}
-        boundary = [b.loop, b.iteration, b.position, changed, b.batch]
+        boundary = [b.loop, b.iteration, b.position, changed, b.batch, b.opaque]
     body = encode(
         [
             copy.transaction,
@@ -87,7 +89,7 @@ def unseal(data: bytes) -> LocalCopy:
         raise NotTheSame("the digest of a buddy copy does not agree with its content")
     fields = decode(body)
     streams, raw = fields[3], fields[4]
-    boundary = Boundary(raw[0], raw[1], raw[2], {**streams, **raw[3]}, raw[4]) if raw is not None else None
+    boundary = Boundary(raw[0], raw[1], raw[2], {**streams, **raw[3]}, raw[4], raw[5]) if raw is not None else None
     transaction, place, step = fields[:3]
     values, tensors, tensor_digests, value_digests, results = fields[5:]
     return LocalCopy(transaction, place, step, streams, boundary, values, tensors, tensor_digests, value_digests, results)
@@ -104,6 +106,8 @@ class LocalState:
         self._known: tuple[object, ...] = ()  # what `_is_mine` follows from
         self._is_mine: dict[str, bool] = {}
         self._large = False  # too much to hand over what is not known to differ
+        self._made = 0
+        self._digests: dict[str, tuple[tuple[int, int], int]] = {}  # of buffers, with where they were and how often they had changed
         self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
         self.versions: dict[int, list[Digests]] = {}  # digests of all copies of each of them: of the vote, and of later points
 
@@ -140,7 +144,7 @@ class LocalState:
 
         Raises `Misuse` if it is too large.
         """
-        values = self._state.encoded_values(closely=False)
+        values = self._state.encoded_values(closely=self.comparisons < CLASSIFIED)
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
         tensors = {name: t for name, t in every.items() if self._mine(name)}
@@ -162,16 +166,27 @@ class LocalState:
             boundary,
             {e: v for e, v in values.items() if self._mine(e)},
             {name: t.detach().clone() for name, t in tensors.items()},
-            {name: digest(t) for name, t in (gradients | tensors).items()},
+            {name: self._digest(name, t) for name, t in (gradients | every | tensors).items()},
             {e: digest_bytes(v) for e, v in values.items()},
             results,
         )
+        self._made += 1
         self.sealed[transaction] = copy
         self.sealed.pop(transaction - 2, None)
         earlier = self.versions.get(transaction, []) if late else []
         self.versions[transaction] = [*earlier, (copy.value_digests, copy.tensor_digests)]
         self.versions.pop(transaction - 2, None)
         return copy
+
+    def _digest(self, name: str, tensor: torch.Tensor) -> int:
+        """Of all buffers, also those that were the same everywhere: from now on they may not be. What counts no change is not read again,
+        but for the first copies and every sixteenth.
+        """
+        mark = tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version
+        known = self._digests.get(name)
+        if known is None or known[0] != mark or mark[1] < 0 or self.comparisons < CLASSIFIED or self._made % CLOSELY == 0:
+            known = self._digests[name] = mark, digest(tensor)
+        return known[1]
 
     def _gradients_to_copy(self, gradients: dict[str, torch.Tensor], carried: bool) -> dict[str, torch.Tensor]:
         """Those that differ from rank to rank as far as known. What is `carried` is copied to be sure, unless it is too large for that:

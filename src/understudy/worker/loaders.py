@@ -16,44 +16,15 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol
 
-import numpy
 import torch
-from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, IterableDataset
 
-from understudy.worker.codec import Unencodable, encode
-from understudy.worker.digests import digest, digest_bytes
 from understudy.worker.randomness import Randomness, Streams
 
 Position = dict[str, Any]
 _PROCESS_KILLED = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly$)")
-
-
-def batch_digest(batch: Any) -> int:
-    """Digest of all that can be read of a batch: tensors on the host, arrays, numbers, strings. 0 where nothing can."""
-    parts: list[bytes] = []
-    _read(batch, parts)
-    return digest_bytes(b"".join(parts)) if parts else 0
-
-
-def _read(thing: Any, parts: list[bytes]) -> None:
-    kind = type(thing)
-    if kind is list or kind is tuple:
-        for part in thing:
-            _read(part, parts)
-    elif isinstance(thing, torch.Tensor):
-        if thing.device.type == "cpu" and thing.layout == torch.strided:
-            parts.append(digest(thing.detach().contiguous()).to_bytes(8, "little"))
-    elif isinstance(thing, numpy.ndarray):
-        parts.append(thing.tobytes())
-    elif len(leaves := tree_leaves(thing)) == 1 and leaves[0] is thing:
-        with suppress(Unencodable):
-            parts.append(encode(thing))
-    else:
-        _read(leaves, parts)
 
 
 def leave_if_data_process_lost(error: BaseException) -> None:

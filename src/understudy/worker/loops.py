@@ -8,14 +8,15 @@ their recorded results, and the batch of the iteration is drawn again from its r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from understudy.worker.codec import Unencodable, decode, encode
+from understudy.worker.contents import content_of
 from understudy.worker.copies import Boundary, LocalCopy, Place
 from understudy.worker.errors import Misuse, NotTheSame
-from understudy.worker.loaders import Source, batch_digest, leave_if_data_process_lost
+from understudy.worker.loaders import Source, leave_if_data_process_lost
 from understudy.worker.randomness import Randomness
 
 END: Place = [1 << 62, 0, 0]  # behind every place of the script
@@ -24,7 +25,9 @@ END: Place = [1 << 62, 0, 0]  # behind every place of the script
 class Loops:
     """The place of this worker in its script."""
 
-    def __init__(self, randomness: Randomness | None) -> None:
+    def __init__(self, randomness: Randomness | None, tell: Callable[[str], None] = lambda text: None) -> None:
+        """`tell`: gets what the user should know."""
+        self._tell = tell
         self._randomness = randomness  # None: without an agent, where nobody will ever continue this loop
         self._loop = 0  # the loop that is running, or the next one
         self._iteration = -1
@@ -84,7 +87,14 @@ class Loops:
         except RuntimeError as error:
             leave_if_data_process_lost(error)
             raise
-        boundary.batch = batch_digest(batch)
+        content = content_of(batch)
+        boundary.batch, boundary.opaque = content.all, content.opaque
+        if content.opaque:
+            self._tell(
+                f"a batch holds a {content.opaque}, whose content cannot be read: a newcomer could not prove that it draws the same "
+                f"batch, so if a "
+                "rank is lost, the job ends. Let the loader give tensors, arrays, plain values and containers or plain objects of them"
+            )
         return batch
 
     def redraw(self, source: Source, copy: LocalCopy, rank: int) -> Any:
@@ -93,6 +103,13 @@ class Loops:
         assert boundary is not None
         source.go_to(boundary.position)
         batch, found = self._draw_from(source, boundary)
+        if boundary.opaque:
+            raise Misuse(
+                f"rank {rank}: the batch of iteration {boundary.iteration} holds a {boundary.opaque}, whose content cannot be read, "
+                f"so this "
+                "newcomer cannot prove that it is the one that the lost rank had. Let the loader give tensors, arrays, plain values and "
+                "containers or plain objects of them"
+            )
         if found != boundary.batch and source.go_again(boundary.position):
             batch, found = self._draw_from(source, boundary)
         if found != boundary.batch:

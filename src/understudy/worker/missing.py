@@ -39,6 +39,7 @@ class Missing:
 
     def make(self, descriptions: Mapping[str, Description]) -> None:
         """Makes the moments and gradients that are described and not there. Their content is not set."""
+        self._fit_buffers(descriptions)
         mine = self._state.all_tensors()
         for entry, optimizer, name, parameter in self._moments(descriptions):
             if entry not in mine:
@@ -50,6 +51,21 @@ class Missing:
             elif entry not in descriptions:
                 parameter.grad = None
         self._ready.clear()
+
+    def _fit_buffers(self, descriptions: Mapping[str, Description]) -> None:
+        """Buffers that have grown, or that were None at the end of the set-up. The script's own tensors stay, with other memory."""
+        for key, module in self._state.modules.items():
+            for path, part in module.named_modules():
+                for name, buffer in part._buffers.items():
+                    description = descriptions.get(f"{key}/buffer/{path}{'.' if path else ''}{name}")
+                    if description is None or description[3] or isinstance(buffer, DTensor):
+                        continue
+                    wanted = getattr(torch, description[0]), list(description[1]), list(description[2])
+                    if buffer is None:
+                        near = next(module.parameters(), torch.empty(0))
+                        part._buffers[name] = _empty(description, near, name)
+                    elif (buffer.dtype, list(buffer.shape), list(buffer.stride())) != wanted:
+                        buffer.data = _empty(description, buffer, name)
 
     def _moments(self, descriptions: Mapping[str, Description]) -> Iterator[tuple[str, str, str, torch.Tensor]]:
         """Entry, name of the optimizer, name of the moment, and its parameter."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -288,17 +288,19 @@ class Newcomer:
         self._replayer.remove()
         runtime.frameworks.after_abort(False, runtime.groups.alone)
         donors = read_donors(recovery, runtime.world_size, meeting)
+        for donor in donors.values():
+            runtime.early.adopt(donor.told.early)
         if self.place != END:
             self._compare_groups(recovery, donors)
         if judge(runtime, recovery, donors):
             raise GenerationAborted("the donors differ: the survivors tell")
         plan = plan_for(runtime, runtime.rank, recovery, donors, meeting)
         copy = read_copy(runtime, runtime.rank, recovery, meeting)
+        runtime.state.reshard()
+        runtime.state.match_groups(plan.values | copy.values)
         runtime.missing.make(plan.descriptions)
         tensors = runtime.state.all_tensors()
-        unknown = sorted(set(plan.descriptions) - set(tensors))
-        if unknown:
-            raise UnderstudyError(f"rank {runtime.rank}: donors have {unknown[0]}, which this newcomer's script did not make")
+        self._compare_entries(plan, copy, tensors.keys())
 
         def take(peers: Peers) -> None:
             started = time.time()
@@ -310,6 +312,7 @@ class Newcomer:
         for entry, data in plan.values.items():
             runtime.state.load_value(entry, data)
         runtime.local.apply(copy, plan.local)
+        runtime.state.attributes.undo(plan.values.keys() | plan.local)
         if not self._streams_set:
             restore_streams(runtime.state.randomness, copy, runtime.rank)
             self._streams_set = True
@@ -328,6 +331,22 @@ class Newcomer:
         runtime.arrived(recovery)
         meeting.put(f"verified/{runtime.rank}", b"1")
         attached(runtime, recovery)
+
+    def _compare_entries(self, plan: Plan, copy: LocalCopy, mine: Collection[str]) -> None:
+        """In both directions. Raises `UnderstudyError`: another newcomer would not fare better."""
+        theirs = plan.descriptions.keys() | copy.tensors.keys()
+        if unknown := sorted(plan.descriptions.keys() - mine):
+            raise UnderstudyError(
+                f"rank {self._runtime.rank}: donors have {unknown[0]}, which this newcomer's script did not make: make all parts of "
+                f"what is "
+                "registered before the first transaction"
+            )
+        if extra := sorted(entry for entry in mine if entry not in theirs and "/state/" not in entry and not entry.endswith("/gradient")):
+            raise UnderstudyError(
+                f"rank {self._runtime.rank}: this newcomer's script has made {extra[0]}, which the others do not have: make and "
+                f"remove parts of "
+                "what is registered before the first transaction"
+            )
 
     def _verify(self, plan: Plan, copy: LocalCopy, donors: Mapping[int, Donor]) -> None:
         """The last thing before this newcomer is a rank like the others. Raises `NotTheSame`."""

@@ -79,6 +79,7 @@ def donate(runtime: Runtime) -> None:
         handed = runtime.shelf.get(rank, recovery.start - 1)
         if handed is not None:
             meeting.put(f"copy/{rank}/{runtime.rank}", handed.data)
+    runtime.state.reshard()
     tensors = runtime.state.all_tensors()
     digests = runtime.state.digests(tensors, runtime.known.take(tensors))
     copy = runtime.own_copy(recovery.start - 1)
@@ -96,6 +97,8 @@ def donate(runtime: Runtime) -> None:
     runtime.local.comparisons = job["comparisons"]
     runtime.late.adopt(job["late_points"], job["late_agreed"])
     donors = read_donors(recovery, runtime.world_size, meeting)
+    for donor in donors.values():
+        runtime.early.adopt(donor.told.early)
     tables = {rank: there.digests for rank, there in told_by(recovery, runtime.world_size, donors).items()}
     found = judge(runtime, recovery, donors)
     if found:

@@ -30,13 +30,14 @@ from understudy.core.commands import Abort, Assign, Prepare, Recover
 from understudy.core.events import Committed, Finished, Notice
 from understudy.core.nouns import Stand
 from understudy.links.page import Activity
-from understudy.worker.arguments import versions
+from understudy.worker.arguments import Arguments
 from understudy.worker.buddies import Handed
 from understudy.worker.codec import decode, encode
 from understudy.worker.comparison import Comparison
 from understudy.worker.control import Control
 from understudy.worker.copies import LocalCopy, LocalState, seal
-from understudy.worker.errors import GenerationAborted, Misuse
+from understudy.worker.early import Before, Early
+from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
 from understudy.worker.frameworks import Frameworks
 from understudy.worker.known import Known
 from understudy.worker.late import POINTS, Late, Look
@@ -61,9 +62,9 @@ class Runtime(Membership):
         super().__init__(control, role, server)
         self.state = State()
         self.frameworks = Frameworks(self.state)
-        self.loops = Loops(self.state.randomness)
+        self.loops = Loops(self.state.randomness, self.notice)
         self.local = LocalState(self.state, self.rank)
-        self.missing, self.known = Missing(self.state), Known(self.state)
+        self.missing, self.known, self.early = Missing(self.state), Known(self.state), Early(self.state)
         self.late = Late(self)
         self.recorder: Recorder | None = None
         self.setup_record = b""  # what its set-up heard from others
@@ -77,6 +78,7 @@ class Runtime(Membership):
         self.finished = False
         self._collectives_at_vote = 0
         self._carried = False
+        self._before: Before | None = None  # what is known of the begin of the running transaction
         self._collectives_at_end = 0
         self.collectives_at_recovery = 0  # groups that were connected anew count from the same number on every rank, but not from 0
         self._noticed: set[str] = set()
@@ -113,6 +115,7 @@ class Runtime(Membership):
         record = self.setup_record = self.recorder.finish()
         self.recorder = None
         self._refuse_uncovered()
+        self.state.set_up()
         try:
             self.sums = self.groups.sums()
             self.comparison.run()
@@ -149,8 +152,9 @@ class Runtime(Membership):
         self.begin()
         place = self.loops.next_place()
         snapshot = self.state.snapshot()
+        begun = self._before = self.early.begin(function.__qualname__)
         self.late.look(before, Look.AT_VALUES, snapshot.values)
-        unchanged = versions([args, kwargs])
+        arguments = Arguments(function.__qualname__, [args, kwargs], begun.full)
         while True:
             try:
                 self.kind, self.past_vote, self.must_redo = f"{kind} {function.__qualname__}", False, False
@@ -173,15 +177,15 @@ class Runtime(Membership):
                 if not self.must_redo:
                     self.quiesce_after(error, self.stand)
             self.kind = ""
-            if versions([args, kwargs]) != unchanged:
-                raise Misuse(f"{function.__qualname__} changes its arguments in place, so it cannot be redone with the same batch")
+            arguments.check(redone=True)
             self.frameworks.after_abort(True, self.groups.alone)
             self.state.restore(snapshot)
+            self.early.restore(begun)
             self.begin(redo=True)
             self.late.look(before, Look.AT_VALUES, snapshot.values)  # a newcomer comes along here, too
             self._redo_started = time.time()
-        if versions([args, kwargs]) != unchanged:
-            raise Misuse(f"{function.__qualname__} changes its arguments in place, so it could not be redone; work on a copy of them")
+        if told := arguments.check(redone=False):
+            self.notice(told)
         self._commit(kind, function, place, result)
         return result
 
@@ -249,6 +253,8 @@ class Runtime(Membership):
         assert self.channel is not None
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
+        if self._before is not None and (told := self.early.look(self._before)):
+            self.notice(told)
         place, boundary = self.loops.next_place(), self.loops.boundary
         copy = self.local.make(self.transaction, place, self.step, boundary, self.results.encoded(place), carried)
         self._collectives_at_vote = self.groups.collectives()
@@ -304,6 +310,11 @@ class Runtime(Membership):
 
     def finish(self) -> int:
         """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""
+        if self.newcomer is not None and not self.newcomer.arrived:
+            raise UnderstudyError(
+                f"rank {self.rank}: this newcomer has come to the end of its script without passing the place where the job goes on, so it "
+                "never got its rank's state: whatever it has written at its end is wrong. The script does not run the same way twice"
+            )
         self.finished = True
         self.stand = Stand.IDLE
         self.answers.describe()
@@ -311,8 +322,9 @@ class Runtime(Membership):
             self.recorder.remove()  # no transaction was ever run: a loss starts the job anew
         else:
             self._notice_outside_collectives("behind the last transaction")
-        if self.unshared or self.comparison.doubtful:
-            self._join_newest()  # others wait in a hand-over for a newcomer that came at the end; or the last vote told of a difference
+            self.control.page.enter(Activity.FINISHED, self.transaction)
+            # All state is compared once more, when every rank is here; perhaps a newcomer that came at the end waits in a hand-over.
+            self._join_newest()
         while True:
             self.control.page.enter(Activity.FINISHED, self.transaction)
             self.control.send(Finished(self.control.worker, self.generation))
@@ -326,13 +338,14 @@ class Runtime(Membership):
     def _flags(self) -> list[int]:
         announcement = self.control.announcement
         pausing = announcement.generation if announcement is not None and not isinstance(announcement, Abort) else -1
-        return [pausing, -pausing, *self.late.flags(), *self.comparison.flags()]
+        return [pausing, -pausing, *self.early.flags(), *self.late.flags(), *self.comparison.flags()]
 
     def _read_flags(self, flags: list[int]) -> None:
         if flags[0] == -flags[1] and flags[0] > self.generation:
             self.pause_agreed = flags[0]
-        self.late.agree(flags[2 : 2 + POINTS])
-        self.comparison.read(flags[2 + POINTS :])
+        found = self.early.agree(flags[2:5])
+        self.late.agree(flags[5 : 5 + POINTS])
+        self.comparison.read(flags[5 + POINTS :], ignore=found)
 
     def _explain_after_vote(self, error: Exception) -> None:
         if self.aborted() or self.groups.is_broken():
