@@ -20,7 +20,7 @@ from understudy.worker.codec import decode, encode
 from understudy.worker.digests import digest, digest_bytes
 from understudy.worker.errors import Misuse, NotTheSame
 from understudy.worker.randomness import Streams
-from understudy.worker.state import State, local_tensor
+from understudy.worker.state import State, describe, local_tensor
 
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
 CLOSELY = 16  # copies between two in which every buffer is read
@@ -225,7 +225,9 @@ class LocalState:
             for name, tensor in copy.tensors.items():
                 if name not in entries:
                     continue
-                if name in current:
+                if "/gradient" not in name:
+                    self._state.fit(name, describe(tensor, ""))
+                    current = dict(self._state.mutable_tensors())
                     local_tensor(current[name]).copy_(tensor)
                 else:
                     parameter = parameters[name.removesuffix("/gradient")]

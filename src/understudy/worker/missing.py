@@ -11,11 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 import torch
-from torch.distributed.tensor import DTensor
 
-from understudy.worker.errors import Misuse
 from understudy.worker.optimizers import parameters_of
-from understudy.worker.state import Description, State, local_tensor
+from understudy.worker.state import Description, State, empty, local_tensor
 
 
 class Missing:
@@ -33,13 +31,15 @@ class Missing:
             if enough():
                 return
             if descriptions[entry][5] == "cpu":
-                tensor = _empty(descriptions[entry], like, entry)
+                tensor = empty(descriptions[entry], like, entry)
                 local_tensor(tensor).zero_()
                 self._ready[entry] = descriptions[entry], tensor
 
     def make(self, descriptions: Mapping[str, Description]) -> None:
         """Makes the moments and gradients that are described and not there. Their content is not set."""
-        self._fit_buffers(descriptions)
+        for entry, description in descriptions.items():
+            if "/buffer/" in entry:
+                self._state.fit(entry, description)
         mine = self._state.all_tensors()
         for entry, optimizer, name, parameter in self._moments(descriptions):
             if entry not in mine:
@@ -47,25 +47,10 @@ class Missing:
         for name, parameter in self._state.parameters():
             entry = f"{name}/gradient"
             if entry in descriptions and parameter.grad is None:
-                parameter.grad = _empty(descriptions[entry], parameter, entry)
+                parameter.grad = empty(descriptions[entry], parameter, entry)
             elif entry not in descriptions:
                 parameter.grad = None
         self._ready.clear()
-
-    def _fit_buffers(self, descriptions: Mapping[str, Description]) -> None:
-        """Buffers that have grown, or that were None at the end of the set-up. The script's own tensors stay, with other memory."""
-        for key, module in self._state.modules.items():
-            for path, part in module.named_modules():
-                for name, buffer in part._buffers.items():
-                    description = descriptions.get(f"{key}/buffer/{path}{'.' if path else ''}{name}")
-                    if description is None or description[3] or isinstance(buffer, DTensor):
-                        continue
-                    wanted = getattr(torch, description[0]), list(description[1]), list(description[2])
-                    if buffer is None:
-                        near = next(module.parameters(), torch.empty(0))
-                        part._buffers[name] = _empty(description, near, name)
-                    elif (buffer.dtype, list(buffer.shape), list(buffer.stride())) != wanted:
-                        buffer.data = _empty(description, buffer, name)
 
     def _moments(self, descriptions: Mapping[str, Description]) -> Iterator[tuple[str, str, str, torch.Tensor]]:
         """Entry, name of the optimizer, name of the moment, and its parameter."""
@@ -79,17 +64,4 @@ class Missing:
 
     def _take(self, description: Description, like: torch.Tensor, entry: str) -> torch.Tensor:
         ready = self._ready.pop(entry, None)
-        return ready[1] if ready is not None and ready[0] == description else _empty(description, like, entry)
-
-
-def _empty(description: Description, like: torch.Tensor, entry: str) -> torch.Tensor:
-    """Memory as a donor describes it."""
-    kind, shape, stride, distributed, _, where = description
-    dtype = getattr(torch, kind)
-    device = torch.device("cpu") if where == "cpu" else local_tensor(like).device
-    local = torch.empty_strided(shape, stride, dtype=dtype, device=device)
-    if not distributed:
-        return local
-    if not isinstance(like, DTensor):
-        raise Misuse(f"{entry} is a DTensor on its donor, but its parameter is not one here")
-    return DTensor.from_local(local, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
+        return ready[1] if ready is not None and ready[0] == description else empty(description, like, entry)

@@ -116,6 +116,7 @@ class Newcomer:
             return
         assert self._replayer is not None
         self._replayer.finish()
+        runtime.state.set_up()
         if runtime.control.assignment is None:
             self._wait_for_rank()
         elif runtime.control.assignment.planned:
@@ -267,6 +268,9 @@ class Newcomer:
             except UnderstudyError:
                 raise
             except RuntimeError as error:
+                known = isinstance(error, GenerationAborted | PeerLost) or runtime.superseded(recovery.generation)
+                if not known and not runtime.groups.is_broken():
+                    raise  # nothing of the network: it would fail again
                 self._await_next(recovery.generation, error)
                 runtime.let_go()
 

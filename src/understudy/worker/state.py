@@ -58,6 +58,19 @@ def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return local.detach()
 
 
+def empty(description: Description, like: torch.Tensor, entry: str) -> torch.Tensor:
+    """Memory as a donor describes it."""
+    kind, shape, stride, distributed, _, where = description
+    dtype = getattr(torch, kind)
+    device = torch.device("cpu") if where == "cpu" else local_tensor(like).device
+    local = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+    if not distributed:
+        return local
+    if not isinstance(like, DTensor):
+        raise Misuse(f"{entry} is a DTensor on its donor, but its parameter is not one here")
+    return DTensor.from_local(local, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
+
+
 def put_back(tensor: torch.Tensor, memory: torch.Tensor) -> None:
     """Makes `tensor` stand at `memory` again, in its shape, if a script has put it elsewhere (`.data =`, `resize_`)."""
     holder = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
@@ -193,6 +206,24 @@ class State:
         for name, tensor in self.tensors.items():
             if not _is_trained(tensor):
                 yield f"{name}/tensor", tensor
+
+    def fit(self, entry: str, description: Description) -> None:
+        """On a newcomer: gives a buffer or a registered tensor the shape that is described, if it has grown, or was None at the end of the
+        set-up. The script's own tensor stays, with other memory.
+        """
+        present = dict(self.mutable_tensors()).get(entry)
+        if present is None and "/buffer/" in entry:
+            key, _, path = entry.partition("/buffer/")
+            owner, _, name = path.rpartition(".")
+            parts = dict(self.modules[key].named_modules())
+            if owner in parts and name in parts[owner]._buffers:
+                near = next(self.modules[key].parameters(), torch.empty(0))
+                parts[owner]._buffers[name] = empty(description, near, entry)
+                self.look_again()
+        elif present is not None and not isinstance(present, DTensor):
+            wanted = getattr(torch, description[0]), list(description[1]), list(description[2])
+            if (present.dtype, list(present.shape), list(present.stride())) != wanted:
+                present.data = empty(description, present, entry)
 
     def moments(self) -> Iterator[tuple[str, torch.Tensor]]:
         for key, optimizer in self.optimizers.items():
