@@ -71,8 +71,10 @@ class Attributes:
         self._extra: list[tuple[str, torch.nn.Module]] = []  # those with a `get_extra_state` of their own
         self._first: dict[str, bytes] | None = None  # as of the end of the set-up
         self._first_parts: set[str] = set()
+        self._first_size = -1
+        self._first_large: dict[str, int] = {}  # entries that are too large, or not on the host, with the addresses of their memory
         self._watched: set[str] = set()  # entries that have changed since then
-        self.large: list[str] = []  # entries that have changed and are too large, or not on the host
+        self._large: list[str] = []  # those of them that have changed
 
     def refresh(self) -> None:
         """Finds the parts anew."""
@@ -142,13 +144,27 @@ class Attributes:
         """At the end of the set-up: from now on counts what changes."""
         self.refresh()
         self._first = dict(self._plain())
+        self._first_size = self._size
         self._first_parts = {entry for entry, _ in self._parts}
 
-    def parts_changed(self) -> list[str]:
-        """Parts that came or went since the set-up."""
-        if self._first is None:
-            return []
-        return sorted(entry.replace("/attribute/", ".") for entry in self._first_parts ^ {entry for entry, _ in self._parts})
+    def news(self) -> list[str]:
+        """What is to be told of changes that a newcomer could not follow. Cheap while there are none."""
+        found = []
+        if self._first is not None and self._size != self._first_size:
+            changed = sorted(self._first_parts ^ {entry for entry, _ in self._parts})
+            if changed:
+                found.append(
+                    f"{changed[0].replace('/attribute/', '.')} (one of {len(changed)} parts of modules) came or went after training "
+                    f"began: a "
+                    "newcomer's script does not do that, so if a rank is lost, the job ends. Make all parts before the first transaction"
+                )
+        if self._large:
+            found.append(
+                f"{self._large[0].replace('/attribute/', '.')} is an attribute of a module that has changed, and too large to be "
+                f"looked at in "
+                "every step, or not on the host: a newcomer starts without the change. Make it a buffer (register_buffer)"
+            )
+        return found
 
     @property
     def moved(self) -> bool:
@@ -228,8 +244,10 @@ class Attributes:
                 if name in _OF_EVERY_MODULE or (only is not None and entry not in only) or not _is_plain(value, 0):
                     continue
                 if isinstance(value, torch.Tensor) and self._is_large(value):
-                    if self._first is not None and entry not in self.large:
-                        self.large.append(entry)
+                    if self._first is None:
+                        self._first_large[entry] = value.data_ptr()
+                    elif self._first_large.get(entry) != value.data_ptr() and entry not in self._large:
+                        self._large.append(entry)
                     continue
                 try:
                     data = encode([value])

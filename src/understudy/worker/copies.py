@@ -20,7 +20,8 @@ from understudy.worker.codec import decode, encode
 from understudy.worker.digests import digest, digest_bytes
 from understudy.worker.errors import Misuse, NotTheSame
 from understudy.worker.randomness import Streams
-from understudy.worker.state import State, describe, local_tensor
+from understudy.worker.state import State
+from understudy.worker.tensors import describe, local_tensor
 
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
 CLOSELY = 16  # copies between two in which every buffer is read

@@ -28,7 +28,8 @@ from torch.distributed.tensor import DTensor
 
 from understudy.worker.digests import digest_bytes, flat_bytes
 from understudy.worker.errors import Misuse
-from understudy.worker.state import State, local_tensor, put_back
+from understudy.worker.state import State
+from understudy.worker.tensors import local_tensor, put_back
 
 Found = dict[str, list[str]]  # by function, sorted
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,11 +16,12 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
-from understudy.worker import session
+from understudy.worker import drawn, session
 from understudy.worker.errors import Misuse
 from understudy.worker.late import Look
 from understudy.worker.loaders import Counter, LoaderSource, Source
 from understudy.worker.loops import Loops, iterate
+from understudy.worker.names import missing_behind
 from understudy.worker.newcomer import Newcomer
 from understudy.worker.registration import watch_wrappers
 from understudy.worker.runtime import Runtime
@@ -127,6 +129,14 @@ class Job:
         loops = runtime.loops if runtime else self._plain_loops
         loop = loops.enter()
         first = 0
+        if runtime is not None and (frame := sys._getframe(1)) is not None:
+            names, where = missing_behind(frame)
+            if names:
+                runtime.notice(
+                    f"{', '.join(names[:4])} (set in the loop at {where}) is read behind the loop: a newcomer that joins there does "
+                    f"not run the "
+                    "loop, and the name is missing. Let a transaction behind the loop return it, or give it a value in front of the loop"
+                )
         try:
             if runtime is not None and newcomer is not None and not newcomer.done:
                 run, copy = newcomer.enter_loop(loop)
@@ -162,6 +172,7 @@ def join(backend: str | None = None) -> Job:
     if session.current.runtime is not None:
         raise Misuse("understudy.join() was called twice")
     watch_wrappers()
+    drawn.watch()
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.role, here.server)
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from understudy.worker.state import State, digest_of, local_tensor
+from understudy.worker.state import State
+from understudy.worker.tensors import digest_of, local_tensor
 
 Mark = tuple[int, int]  # where a tensor is, and how often it was changed in place
 

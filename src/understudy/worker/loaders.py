@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from understudy.worker.drawn import by_a_loop
 from understudy.worker.randomness import Randomness, Streams
 
 Position = dict[str, Any]
@@ -159,7 +160,8 @@ class LoaderSource:
         self._set_epoch()
         self._start = self._randomness.capture()
         self._start_generators = [bytes(g.get_state().numpy().tobytes()) for g in self._generators()]
-        self._iterator = iter(self._loader)
+        with by_a_loop():
+            self._iterator = iter(self._loader)
 
     def _set_epoch(self) -> None:
         if self._repeat:

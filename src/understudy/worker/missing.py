@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 
 from understudy.worker.optimizers import parameters_of
-from understudy.worker.state import Description, State, empty, local_tensor
+from understudy.worker.state import State
+from understudy.worker.tensors import Description, empty, local_tensor
 
 
 class Missing:

@@ -76,7 +76,7 @@ def _describe(tensors: list[torch.Tensor]) -> list[Any]:
     return [[str(tensor.dtype).removeprefix("torch."), list(tensor.shape)] for tensor in tensors]
 
 
-class _Kernels:
+class Kernels:
     """A kernel in front of every collective operator, above the one that does the work."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class _Kernels:
         raise NotImplementedError
 
 
-class Recorder(_Kernels):
+class Recorder(Kernels):
     """Notes the output of every collective of this rank's set-up."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class Recorder(_Kernels):
         return encode(self.entries)
 
 
-class Replayer(_Kernels):
+class Replayer(Kernels):
     """Gives a newcomer, at every collective of its set-up, what the lost rank was given."""
 
     def __init__(self, record: bytes, rank: int) -> None:

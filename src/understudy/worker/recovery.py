@@ -31,7 +31,7 @@ from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame
 from understudy.worker.loops import END
 from understudy.worker.peers import Peers
 from understudy.worker.rendezvous import Rendezvous
-from understudy.worker.state import Description
+from understudy.worker.tensors import Description
 from understudy.worker.transfer import Plan, knock, make_plan, send
 
 if TYPE_CHECKING:

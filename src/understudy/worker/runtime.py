@@ -36,6 +36,7 @@ from understudy.worker.codec import decode, encode
 from understudy.worker.comparison import Comparison
 from understudy.worker.control import Control
 from understudy.worker.copies import LocalCopy, LocalState, seal
+from understudy.worker.drawn import by_hand
 from understudy.worker.early import Before, Early
 from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
 from understudy.worker.frameworks import Frameworks
@@ -52,6 +53,7 @@ from understudy.worker.registration import uncovered
 from understudy.worker.rendezvous import StoreServer
 from understudy.worker.responder import Answers
 from understudy.worker.state import State
+from understudy.worker.works import Works
 
 if TYPE_CHECKING:
     from understudy.worker.newcomer import Newcomer
@@ -65,7 +67,7 @@ class Runtime(Membership):
         self.loops = Loops(self.state.randomness, self.notice)
         self.local = LocalState(self.state, self.rank)
         self.missing, self.known, self.early = Missing(self.state), Known(self.state), Early(self.state)
-        self.late = Late(self)
+        self.late, self.works = Late(self), Works()
         self.recorder: Recorder | None = None
         self.setup_record = b""  # what its set-up heard from others
         self.unshared = False  # a recovery with newcomers was completed, and copies are not handed over again yet
@@ -154,6 +156,7 @@ class Runtime(Membership):
         snapshot = self.state.snapshot()
         begun = self._before = self.early.begin(function.__qualname__)
         self.late.look(before, Look.AT_VALUES, snapshot.values)
+        self._look_closely(begun)
         arguments = Arguments(function.__qualname__, [args, kwargs], begun.full)
         while True:
             try:
@@ -162,6 +165,7 @@ class Runtime(Membership):
                 self.control.page.enter(Activity.RUNNING, self.transaction)
                 self.comparison.watch()
                 self.frameworks.begin()
+                self.works.begin(begun.function, begun.full)
                 result = function(*args, **kwargs)
                 if self.must_redo:
                     raise GenerationAborted("the failure of this attempt was swallowed inside it")
@@ -169,6 +173,7 @@ class Runtime(Membership):
                     self.vote(carried=kind == "step" or self._carried)
                 break
             except Exception as error:
+                self.works.end()
                 if self.past_vote:
                     self._explain_after_vote(error)
                     raise
@@ -184,10 +189,22 @@ class Runtime(Membership):
             self.begin(redo=True)
             self.late.look(before, Look.AT_VALUES, snapshot.values)  # a newcomer comes along here, too
             self._redo_started = time.time()
-        if told := arguments.check(redone=False):
-            self.notice(told)
+        for told in (arguments.check(redone=False), self.works.left(begun.function)):
+            if told:
+                self.notice(told)
         self._commit(kind, function, place, result)
         return result
+
+    def _look_closely(self, begun: Before) -> None:
+        """At begin: what a redo or a newcomer could not bear. More of it in the first transactions of a function."""
+        for told in self.state.attributes.news():
+            self.notice(told)
+        if begun.full and (name := by_hand(self.state.loaders)):
+            raise Misuse(
+                f"loader {name} is registered, but the script draws from it by hand (iter, next): a newcomer would start at its "
+                f"beginning. Use "
+                f"job.batches"
+            )
 
     def begin(self, redo: bool = False) -> None:
         """Between transactions: joins the newest generation, as often as there is one."""
@@ -253,6 +270,13 @@ class Runtime(Membership):
         assert self.channel is not None
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
+        self.works.settle()
+        if carried and self.state.carried():
+            raise Misuse(
+                f"rank {self.rank}: {self.kind} leaves gradients in FSDP2 that are not reduced yet "
+                f"(set_requires_gradient_sync(False)) to a later "
+                "transaction: nobody could give them to a newcomer. Accumulate them inside one @job.step"
+            )
         if self._before is not None and (told := self.early.look(self._before)):
             self.notice(told)
         place, boundary = self.loops.next_place(), self.loops.boundary

@@ -26,7 +26,7 @@ from understudy.worker.communicators import Groups
 from understudy.worker.loaders import LoaderSource
 from understudy.worker.randomness import Randomness
 from understudy.worker.runtime import Runtime
-from understudy.worker.state import local_tensor
+from understudy.worker.tensors import local_tensor
 
 VARIABLE = "UNDERSTUDY_SILENT_FAULTS"
 

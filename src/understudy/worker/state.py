@@ -15,7 +15,6 @@ vote, so no second copy of them exists.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,17 +26,16 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from understudy.worker import drawn
 from understudy.worker.attributes import Attributes, Noted, is_of_module
 from understudy.worker.codec import Unencodable, decode, encode
-from understudy.worker.digests import digest, digest_bytes, flat_bytes
+from understudy.worker.digests import digest_bytes, flat_bytes
 from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.gradients import Gradients
 from understudy.worker.optimizers import all_tensors, common_values, loose_values, parameters_of
 from understudy.worker.randomness import Randomness, Streams
-from understudy.worker.shards import named_parameters, reshard, shards_of
-
-# Data type, local shape, strides, whether it is a DTensor, the parameter that it belongs to ("" for none), device type.
-Description = list[Any]
+from understudy.worker.shards import carried, named_parameters, reshard, shards_of
+from understudy.worker.tensors import Description, describe, digest_of, empty, in_place, is_trained, local_tensor, put_back
 
 
 @dataclass
@@ -50,58 +48,6 @@ class Snapshot:
     attributes: Noted
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # id of the parameter -> its gradient, content
     scalers: dict[str, dict[Any, Any]] = field(default_factory=dict)
-
-
-def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory that this rank holds of `tensor`."""
-    local: torch.Tensor = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
-    return local.detach()
-
-
-def empty(description: Description, like: torch.Tensor, entry: str) -> torch.Tensor:
-    """Memory as a donor describes it."""
-    kind, shape, stride, distributed, _, where = description
-    dtype = getattr(torch, kind)
-    device = torch.device("cpu") if where == "cpu" else local_tensor(like).device
-    local = torch.empty_strided(shape, stride, dtype=dtype, device=device)
-    if not distributed:
-        return local
-    if not isinstance(like, DTensor):
-        raise Misuse(f"{entry} is a DTensor on its donor, but its parameter is not one here")
-    return DTensor.from_local(local, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
-
-
-def put_back(tensor: torch.Tensor, memory: torch.Tensor) -> None:
-    """Makes `tensor` stand at `memory` again, in its shape, if a script has put it elsewhere (`.data =`, `resize_`)."""
-    holder = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
-    if holder.data_ptr() != memory.data_ptr() or holder.shape != memory.shape or holder.stride() != memory.stride():
-        holder.data = memory
-
-
-def in_place(old: Any, new: Any) -> Any:
-    """`new`, in the tensors of `old` where they fit: a script may hold these, as with a learning rate that is a tensor."""
-    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor) and old.shape == new.shape and old.dtype == new.dtype:
-        with torch.no_grad():
-            old.copy_(new)
-        return old
-    if isinstance(old, list | tuple) and type(old) is type(new) and len(old) == len(new):
-        return type(new)(in_place(one, other) for one, other in zip(old, new, strict=True))
-    return new
-
-
-def _is_trained(tensor: torch.Tensor) -> bool:
-    return tensor.requires_grad and tensor.is_leaf
-
-
-def describe(tensor: torch.Tensor, owner: str) -> Description:
-    local = local_tensor(tensor)
-    kind = str(local.dtype).removeprefix("torch.")
-    return [kind, list(local.shape), list(local.stride()), isinstance(tensor, DTensor), owner, local.device.type]
-
-
-def size_of(description: Description) -> int:
-    """Bytes of the tensor that is described."""
-    return math.prod(description[1]) * int(getattr(torch, description[0]).itemsize)
 
 
 _CONTAINERS = (dict, list, tuple)  # in which something may have to be put in order
@@ -117,14 +63,6 @@ def canonical(value: Any) -> Any:
     if kind is list or kind is tuple:
         return kind([canonical(item) if type(item) in _CONTAINERS else item for item in value])
     return value
-
-
-def _shard(tensor: torch.Tensor) -> str:
-    """Which shard of a DTensor this is: shards are never replicas of each other, even when their content is equal by chance."""
-    if not isinstance(tensor, DTensor):
-        return ""
-    coordinate: list[int] = list(tensor.device_mesh.get_coordinate() or [])
-    return ",".join(str(c) for c, placement in zip(coordinate, tensor.placements, strict=False) if placement.is_shard())
 
 
 class State:
@@ -160,6 +98,7 @@ class State:
             self.randomness.numpy_generators[name] = thing
         elif isinstance(thing, DataLoader) or type(thing).__name__ == "StatefulDataLoader":
             self.loaders[name] = thing
+            drawn.watch()
         elif callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None)):
             self.values[name] = thing
             self._encode_value(name, thing)
@@ -185,7 +124,7 @@ class State:
             for name, parameter in named_parameters(module, self._shards.get(key, {})):
                 yield f"{key}/parameter/{name}", parameter
         for name, tensor in self.tensors.items():
-            if _is_trained(tensor):
+            if is_trained(tensor):
                 yield f"{name}/parameter/{name}", tensor
 
     def mutable_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -204,7 +143,7 @@ class State:
                     seen.add(id(buffer))
                     yield prefix + name, buffer
         for name, tensor in self.tensors.items():
-            if not _is_trained(tensor):
+            if not is_trained(tensor):
                 yield f"{name}/tensor", tensor
 
     def fit(self, entry: str, description: Description) -> None:
@@ -260,6 +199,10 @@ class State:
         """In a recovery: nobody has gathered anything then, as a newcomer has not."""
         for module in self.modules.values():
             reshard(module)
+
+    def carried(self) -> bool:
+        """Whether FSDP2 keeps gradients of whole parameters for later: these are in no tensor that could be moved."""
+        return any(carried(self.modules[key]) for key, shards in (self._shards or {}).items() if shards)
 
     def owners(self) -> dict[str, str]:
         """The parameter to which each moment belongs."""
@@ -367,6 +310,8 @@ class State:
     # -- begin and redo --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
+        if self.attributes.moved:
+            self.look_again()
         tensors = dict(self.mutable_tensors())
         sources = [local_tensor(tensor) for tensor in tensors.values()]
         targets = []
@@ -442,9 +387,3 @@ class State:
         there = known or {}
         found = {name: there[name] if name in there else digest_of(tensor) for name, tensor in tensors.items()}
         return found | {name: digest_bytes(data) for name, data in values.items()}
-
-
-def digest_of(tensor: torch.Tensor) -> int:
-    """The digest of this rank's part of a tensor, with which part it is."""
-    value, shard = digest(local_tensor(tensor)), _shard(tensor)
-    return value ^ digest_bytes(shard.encode()) if shard else value

@@ -21,7 +21,7 @@ from understudy.worker.chaos import Function, wrap
 from understudy.worker.copies import seal, unseal
 from understudy.worker.loaders import LoaderSource
 from understudy.worker.randomness import Randomness
-from understudy.worker.state import local_tensor
+from understudy.worker.tensors import local_tensor
 from understudy.worker.transfer import Plan
 
 

@@ -1,0 +1,69 @@
+"""Registered loaders that a script draws from by hand (`iter`, `next`): their position is not known, so a newcomer would start at
+the beginning.
+
+The class of a loader is watched for iterators that are made outside of `job.batches`. An evaluation may go through a loader inside one
+section, and nothing of it is left behind; an iterator that still lives where a transaction begins is one that the script goes on with.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+_made: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []  # loader and iterator
+_watched: set[type] = set()
+_by_us = False
+
+
+def watch() -> None:
+    """From now on iterators of DataLoaders are noted."""
+    classes: list[type] = [DataLoader]
+    stateful = sys.modules.get("torchdata.stateful_dataloader")
+    if stateful is not None:
+        classes.append(stateful.StatefulDataLoader)
+    for kind in classes:
+        if kind not in _watched and "__iter__" in vars(kind):
+            _watched.add(kind)
+            _wrap(kind)
+
+
+def _wrap(kind: Any) -> None:
+    make = kind.__iter__
+
+    @functools.wraps(make)
+    def noted(loader: Any) -> Any:
+        iterator = make(loader)
+        if not _by_us:
+            _made[:] = [pair for pair in _made if pair[1]() is not None]
+            _made.append((weakref.ref(loader), weakref.ref(iterator)))
+        return iterator
+
+    kind.__iter__ = noted
+
+
+@contextmanager
+def by_a_loop() -> Iterator[None]:
+    """Around the making of an iterator whose position is known."""
+    global _by_us
+    before, _by_us = _by_us, True
+    try:
+        yield
+    finally:
+        _by_us = before
+
+
+def by_hand(loaders: Mapping[str, Any]) -> str:
+    """The name of a loader of which an iterator is in use that the script has made, or ""."""
+    for made_of, made in _made:
+        loader, iterator = made_of(), made()
+        if iterator is not None and getattr(loader, "_iterator", None) is not iterator:
+            for name, known in loaders.items():
+                if known is loader:
+                    return name
+    return ""

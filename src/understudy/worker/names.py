@@ -1,0 +1,81 @@
+"""Names that a loop sets and the script reads behind it.
+
+A newcomer that joins behind a loop does not run it, so such a name is missing there. It is found in the source, once, when the loop
+begins, and told before any loss.
+
+Known limits: only names of the scope that holds the `for` statement, and only where the source can be read. A name that has a value in
+front of the loop is not missing, but has that value on a newcomer.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from types import FrameType
+
+
+def missing_behind(frame: FrameType) -> tuple[list[str], str]:
+    """Names that the loop whose iterator is being made in `frame` sets, and that are read behind it without another value; and where."""
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return [], ""
+    found = _loop_at(tree, line)
+    if found is None:
+        return [], ""
+    scope, loop = found
+    set_here = {name for name, store, _ in _names(loop) if store}
+    before, behind = set[str](), list[str]()
+    given = set[str]()
+    for name, store, where in sorted(_names_of(scope), key=lambda item: (item[2], item[1])):
+        if where < loop.lineno and store:
+            before.add(name)
+        elif where > (loop.end_lineno or line) and name in set_here - before - given:
+            if store:
+                given.add(name)
+            elif name not in behind:
+                behind.append(name)
+    return behind, f"{file}:{line}"
+
+
+def _loop_at(tree: ast.AST, line: int) -> tuple[ast.AST, ast.For] | None:
+    """The innermost scope with a `for` statement whose iterable stands at `line`."""
+    best: tuple[ast.AST, ast.For] | None = None
+    for scope in ast.walk(tree):
+        if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in _inside(scope):
+                if isinstance(node, ast.For) and node.iter.lineno <= line <= (node.iter.end_lineno or line):
+                    best = scope, node
+    return best
+
+
+def _inside(scope: ast.AST) -> list[ast.AST]:
+    """The nodes of a scope without those of functions and classes in it."""
+    found: list[ast.AST] = []
+    waiting = list(ast.iter_child_nodes(scope))
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
+def _names(node: ast.AST) -> list[tuple[str, bool, int]]:
+    """Name, whether it is set, and line, of all in `node`."""
+    return [(one.id, isinstance(one.ctx, ast.Store), one.lineno) for one in [node, *_inside(node)] if isinstance(one, ast.Name)]
+
+
+def _names_of(scope: ast.AST) -> list[tuple[str, bool, int]]:
+    found = _names(scope)
+    for node in _inside(scope):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.append((node.name, True, node.lineno))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found += [((alias.asname or alias.name).split(".")[0], True, node.lineno) for alias in node.names]
+    if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+        arguments = scope.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        found += [(argument.arg, True, scope.lineno) for argument in every if argument is not None]
+    return found

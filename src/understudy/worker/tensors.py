@@ -1,0 +1,81 @@
+"""Small things that are done with one tensor of a rank's state: its local memory, its description, its digest, its place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from understudy.worker.digests import digest, digest_bytes
+from understudy.worker.errors import Misuse
+
+# Data type, local shape, strides, whether it is a DTensor, the parameter that it belongs to ("" for none), device type.
+Description = list[Any]
+
+
+def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory that this rank holds of `tensor`."""
+    local: torch.Tensor = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+    return local.detach()
+
+
+def empty(description: Description, like: torch.Tensor, entry: str) -> torch.Tensor:
+    """Memory as a donor describes it."""
+    kind, shape, stride, distributed, _, where = description
+    dtype = getattr(torch, kind)
+    device = torch.device("cpu") if where == "cpu" else local_tensor(like).device
+    local = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+    if not distributed:
+        return local
+    if not isinstance(like, DTensor):
+        raise Misuse(f"{entry} is a DTensor on its donor, but its parameter is not one here")
+    return DTensor.from_local(local, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
+
+
+def put_back(tensor: torch.Tensor, memory: torch.Tensor) -> None:
+    """Makes `tensor` stand at `memory` again, in its shape, if a script has put it elsewhere (`.data =`, `resize_`)."""
+    holder = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+    if holder.data_ptr() != memory.data_ptr() or holder.shape != memory.shape or holder.stride() != memory.stride():
+        holder.data = memory
+
+
+def in_place(old: Any, new: Any) -> Any:
+    """`new`, in the tensors of `old` where they fit: a script may hold these, as with a learning rate that is a tensor."""
+    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor) and old.shape == new.shape and old.dtype == new.dtype:
+        with torch.no_grad():
+            old.copy_(new)
+        return old
+    if isinstance(old, list | tuple) and type(old) is type(new) and len(old) == len(new):
+        return type(new)(in_place(one, other) for one, other in zip(old, new, strict=True))
+    return new
+
+
+def is_trained(tensor: torch.Tensor) -> bool:
+    return tensor.requires_grad and tensor.is_leaf
+
+
+def describe(tensor: torch.Tensor, owner: str) -> Description:
+    local = local_tensor(tensor)
+    kind = str(local.dtype).removeprefix("torch.")
+    return [kind, list(local.shape), list(local.stride()), isinstance(tensor, DTensor), owner, local.device.type]
+
+
+def size_of(description: Description) -> int:
+    """Bytes of the tensor that is described."""
+    return math.prod(description[1]) * int(getattr(torch, description[0]).itemsize)
+
+
+def _shard(tensor: torch.Tensor) -> str:
+    """Which shard of a DTensor this is: shards are never replicas of each other, even when their content is equal by chance."""
+    if not isinstance(tensor, DTensor):
+        return ""
+    coordinate: list[int] = list(tensor.device_mesh.get_coordinate() or [])
+    return ",".join(str(c) for c, placement in zip(coordinate, tensor.placements, strict=False) if placement.is_shard())
+
+
+def digest_of(tensor: torch.Tensor) -> int:
+    """The digest of this rank's part of a tensor, with which part it is."""
+    value, shard = digest(local_tensor(tensor)), _shard(tensor)
+    return value ^ digest_bytes(shard.encode()) if shard else value
