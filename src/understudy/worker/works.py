@@ -72,7 +72,7 @@ class Works:
         if self._kernels is not None:
             self._kernels.remove()
             self._kernels = None
-            Work.wait = self._wait  # type: ignore[assignment,method-assign]
+            Work.wait = self._wait  # type: ignore[method-assign]
             self._waited.clear()
 
 
