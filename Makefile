@@ -14,7 +14,7 @@ STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
-.PHONY: help setup demo test model matrix lint format bench peers compare clean
+.PHONY: help setup demo test model matrix conformance lint format bench peers compare clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its development tools"
@@ -22,6 +22,7 @@ help:
 	@echo "make test    lint, types and all tests"
 	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
 	@echo "make matrix  every fault in every phase, in every way to be parallel, on real jobs (hundreds of cells)"
+	@echo "make conformance  what real training scripts do, with kills, bit by bit; writes docs/conformance.md (an hour or two)"
 	@echo "make lint    lint and types only"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   recovery and overhead benchmarks"
@@ -54,6 +55,9 @@ model: setup
 
 matrix: setup
 	$(BIN)/python -m tests.matrix
+
+conformance: setup
+	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --write docs/conformance.md
 
 format: setup
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -1,0 +1,157 @@
+"""The runs of a script: under torchrun, under `understudy run`, and there with kills. Real processes, and files that tell of them.
+
+Each run has a folder of its own: `trace` (what the script tells, see `scripts/_trace.py`), `output.txt`, and the run directory `run`.
+Kills are armed as files before the start (`understudy.chaos.armed`), so that no newcomer can be too early for one.
+
+A run that does not end within its limit is ended by its process group, and whatever it has left elsewhere by its mark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.scripts import Kill, Script
+from tests.integration.processes import Mark, marked
+from understudy.chaos.armed import Armed, Folder
+from understudy.core.events import WorkerLost
+from understudy.core.nouns import LossCause
+from understudy.orchestrator import journal, views
+
+ROOT = Path(__file__).parents[2]
+FOR_A_RECOVERY = 15.0  # seconds that a run may take longer for each kill
+ABORTED = ("terminate called", "SIGABRT", "SIGSEGV", "Segmentation fault", "Fatal Python error")
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the ranks of a run told."""
+
+    lines: Mapping[int, tuple[Line, ...]]
+    finals: Mapping[int, Mapping[str, Any]]  # of ranks that came to the end
+
+    @classmethod
+    def of(cls, folder: Path, ranks: int) -> Trace:
+        finals = {}
+        for rank in range(ranks):
+            path = folder / f"final-{rank}.json"
+            if path.exists():
+                finals[rank] = json.loads(path.read_text())
+        return cls({rank: tuple(_lines(folder / f"lines-{rank}.jsonl")) for rank in range(ranks)}, finals)
+
+    @property
+    def steps(self) -> int:
+        """How many any rank told of."""
+        return max((len({line["key"] for line in lines if line["key"].startswith("step")}) for lines in self.lines.values()), default=0)
+
+
+def _lines(path: Path) -> list[Line]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]  # else killed while it wrote it
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that has ended."""
+
+    trace: Trace
+    code: int = 0
+    output: str = ""
+    hung: bool = False  # it did not end, and was ended
+    kills: tuple[Kill, ...] = ()  # that struck
+    incidents: Sequence[Mapping[str, Any]] = field(default=())  # as in `understudy report`
+    crashes: tuple[str, ...] = ()  # deaths of workers by a signal of their own
+
+    @property
+    def aborted(self) -> str:
+        """A death in C++ that nobody sent, in words; empty: none."""
+        if self.crashes:
+            return self.crashes[0]
+        return next((line.strip() for line in self.output.splitlines() if any(word in line for word in ABORTED)), "")
+
+    @property
+    def message(self) -> str:
+        """What it says last."""
+        return next((line.strip() for line in reversed(self.output.splitlines()) if line.strip()), "no output")
+
+
+def torchrun(script: Script, folder: Path) -> Ran:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(script.ranks)]
+    return _run(command, script, folder, script.limit)
+
+
+def understudy(script: Script, folder: Path, kills: tuple[Kill, ...] = ()) -> Ran:
+    folder.mkdir(parents=True, exist_ok=True)
+    run_dir = folder / "run"
+    command = [sys.executable, "-m", "understudy.cli", "run", "--nproc-per-node", str(script.ranks), "--run-dir", str(run_dir)]
+    command += ["--chaos", "--no-replenish", "--spares", str(len(kills))] if kills else ["--spares", "1"]
+    if kills:
+        run_dir.mkdir()
+        arm(kills, run_dir)
+    return _run(command, script, folder, script.limit + FOR_A_RECOVERY * len(kills), kills)
+
+
+def arm(kills: tuple[Kill, ...], run_dir: Path) -> None:
+    faults = Folder(run_dir)
+    for number, kill in enumerate(kills):
+        before = kills[number - 1] if number else None
+        at_once = before is not None and (before.point, before.step) == (kill.point, kill.step)
+        behind = str(number - 1) if at_once or kill.of_newcomer else ""
+        faults.arm(Armed(str(number), "sigkill", kill.rank, kill.point, None if kill.of_newcomer else kill.step, {}, behind))
+
+
+def _run(command: list[str], script: Script, folder: Path, limit: float, kills: tuple[Kill, ...] = ()) -> Ran:
+    traces = folder / "trace"
+    traces.mkdir(parents=True)
+    output = folder / "output.txt"
+    with marked() as mark:
+        code = _code([*command, str(script.path.absolute()), *script.arguments], folder, output, _environment(mark, traces), limit)
+    struck = tuple(kill for number, kill in enumerate(kills) if Folder(folder / "run").has_fired(str(number)))
+    incidents, crashes = _journalled(folder / "run")
+    text = output.read_text(errors="replace")
+    return Ran(Trace.of(traces, script.ranks), code or 0, text, code is None, struck, incidents, crashes)
+
+
+def _code(command: list[str], folder: Path, output: Path, environment: dict[str, str], limit: float) -> int | None:
+    """None: it hung."""
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _environment(mark: Mark, traces: Path) -> dict[str, str]:
+    return mark.environment(
+        PYTHONPATH=f"{ROOT / 'src'}:{ROOT}:{os.environ.get('PYTHONPATH', '')}",
+        PYTHONWARNINGS="ignore",
+        OMP_NUM_THREADS="1",
+        TRACE_OUT=str(traces),
+    )
+
+
+def _journalled(run_dir: Path) -> tuple[Sequence[Mapping[str, Any]], tuple[str, ...]]:
+    recorded = journal.read(run_dir / journal.FILE) if (run_dir / journal.FILE).exists() else None
+    if recorded is None:
+        return (), ()
+    lost = [event for _, event in recorded.events if isinstance(event, WorkerLost) and event.cause is LossCause.CRASHED]
+    machine = journal.replay(recorded.settings, recorded.events)
+    incidents: Sequence[Mapping[str, Any]] = views.report(machine)["incidents"]
+    return incidents, tuple(f"worker {event.worker} died: {event.detail}" for event in lost)

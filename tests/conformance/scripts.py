@@ -1,0 +1,179 @@
+"""The scripts of the suite: what their headers say, and the plan of kills of each.
+
+A script tells about itself in comments ahead of its first statement:
+
+    # ranks: 3                    how many (default 3)
+    # expect: bitwise             or refused "part of the message", or told "part of the notice"
+    # waits for: drill            an expected failure until that part is built (or census); strict: what passes must not wait
+    # kills: forward@0:1 ...      POINT@STEP:RANK instead of the plan below
+    # group: optimizers           its chapter in the table
+    # arguments: --x 1            of the script
+    # limit: 300                  seconds that an undisturbed run may take (default 120)
+
+Kills happen one after the other, each once its step is committed, so each waits for a step that comes behind the recovery from the one
+before. Two in a row with the same step and point are two at once: the second rank waits at the point for the first to be killed.
+A point in a newcomer's life (`NEWCOMERS`) belongs to the kill before it, of the same rank, which must be the first one of that rank:
+its step means nothing.
+
+Limits: a step number counts what `job.committed` counts, so the plan fits scripts of 12 steps or a few more; a script with fewer has
+one of its own. A point that a script never reaches is no failure, but the table says what struck, and `verdict` asks for enough.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy.chaos.points import POINTS
+
+FOLDER = Path(__file__).parent / "scripts"
+VERDICTS = ("bitwise", "refused", "told")
+PARTS = {"drill": 16, "census": 17}  # issues of what is not built yet
+NEWCOMERS = ("newcomer", "transfer", "verify", "verified", "attached")
+LIMIT = 120.0  # seconds; generous, because machines are slow and busy
+
+_HEADER = re.compile(r"#\s*(ranks|expect|waits for|kills|group|arguments|limit)\s*:\s*(.+?)\s*$")
+_KILL = re.compile(r"([a-z][a-z ]*?)@(\d+):(\d+)(?:\s*,?\s*)")
+_EXPECT = re.compile(r'(bitwise)|(refused|told) "(.+)"')
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The worker that holds `rank` is killed at `point` of `understudy.chaos.points`, once `step` steps are committed."""
+
+    point: str
+    step: int
+    rank: int
+
+    @property
+    def of_newcomer(self) -> bool:
+        return self.point in NEWCOMERS
+
+    def __str__(self) -> str:
+        return f"{self.point}:{self.rank}" if self.of_newcomer else f"{self.point}@{self.step}:{self.rank}"
+
+
+def plan(ranks: int) -> tuple[Kill, ...]:
+    """For a script that has none of its own: every phase once, with about 12 steps.
+
+    Every rank keeps its copies with two others, so of two at once the copies are with a third. Two ranks alone are not killed at once.
+    """
+    last = ranks - 1
+    kills = [
+        Kill("backward", 0, 1),  # in the first step
+        Kill("forward", 2, last),
+        Kill("verify", 2, last),  # and its newcomer
+        Kill("vote agreement", 4, 0),
+        Kill("evaluation", 5, 1),
+        Kill("applied", 6, 1),
+        Kill("between", 8, last),
+        Kill("forward", 9, 0),
+        Kill("forward", 9, last),
+        Kill("backward", 10, 1),
+    ]
+    return tuple(kill for kill in kills if ranks > 2 or kill != Kill("forward", 9, last))
+
+
+def phases(kills: tuple[Kill, ...]) -> list[tuple[Kill, ...]]:
+    """What belongs together: two at once, a newcomer and the one before it."""
+    found: list[tuple[Kill, ...]] = []
+    for kill in kills:
+        if found and (kill.of_newcomer or (found[-1][-1].point, found[-1][-1].step) == (kill.point, kill.step)):
+            found[-1] += (kill,)
+        else:
+            found.append((kill,))
+    return found
+
+
+@dataclass(frozen=True)
+class Script:
+    path: Path
+    about: str  # its docstring's first line
+    ranks: int = 3
+    expect: str = "bitwise"  # one of VERDICTS
+    text: str = ""  # part of the message, of what is refused or told
+    waits_for: str = ""  # one of PARTS
+    own: tuple[Kill, ...] = ()
+    group: str = ""
+    arguments: tuple[str, ...] = ()
+    limit: float = LIMIT
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def kills(self) -> tuple[Kill, ...]:
+        return self.own or plan(self.ranks)
+
+    @property
+    def expectation(self) -> str:
+        said = f'{self.expect} "{self.text}"' if self.text else self.expect
+        return f"{said} (waits for issue {PARTS[self.waits_for]})" if self.waits_for else said
+
+
+def read(path: Path) -> Script:
+    """Raises `ValueError` for a header that cannot be meant."""
+    source = path.read_text()
+    about = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+    if not about:
+        raise ValueError(f"{path.name}: it has no docstring that says what it does")
+    said: dict[str, str] = {}
+    for line in _head(source):
+        if found := _HEADER.match(line):
+            if found[1] in said:
+                raise ValueError(f"{path.name}: two lines begin with '# {found[1]}:'")
+            said[found[1]] = found[2]
+    expect, text = _expectation(path.name, said.get("expect", ""))
+    waits_for = said.get("waits for", "")
+    if waits_for and waits_for not in PARTS:
+        raise ValueError(f"{path.name}: it waits for {waits_for!r}; there are {', '.join(PARTS)}")
+    ranks = int(said.get("ranks", "3"))
+    own = _kills(path.name, said["kills"], ranks) if "kills" in said else ()
+    arguments = tuple(shlex.split(said.get("arguments", "")))
+    limit = float(said.get("limit", LIMIT))
+    return Script(path, about, ranks, expect, text, waits_for, own, said.get("group", "basics"), arguments, limit)
+
+
+def _head(source: str) -> list[str]:
+    """The lines ahead of the first import."""
+    lines = source.splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith(("import ", "from ")):
+            return lines[:number]
+    return lines
+
+
+def _expectation(name: str, said: str) -> tuple[str, str]:
+    found = _EXPECT.fullmatch(said)
+    if found is None:
+        raise ValueError(f'{name}: \'# expect:\' is followed by bitwise, refused "part of the message" or told "part of the notice"')
+    return (found[1], "") if found[1] else (found[2], found[3])
+
+
+def _kills(name: str, said: str, ranks: int) -> tuple[Kill, ...]:
+    end, found = 0, list[Kill]()
+    while end < len(said):
+        match = _KILL.match(said, end)
+        if match is None:
+            raise ValueError(f"{name}: '{said[end:]}' in '# kills:' is no POINT@STEP:RANK")
+        kill = Kill(match[1], int(match[2]), int(match[3]))
+        if kill.point not in POINTS:
+            raise ValueError(f"{name}: there is no point {kill.point!r}; there are {', '.join(POINTS)}")
+        if kill.rank >= ranks:
+            raise ValueError(f"{name}: {kill} is of a rank that it does not have")
+        same = [other for other in found if other.rank == kill.rank]
+        if kill.of_newcomer and (len(same) != 1 or same != found[-1:]):
+            raise ValueError(f"{name}: {kill} must come right behind the first kill of rank {kill.rank}")
+        found.append(kill)
+        end = match.end()
+    return tuple(found)
+
+
+def find(folder: Path = FOLDER) -> list[Script]:
+    """All of a folder, by chapter and name. Raises `ValueError`."""
+    found = [read(path) for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")]
+    return sorted(found, key=lambda script: (script.group, script.name))

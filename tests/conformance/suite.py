@@ -1,0 +1,103 @@
+"""Tries scripts: each under torchrun, under `understudy run`, and there with kills, a few scripts at once."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.conformance import runs, verdict
+from tests.conformance.scripts import Script, phases
+from tests.conformance.verdict import BITWISE, TOLD, Found
+
+Say = Callable[[Script, str], None]  # what is being done with a script now
+
+
+@dataclass(frozen=True)
+class Result:
+    script: Script
+    found: Found
+    alone: tuple[tuple[str, str], ...] = ()  # phases run alone because the run with all kills differs, and their verdicts
+
+    @property
+    def wrong(self) -> str:
+        return verdict.wrong(self.script, self.found)
+
+    def values(self) -> dict[str, Any]:
+        """For JSON."""
+        script, found = self.script, self.found
+        return {
+            "script": script.name,
+            "about": script.about,
+            "group": script.group,
+            "expected": script.expectation,
+            "found": found.verdict,
+            "why": found.why,
+            "kills": [str(kill) for kill in found.kills],
+            "alone": dict(self.alone),
+            "wrong": self.wrong,
+        }
+
+
+def attempt(script: Script, folder: Path, say: Say, alone: bool = True) -> Result:
+    """All runs of one script. `alone`: look for the phase that is wrong, if one is and nothing else is expected."""
+
+    def steady_or(found: Found) -> Found:
+        """`found`, unless the script itself is not the same twice."""
+        if found.verdict != "silent":
+            return found
+        say(script, "again under torchrun")
+        return verdict.steady(reference, runs.torchrun(script, folder / "again")) or found
+
+    say(script, "under torchrun")
+    reference = runs.torchrun(script, folder / "torchrun")
+    if bad := verdict.steady(reference):
+        return Result(script, bad)
+    say(script, "undisturbed")
+    before = verdict.undisturbed(script, reference, runs.understudy(script, folder / "undisturbed"))
+    if before.verdict not in (BITWISE, TOLD):
+        return Result(script, steady_or(before))
+    say(script, f"with {len(script.kills)} kills")
+    found = verdict.disturbed(script, reference, runs.understudy(script, folder / "disturbed", script.kills), before)
+    found = steady_or(found)
+    result = Result(script, found)
+    if not alone or not result.wrong or found.verdict in (BITWISE, TOLD, "idle", "unsteady"):
+        return result
+    verdicts = []
+    for number, kills in enumerate(phases(script.kills)):
+        name = " ".join(map(str, kills))
+        say(script, f"with {name}")
+        ran = runs.understudy(script, folder / f"alone-{number}", kills)
+        by_itself = verdict.disturbed(script, reference, ran, before)
+        verdicts.append((name, "never reached" if not ran.kills else BITWISE if by_itself.verdict == "idle" else by_itself.text))
+    return Result(script, found, tuple(verdicts))
+
+
+def everything(
+    scripts: Sequence[Script], folder: Path, at_once: int, say: Say, done: Callable[[Result], None], alone: bool = True, keep: bool = False
+) -> list[Result]:
+    """Gives the results in the order of the scripts. `say` and `done` are called by one thread at a time."""
+    lock = threading.Lock()
+
+    def saying(script: Script, what: str) -> None:
+        with lock:
+            say(script, what)
+
+    def work(script: Script) -> Result:
+        own = folder / script.name
+        try:
+            result = attempt(script, own, saying, alone)
+        except Exception as error:  # of this script; an hour's others go on
+            result = Result(script, Found("unsteady", f"the harness failed: {type(error).__name__}: {error}"))
+        if not keep:
+            shutil.rmtree(own, ignore_errors=True)
+        with lock:
+            done(result)
+        return result
+
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(work, scripts))

@@ -1,0 +1,77 @@
+"""The results of the suite as a document and for a terminal."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+Values = Mapping[str, Any]  # of `suite.Result.values`
+
+HEAD = """# Conformance
+
+One small script for each thing that real training scripts do, in `tests/conformance/scripts/`. Each runs three times: under torchrun, under
+`understudy run`, and there with its workers killed one after another in different phases (in the first step, in a forward and the newcomer
+that comes of it, in the vote, in an evaluation, behind the vote, between steps, two ranks at once, in a backward). All that the ranks tell
+in each step or evaluation, and their whole state at the end, is compared with the run under torchrun, bit by bit.
+
+| verdict | meaning |
+|---|---|
+| bitwise | all three runs are the same, bit by bit |
+| refused | the undisturbed run ends with a message that names what is wrong, before its third step is committed |
+| told | the undisturbed run prints a notice that names what would not survive, and nothing was killed yet |
+| anything else | a failure |
+
+Failures are named, too: **silent** (it differs without a word), **missing** (it did not tell of something), **hung**, **aborted** (a worker
+died in C++), **crashed** (another message), **lost** (an incident for which no kill is to blame), **idle** (too few kills were reached),
+**unsteady** (the script itself is not the same twice). A kill is written as POINT@STEP:RANK, at a point of `understudy chaos`. A script
+that waits for an issue is expected to fail until that is built; it then has to lose that mark.
+"""
+
+
+def document(results: Sequence[Values], command: str, torch: str) -> str:
+    """Markdown."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    text = [HEAD, f"Made by `{command}` with torch {torch} on {today}: {summary(results)}.", ""]
+    for group, members in groupby(results, key=lambda result: str(result["group"])):
+        text += [
+            f"## {group[:1].upper()}{group[1:]}",
+            "",
+            "| script | what it does | expected | found | kills that struck |",
+            "|---|---|---|---|---|",
+        ]
+        for result in members:
+            cells = (f"`{result['script']}`", result["about"], result["expected"], _found(result), ", ".join(result["kills"]) or "-")
+            text.append(f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |")
+        text.append("")
+    return "\n".join(text)
+
+
+def _found(result: Values) -> str:
+    text = f"{result['found']}: {result['why']}" if result["why"] else str(result["found"])
+    if result["alone"]:
+        text += "; alone: " + ", ".join(f"{kills} {verdict.partition(':')[0]}" for kills, verdict in result["alone"].items())
+    return f"**WRONG** {text}" if result["wrong"] else text
+
+
+def summary(results: Sequence[Values]) -> str:
+    counts = Counter(str(result["found"]) for result in results)
+    wrong = sum(bool(result["wrong"]) for result in results)
+    found = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return f"{len(results)} script{'s' * (len(results) != 1)}: {found}; {wrong} not as expected"
+
+
+def shown(results: Sequence[Values]) -> Table:
+    """For a terminal."""
+    table = Table(title=summary(results), title_justify="left")
+    for column in ("group", "script", "expected", "found", "kills"):
+        table.add_column(column, overflow="fold")
+    for result in results:
+        found = Text(_found(result).replace("**", ""), style="red" if result["wrong"] else "green" if result["found"] == "bitwise" else "")
+        table.add_row(result["group"], result["script"], result["expected"], found, str(len(result["kills"])))
+    return table

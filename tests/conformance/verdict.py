@@ -1,0 +1,197 @@
+"""What a script's runs come to, bit by bit.
+
+    bitwise   every rank ends with the state, and has told the lines, of the run under torchrun
+    refused   the undisturbed run ended with the message that the script expects, before 3 steps were committed
+    told      the undisturbed run printed the notice that the script expects; with kills it may then end with a message, or differ
+
+Everything else is a failure:
+
+    silent    it ends well, and something differs
+    missing   it ends well, and a line or a final state is not there although nobody was killed who could have written it
+    hung      it did not end, or a healthy rank counted as one that hangs
+    aborted   a worker died in C++, by a signal that nobody sent
+    crashed   it ended with another message
+    lost      it ends well, but a worker was lost, or a recovery made, for which no kill is to blame
+    idle      too few of its kills struck to say anything
+    unsteady  under torchrun it fails, or is not the same twice: the script is wrong
+
+What lines with kills may lack, or say otherwise, and why: a worker that is killed behind its vote does not tell of a step that counts, so a
+rank lacks at most one line for each of its kills. If its newcomer enters that iteration, the step may return there what it returned on
+another rank; then the incident has a note that says so, and the line is made of that other rank's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.conformance.runs import Line, Ran, Trace
+from tests.conformance.scripts import PARTS, Kill, Script
+
+BITWISE, REFUSED, TOLD = "bitwise", "refused", "told"
+ENOUGH = 3  # kills that must have struck
+REFUSED_BEFORE = 3  # committed steps
+BORROWED = "is the one of another rank"  # in a note of an incident
+
+
+@dataclass(frozen=True)
+class Found:
+    verdict: str
+    why: str = ""
+    kills: tuple[Kill, ...] = ()  # that struck
+
+    @property
+    def text(self) -> str:
+        return f"{self.verdict}: {self.why}" if self.why else self.verdict
+
+
+def wrong(script: Script, found: Found) -> str:
+    """What is wrong with it, for a script that expects something else; empty: nothing, or it is known to be so."""
+    met = found.verdict == script.expect
+    if script.waits_for:
+        waits = f"it waits for issue {PARTS[script.waits_for]}"
+        return f"{waits} and passes: take that line away" if met else f"{waits}, and is {found.text}" if _invalid(found) else ""
+    return "" if met else f"{script.expectation} was expected; {found.text}"
+
+
+def _invalid(found: Found) -> bool:
+    """A script that shows nothing is no expected failure."""
+    return found.verdict in ("unsteady", "idle")
+
+
+def steady(first: Ran, second: Ran | None = None) -> Found | None:
+    """What is wrong with the script itself, by its runs under torchrun; None: nothing."""
+    for ran in (first, *(() if second is None else (second,))):
+        if ran.hung:
+            return Found("unsteady", "under torchrun it does not end")
+        if ran.code:
+            return Found("unsteady", f"under torchrun it ends with exit code {ran.code}: {_error(ran)}")
+    for rank, lines in first.trace.lines.items():
+        keys = [line["key"] for line in lines]
+        if double := next((key for key in keys if keys.count(key) > 1), None):
+            return Found("unsteady", f"rank {rank} has two lines {double!r} under torchrun")
+    if second is not None and (difference := differs(first.trace, second.trace)):
+        return Found("unsteady", f"under torchrun it is not the same twice: {difference}")
+    return None
+
+
+def undisturbed(script: Script, reference: Ran, ran: Ran) -> Found:
+    """Of the run under `understudy run` without kills. BITWISE: nothing is against a run with kills."""
+    if script.expect == REFUSED and (found := _refused(script, ran)) is not None:
+        return found
+    if bad := _ended_badly(ran, "undisturbed"):
+        return bad
+    if ran.incidents:
+        return Found("lost", f"undisturbed, with an incident: {_incident(ran.incidents[0])}")
+    if difference := lacks(reference.trace, ran.trace):
+        return Found("missing", f"undisturbed: {difference}")
+    if difference := differs(reference.trace, ran.trace):
+        return Found("silent", f"undisturbed: {difference}")
+    return Found(TOLD) if script.expect == TOLD and script.text in ran.output else Found(BITWISE)
+
+
+def _refused(script: Script, ran: Ran) -> Found | None:
+    if ran.hung or ran.aborted or not ran.code or script.text not in ran.output:
+        return None
+    if ran.trace.steps >= REFUSED_BEFORE:
+        return Found("crashed", f"undisturbed: the message comes only after {ran.trace.steps} steps")
+    return Found(REFUSED)
+
+
+def disturbed(script: Script, reference: Ran, ran: Ran, before: Found) -> Found:
+    """Of the run with kills. `before`: of the undisturbed one, BITWISE or TOLD."""
+    bad = _ended_badly(ran, "with kills")
+    if before.verdict == TOLD:
+        return bad if bad and bad.verdict != "crashed" else Found(TOLD, kills=ran.kills)
+    if bad:
+        return bad
+    causes = [part for incident in ran.incidents for part in incident["ranks"] if part["cause"] != "killed"]
+    if causes:
+        part = causes[0]
+        return Found("hung" if part["cause"] == "hung" else "lost", f"with kills: rank {part['rank']} {part['cause']}", ran.kills)
+    killed = [kill.rank for kill in ran.kills]
+    borrowed = [BORROWED in note for incident in ran.incidents for note in incident["notes"]].count(True)
+    if difference := lacks(reference.trace, ran.trace, killed):
+        return Found("missing", f"with kills: {difference}", ran.kills)
+    if difference := differs(reference.trace, ran.trace, killed, borrowed):
+        return Found("silent", f"with kills: {difference}", ran.kills)
+    enough = len(script.own) or ENOUGH
+    if len(ran.kills) < enough:
+        return Found("idle", f"{len(ran.kills)} of at least {enough} kills struck", ran.kills)
+    return Found(BITWISE, kills=ran.kills)
+
+
+def _ended_badly(ran: Ran, which: str) -> Found | None:
+    if ran.aborted:
+        return Found("aborted", f"{which}: {ran.aborted}", ran.kills)
+    if ran.hung:
+        return Found("hung", f"{which}: at the end of its output {ran.message!r}", ran.kills)
+    if ran.code:
+        return Found("crashed", f"{which}, exit code {ran.code}: {_error(ran)}", ran.kills)
+    return None
+
+
+def _error(ran: Ran) -> str:
+    """The line that says most: the last exception, else the last line."""
+    errors = [line for line in ran.output.splitlines() if "Error: " in line or "Misuse: " in line or "errors." in line]
+    return (errors[-1] if errors else ran.message).strip()
+
+
+def _incident(incident: Mapping[str, Any]) -> str:
+    return f"rank {incident['rank']}, {incident['cause']}, at transaction {incident['transaction']}"
+
+
+def lacks(wanted: Trace, found: Trace, killed: Sequence[int] = ()) -> str:
+    """What is not there although it should be, in words; empty: nothing. `killed`: a rank for each kill."""
+    for rank in wanted.finals:
+        if rank not in found.finals:
+            return f"rank {rank} has no final state"
+    for rank, lines in wanted.lines.items():
+        there = {line["key"] for line in found.lines.get(rank, ())}
+        missing = [line["key"] for line in lines if line["key"] not in there]
+        if len(missing) > killed.count(rank):
+            return f"rank {rank} did not tell of {', '.join(missing)}, killed {killed.count(rank)} times"
+    return ""
+
+
+def differs(wanted: Trace, found: Trace, killed: Sequence[int] = (), borrowed: int = 0) -> str:
+    """What is there and is not as wanted, in words; empty: nothing. `borrowed`: results of other ranks that the incidents note."""
+    taken = 0
+    for rank in sorted(found.lines):
+        own = {line["key"]: line for line in wanted.lines.get(rank, ())}
+        of_rank = 0
+        for line in found.lines[rank]:
+            if line == own.get(line["key"]):
+                continue
+            if line["key"] in own and _of_others(line, wanted, rank) and taken < borrowed and of_rank < killed.count(rank):
+                taken, of_rank = taken + 1, of_rank + 1
+                continue
+            return f"rank {rank}, {line['key']}: {_parts(own.get(line['key']), line)}"
+    for rank in sorted(found.finals):
+        mine = wanted.finals.get(rank)
+        if mine != found.finals[rank]:
+            return f"rank {rank}, final state: {_parts(mine, found.finals[rank])}"
+    return ""
+
+
+def _of_others(line: Line, wanted: Trace, rank: int) -> bool:
+    """Whether every value of it is the rank's own or one that another rank told at that place."""
+    at_place = [other for lines in wanted.lines.values() for other in lines if other["key"] == line["key"]]
+    mine = next(other for other in wanted.lines[rank] if other["key"] == line["key"])
+    return line.keys() == mine.keys() and all(any(other.get(name) == value for other in at_place) for name, value in line.items())
+
+
+def _parts(wanted: Mapping[str, Any] | None, found: Mapping[str, Any], path: str = "") -> str:
+    """The names of the parts that differ."""
+    if wanted is None:
+        return "the undisturbed run under torchrun has none"
+    names = []
+    for name in dict.fromkeys([*wanted, *found]):
+        one, other = wanted.get(name), found.get(name)
+        if one == other:
+            continue
+        inside = isinstance(one, dict) and isinstance(other, dict)
+        names.append(_parts(one, other, f"{path}{name}, ") if inside and one and other else f"{path}{name}")
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return "; ".join(names[:4]) + more
