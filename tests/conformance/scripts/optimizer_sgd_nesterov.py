@@ -1,4 +1,4 @@
-"""SGD with Nesterov momentum and weight decay on a small residual network, under a MultiStepLR."""
+"""SGD with Nesterov momentum and weight decay on a small residual network, under a linear warm-up."""
 
 # ranks: 3
 # group: optimizers
@@ -31,7 +31,7 @@ torch.manual_seed(0)
 net = nn.Sequential(nn.Conv2d(3, 8, 3), Block(8), nn.Dropout2d(0.1), Block(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
 model = DistributedDataParallel(net)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
-schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[5, 9], gamma=0.2)
+schedule = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1, total_iters=6)
 data = TensorDataset(torch.randn(72, 3, 8, 8), torch.randint(10, (72,)))
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
 job.register(model=model, optimizer=optimizer, schedule=schedule)
