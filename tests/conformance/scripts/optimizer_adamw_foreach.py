@@ -1,0 +1,45 @@
+"""AdamW in its foreach form, under a cosine schedule with restarts."""
+
+# ranks: 3
+# group: optimizers
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(12, 32), nn.LayerNorm(32), nn.SiLU(), nn.Dropout(0.15), nn.Linear(32, 32), nn.SiLU(), nn.Linear(32, 3))
+model = DistributedDataParallel(net)
+optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, foreach=True, weight_decay=0.05)
+schedule = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=5)
+data = TensorDataset(torch.randn(96, 12), torch.randint(3, (96,)))
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), drop_last=True)
+job.register(model=model, optimizer=optimizer, schedule=schedule)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    inputs, labels = batch
+    loss = nn.functional.cross_entropy(model(inputs), labels, label_smoothing=0.1)
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss, lr=optimizer.param_groups[0]["lr"])
+
+trace.final(model=model, optimizer=optimizer, schedule=schedule)

@@ -1,0 +1,42 @@
+"""RAdam, which is plain momentum in its first steps and switches over at a step that its own counter tells."""
+
+# ranks: 3
+# group: optimizers
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 40), nn.LeakyReLU(0.1), nn.Dropout(0.3), nn.Linear(40, 1), nn.Flatten(0)))
+optimizer = torch.optim.RAdam(model.parameters(), lr=2e-2, betas=(0.9, 0.99))
+data = TensorDataset(torch.randn(96, 8), torch.randint(2, (96,)).float())
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, seed=7))
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    inputs, labels = batch
+    optimizer.zero_grad()
+    loss = nn.functional.binary_cross_entropy_with_logits(model(inputs), labels)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)

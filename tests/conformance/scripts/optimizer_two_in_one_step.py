@@ -1,0 +1,53 @@
+"""SGD for the embedding, AdamW for the rest, each with a schedule of its own, stepped one after the other in one step."""
+
+# ranks: 3
+# group: optimizers
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+embedding = nn.Embedding(40, 12)
+body = nn.Sequential(nn.Flatten(), nn.Linear(60, 24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 4))
+model = DistributedDataParallel(nn.Sequential(embedding, body))
+slow = torch.optim.SGD(embedding.parameters(), lr=0.5, momentum=0.5)
+fast = torch.optim.AdamW(body.parameters(), lr=2e-3)
+schedules = [
+    torch.optim.lr_scheduler.ExponentialLR(slow, 0.95),
+    torch.optim.lr_scheduler.LambdaLR(fast, lambda step: min(1.0, (step + 1) / 6)),
+]
+data = TensorDataset(torch.randint(40, (96, 5)), torch.randint(4, (96,)))
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+job.register(model=model, slow=slow, fast=fast, schedules=schedules)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    inputs, labels = batch
+    slow.zero_grad()
+    fast.zero_grad()
+    loss = nn.functional.cross_entropy(model(inputs), labels)
+    loss.backward()
+    slow.step()
+    fast.step()
+    for schedule in schedules:
+        schedule.step()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss)
+
+trace.final(model=model, slow=slow, fast=fast, first=schedules[0], second=schedules[1])
