@@ -3,6 +3,10 @@
 A worker serves its store from the start, so that the address is known before it is needed. Keys are prefixed with the
 generation. A store is a throw-away: if its host is lost, so is the generation that meets there, and the next one meets
 elsewhere. A blocked TCPStore call cannot be interrupted; an abort breaks it by shutting its socket (`close`).
+
+torch's store ends the connection of whoever sends it a value of more than 8 MiB. `Rendezvous.put` therefore cuts a value into parts
+and writes under the key itself, as the last thing, which parts there are: who sees the key can read all of it. Parts are named
+by the digest of the whole value, so that two that put different values under one key, or one that is lost in between, leave no mixture.
 """
 
 from __future__ import annotations
@@ -16,8 +20,13 @@ from datetime import timedelta
 
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
+from understudy.worker.digests import digest_bytes
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.sockets import STORES, Connections
+
+PART = 4 << 20  # bytes; torch's store takes 8 MiB at most, name and framing included
+_WHOLE, _IN_PARTS = b"\0", b"\1"  # the first byte of what stands under a key
+_COUNT = 4  # bytes of the number of parts; the name of the parts follows
 
 FOREVER = timedelta(days=30)  # an abort ends a wait, not a timeout
 CONNECT = timedelta(seconds=30)
@@ -60,9 +69,16 @@ class Rendezvous:
         self.store = PrefixStore(f"g{generation}", self._client)
 
     def put(self, key: str, value: bytes) -> None:
-        """Raises as `get`."""
+        """Whatever the size of `value`. Raises as `get`."""
         try:
-            self.store.set(key, value)  # type: ignore[arg-type]
+            if len(value) <= PART:
+                self._set(key, _WHOLE + value)
+                return
+            starts = range(0, len(value), PART)
+            name = f"{digest_bytes(value):016x}"
+            for number, start in enumerate(starts):
+                self._set(_part(key, name, number), value[start : start + PART])
+            self._set(key, _IN_PARTS + len(starts).to_bytes(_COUNT, "little") + name.encode())
         except RuntimeError as error:
             raise self._lost(f"its store is lost: {error}") from error
 
@@ -74,9 +90,16 @@ class Rendezvous:
             raise GenerationAborted(f"generation {self.generation} ended while waiting for {key}")
         try:
             self.store.wait([key], limit)
-            return bytes(self.store.get(key))
+            found = bytes(self.store.get(key))
+            if found[:1] == _WHOLE:
+                return found[1:]
+            count, name = int.from_bytes(found[1 : 1 + _COUNT], "little"), found[1 + _COUNT :].decode()
+            return b"".join(self.store.get(_part(key, name, number)) for number in range(count))
         except RuntimeError as error:
             raise self._lost(f"its store is lost: {error}") from error
+
+    def _set(self, key: str, value: bytes) -> None:
+        self.store.set(key, value)  # type: ignore[arg-type]
 
     def _lost(self, what: str) -> RuntimeError:
         text = f"generation {self.generation}: {what}"
@@ -87,6 +110,10 @@ class Rendezvous:
 
     def close(self) -> None:
         self.connections.shut()
+
+
+def _part(key: str, name: str, number: int) -> str:
+    return f"{key}/part/{name}/{number}"
 
 
 def node_address() -> str:
