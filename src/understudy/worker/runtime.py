@@ -60,7 +60,7 @@ class Runtime(Membership):
     def __init__(self, control: Control, role: Assign | Prepare, server: StoreServer) -> None:
         super().__init__(control, role, server)
         self.state = State()
-        self.frameworks = Frameworks(self.state)
+        self.frameworks = Frameworks(self.state, self.groups)
         self.loops = Loops(self.state.randomness)
         self.local = LocalState(self.state, self.rank)
         self.missing, self.known = Missing(self.state), Known(self.state)
@@ -115,6 +115,7 @@ class Runtime(Membership):
         self._refuse_uncovered()
         try:
             self.sums = self.groups.sums()
+            self.frameworks.settle()
             self.comparison.run()
             copy = self.local.make(-1, self.loops.next_place(), 0, self.loops.boundary, {})
             for rank, data in self.channel.hand_over(record).items():
@@ -175,7 +176,7 @@ class Runtime(Membership):
             self.kind = ""
             if versions([args, kwargs]) != unchanged:
                 raise Misuse(f"{function.__qualname__} changes its arguments in place, so it cannot be redone with the same batch")
-            self.frameworks.after_abort(True, self.groups.alone)
+            self.frameworks.restore()
             self.state.restore(snapshot)
             self.begin(redo=True)
             self.late.look(before, Look.AT_VALUES, snapshot.values)  # a newcomer comes along here, too
@@ -249,6 +250,7 @@ class Runtime(Membership):
         assert self.channel is not None
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
+        self.frameworks.settle()
         place, boundary = self.loops.next_place(), self.loops.boundary
         copy = self.local.make(self.transaction, place, self.step, boundary, self.results.encoded(place), carried)
         self._collectives_at_vote = self.groups.collectives()
