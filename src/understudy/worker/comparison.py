@@ -34,7 +34,8 @@ from understudy.core.judgement import Difference, differences, is_training_state
 from understudy.worker.codec import decode, encode
 from understudy.worker.digests import digest_bytes
 from understudy.worker.early import Found
-from understudy.worker.errors import GenerationAborted, UnderstudyError
+from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
+from understudy.worker.frameworks import brief, disagreement
 from understudy.worker.reports import coverage
 from understudy.worker.state import State
 
@@ -239,9 +240,12 @@ class Comparison:
     def _gather(self, table: dict[str, int]) -> list[Told]:
         """What every rank has to tell, this one's digests being `table`. All go by how often rank 0 compares."""
         assert self._runtime.channel is not None
-        heard = [decode(data) for data in self._runtime.channel.gather(encode([self.every, self.told(table).packed()]))]
+        mine = [self.every, self.told(table).packed(), brief(self._runtime.frameworks.described())]
+        heard = [decode(data) for data in self._runtime.channel.gather(encode(mine))]
         self.every = heard[0][0]
-        told = [Told.unpacked(packed) for _, packed in heard]
+        if different := disagreement({rank: described for rank, (_, _, described) in enumerate(heard)}):
+            raise Misuse(f"before transaction {self._runtime.transaction}: {different}. Ranks that use it together need it alike")
+        told = [Told.unpacked(packed) for _, packed, _ in heard]
         for there in told:
             self._runtime.early.adopt(there.early)
         return told

@@ -1,178 +1,164 @@
-"""What DDP and FSDP2 keep between calls, and how to bring it into a known state after a failed attempt.
+"""What DDP and FSDP2 keep between calls: brought into a known state after a failed attempt, given to newcomers, and compared.
 
-DDP's reducer has a bucket layout. It starts with one made from the order of parameters and, before the second forward, changes
-it once to the order in which gradients arrived, agreed by a broadcast. Layouts decide how gradients are added up, so a redo
-must use the one that the failed attempt used, on the newcomer too:
+All of it is read from the objects, at moments that are the same on all ranks:
 
-- At every `begin` the runtime lets a pending rebuild happen (it would happen a moment later, in the forward).
-- A rank that an abort kept from it does it alone, detached from its peers, before it recovers. It has the same order.
-- A newcomer builds its reducer with the layout of a survivor.
-- On every rank the reducer is then reset; it rebuilds once more after the next backward, with the same order again.
-- With `static_graph` the reducer learns in its first backward how often each gradient arrives, and reduces only at its end, with
-  one collective more. A newcomer has to learn that, so every rank begins anew there, with the same layout.
+- *In front of each vote* a pending rebuild of DDP's buckets happens (it would happen in the next forward), so that none is pending between
+  two transactions. A rebuild in the middle of a transaction, as with two forwards in a step, happens there.
+- *At each begin* it is noted how each DDP is that can still change. A redo starts from there, so that its first backward uses the layout
+  that the failed attempt began with.
+- *In a recovery* every donor publishes `described`, which holds all that steers a collective. Newcomers make theirs the same as the others
+  of the same process group (`adopt`). a `disagreement` is looked for among donors before anything is given, and by each newcomer before it
+  is verified: nothing may be missing, nothing extra.
+- *In each full comparison* all ranks compare the same once more.
 
-FSDP2 keeps gathered parameters, pending reductions and unsharded gradients of the failed attempt; `reset_iter_state` alone leaves
-a stale gradient behind that would be added to the redo's.
-
-Limit: a model whose order of gradients differs from step to step gets the layout of its first step back, not that of the step
-in which DDP rebuilt; DDP itself requires a fixed order in that mode.
+Descriptions are compared among the ranks that use an object together: those of a DDP's process group, or of the mesh of `fully_shard`.
+Other ranks may have others, as with pipelines.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
-from unittest import mock
 
-import torch
-import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from understudy.worker.errors import UnderstudyError
+from understudy.worker import data_parallel, fully_sharded
+from understudy.worker.codec import encode
+from understudy.worker.comm_hooks import hooks_of
+from understudy.worker.communicators import Groups
+from understudy.worker.data_parallel import Layout, Steering
+from understudy.worker.digests import digest_bytes
+from understudy.worker.registration import wrappers
 from understudy.worker.state import State
 
-Layout = list[list[int]]  # parameter numbers of each bucket
+Facts = dict[str, Any]
+Described = dict[str, list[Any]]  # name of an object -> the global ranks that use it, what it is called for a person, and its facts
+STEERING = "buckets and synchronization"  # the fact that a newcomer adopts
 
 
 class Frameworks:
-    """The framework state inside the registered modules."""
+    """The framework state of this rank."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, groups: Groups) -> None:
         self._state = state
-        self._settled: set[int] = set()  # reducers (by id of their DDP) whose layout is the rebuilt one
-        self._unsettled: list[DistributedDataParallel] | None = None  # those whose layout may still change; None: to be looked up
-        self._begun = False  # whether the present attempt got past its `begin`
+        self._groups = groups
+        self._known: list[DistributedDataParallel] | None = None  # none is made any more once this is asked for
+        self._layouts: dict[int, tuple[bool, Layout]] = {}  # by id of the DDP: whether it was final when it was read, and it
+        self._begun: list[Steering] = []  # of each DDP, as the present attempt found it
 
     def _data_parallel(self) -> list[DistributedDataParallel]:
-        found: dict[int, DistributedDataParallel] = {}
-        for module in self._state.modules.values():
-            for part in module.modules():
-                if isinstance(part, DistributedDataParallel):
-                    found[id(part)] = part
-        return list(found.values())
+        if self._known is None:
+            self._known = wrappers(self._state)
+        return self._known
 
     def sharded(self) -> list[Any]:
         """The modules of FSDP2."""
-        return [
-            part
-            for module in self._state.modules.values()
-            for part in module.modules()
-            if hasattr(part, "_get_fsdp_state") and hasattr(part, "reset_iter_state")
-        ]
+        return [part for module in self._state.modules.values() for part in module.modules() if fully_sharded.is_sharded(part)]
+
+    # -- an attempt ------------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Inside a transaction, in front of its vote: lets pending rebuilds happen. Raises `RuntimeError` when a peer is lost."""
+        for module in self._data_parallel():
+            if not data_parallel.settled(module):
+                data_parallel.settle(module)
 
     def begin(self) -> None:
-        """Inside the transaction: lets a pending rebuild of buckets happen now. DDPs that are made after the first one are not known."""
-        self._begun = False
-        if self._unsettled is None:
-            self._unsettled = [module for module in self._data_parallel() if id(module) not in self._settled]
-        for module in self._unsettled:
-            if module.reducer._rebuild_buckets():
-                self._settled.add(id(module))
-                self._unsettled = None
-        self._begun = True
-
-    def after_abort(self, redo: bool, alone: Callable[[dist.ProcessGroup], None]) -> None:
-        """Brings everything into the state in which the next attempt can start; groups have no peers at this time.
-
-        `alone` gives a group a backend of one member, for the broadcast inside a rebuild.
-        """
-        self._unsettled = None
+        """Notes what a redo has to start from. A layout is read only when it may be another one than at the last begin."""
+        self._begun = []
         for module in self._data_parallel():
-            if id(module) not in self._settled and not (redo and self._begun):
-                alone(module.process_group)
-                if module.reducer._rebuild_buckets():
-                    self._settled.add(id(module))
-            module.reducer._reset_state()
-            if module.static_graph and not redo:
-                _rebuild(module, _buckets(module))
-        if redo:
-            for part in self.sharded():
-                if part._get_fsdp_state()._is_root:  # None before the first forward: nothing to reset then
-                    _reset_sharded(part)
+            final = data_parallel.settled(module)
+            known = self._layouts.get(id(module))
+            if known is None or known[0] != final:
+                known = self._layouts[id(module)] = final, data_parallel.layout_of(module)
+            self._begun.append(Steering(known[1], final, module.require_backward_grad_sync, module.require_forward_param_sync))
 
-    def layouts(self) -> list[Layout]:
-        """Of each DDP, in order of registration: the layout in use, or [] for the one that it was built with."""
-        found: list[Layout] = []
+    def restore(self) -> None:
+        """After a failed attempt that is redone: everything as it was at its begin. Groups have no peers at this time."""
+        for module, steering in zip(self._data_parallel(), self._begun, strict=False):  # none, if the attempt did not come to its begin
+            data_parallel.put(module, steering)
+        for part in self.sharded():
+            fully_sharded.reset(part)
+
+    def meet_newcomers(self) -> None:
+        """On a survivor, before it describes itself: brings what only a first step does to where a newcomer is."""
+        self._layouts.clear()
         for module in self._data_parallel():
-            if id(module) not in self._settled:
-                found.append([])
-                continue
-            found.append(_buckets(module))
+            if not data_parallel.settled(module):
+                data_parallel.settle_alone(module)
+            if module.static_graph:
+                data_parallel.put(module, data_parallel.read(module), anew=True)
+
+    # -- what the ranks tell each other ------------------------------------------------------------------------------------
+
+    def described(self) -> Described:
+        found: Described = {}
+        members = {id(group): (name, ranks) for group, name, ranks in self._groups.members()}
+        counts: dict[str, int] = {}
+        for module in self._data_parallel():
+            name, ranks = members.get(id(module.process_group), ("", []))
+            counts[name] = counts.get(name, 0) + 1
+            found[f"ddp/{name}/{counts[name]}"] = [
+                list(ranks),
+                f"DistributedDataParallel over {type(module.module).__qualname__} (number {counts[name]} of process group {name})",
+                {
+                    **data_parallel.options(module),
+                    "communication hooks": [hook.name for hook in hooks_of(module.reducer)],
+                    STEERING: data_parallel.read(module).packed(),
+                },
+            ]
+        for key, whole in self._state.modules.items():
+            for name, part in whole.named_modules():
+                for number, (ranks, facts) in enumerate(fully_sharded.facts(part) if fully_sharded.is_sharded(part) else []):
+                    title = f"fully_shard of {key}{'.' if name else ''}{name}"
+                    found[f"fsdp/{key}/{name}/{number}/{ranks}"] = [ranks, title, facts]
         return found
 
-    def apply_layouts(self, layouts: list[Layout]) -> None:
-        """On a newcomer, still detached: builds the reducers as the survivors' are."""
-        modules = self._data_parallel()
-        if len(modules) != len(layouts):
-            raise UnderstudyError(
-                f"this newcomer registered {len(modules)} DistributedDataParallel modules, the survivors {len(layouts)}: "
-                "the script does not set up the same way twice"
-            )
-        for module, layout in zip(modules, layouts, strict=True):
-            if layout:
-                _rebuild(module, layout)
-                self._settled.add(id(module))
+    def adopt(self, told: Mapping[int, Described]) -> None:
+        """On a newcomer, still without peers: makes everything as those have it who use it together with this rank."""
+        self._layouts.clear()
+        mine = [(name, entry) for name, entry in self.described().items() if name.startswith("ddp/")]
+        for module, (name, entry) in zip(self._data_parallel(), mine, strict=True):
+            theirs = next((told[rank][name] for rank in sorted(told) if rank in entry[0] and name in told[rank]), None)
+            if theirs is not None:
+                data_parallel.put(module, Steering(*theirs[2][STEERING]), anew=True)
 
 
-def _buckets(module: DistributedDataParallel) -> Layout:
-    numbers = {id(p): number for number, p in enumerate(module._build_params_for_reducer()[0])}  # type: ignore[no-untyped-call]
-    with _Untouched():  # type: ignore[no-untyped-call]
-        buckets = module.reducer._get_zeros_like_grad_buckets()
-    return [[numbers[id(p)] for p in bucket.parameters()] for bucket in buckets]
+def disagreement(told: Mapping[int, Described]) -> str:
+    """What the ranks in `told` do not have in common and should, in words for a person; "" if nothing."""
+    ranks = sorted(told)
+    for number, one in enumerate(ranks):
+        for other in ranks[number + 1 :]:
+            if found := _between(one, told[one], other, told[other]):
+                return found
+    return ""
 
 
-class _Untouched(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Torch tells a reducer's buckets only together with zeros of their size, which nobody here reads: as large as the model, they would
-    cost survivors and newcomer tens of milliseconds for each hundred megabytes. Memory that is not written to costs nothing.
-    """
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten.zeros_like.default:
-            return torch.empty_like(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
-
-
-def _rebuild(module: DistributedDataParallel, layout: Layout) -> None:
-    """A new reducer with this layout, in the state in which the constructor left the first one."""
-    parameters, expect_sparse = module._build_params_for_reducer()  # type: ignore[no-untyped-call]
-    names = module._build_debug_param_to_name_mapping(parameters)  # type: ignore[no-untyped-call]
-    module.reducer._remove_autograd_hooks()
-    given = list(reversed(layout)), list(reversed([int(module.bucket_bytes_cap)] * len(layout)))
-    log = dist.Logger.set_construction_data_and_log  # type: ignore[attr-defined]
-
-    def log_if_possible(*arguments: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # torch has no name for the number of a backend that was replaced
-            log(*arguments)
-
-    with (
-        mock.patch.object(dist, "_compute_bucket_assignment_by_size", lambda *_: given),
-        mock.patch.object(dist.Logger, "set_construction_data_and_log", log_if_possible),  # type: ignore[attr-defined]
-    ):
-        module._ddp_init_helper(parameters, expect_sparse, names, module.static_graph)  # type: ignore[no-untyped-call]
-    if module.static_graph:
-        module._static_graph_delay_allreduce_enqueued = False
-        module.reducer._set_static_graph()
-        assert module.logger is not None
-        module.logger._set_static_graph()
-    for hook, state in module._comm_hooks:
-        dist._register_comm_hook(module.reducer, state, hook)  # type: ignore[attr-defined]
+def _between(one: int, mine: Described, other: int, theirs: Described) -> str:
+    shared = {name for name, entry in mine.items() if other in entry[0]} | {name for name, entry in theirs.items() if one in entry[0]}
+    for name in sorted(shared):
+        if name not in mine or name not in theirs:
+            has, lacks, entry = (one, other, mine[name]) if name in mine else (other, one, theirs[name])
+            return f"rank {has} has made a {entry[1]}, rank {lacks} has not"
+        for fact in mine[name][2].keys() | theirs[name][2].keys():
+            left, right = mine[name][2].get(fact), theirs[name][2].get(fact)
+            if left != right:
+                return f"{mine[name][1]}: {fact} {_short(left)} on rank {one}, {_short(right)} on rank {other}"
+    return ""
 
 
-def _reset_sharded(root: Any) -> None:
-    context = root._get_fsdp_state()._state_ctx
-    groups = []
-    for state in context.all_states:
-        many = getattr(state, "_fsdp_param_groups", None)
-        one = getattr(state, "_fsdp_param_group", None)
-        groups += list(many) if many else [one] if one is not None else []
-    for group in groups:
-        group._all_gather_result = None
-    root.reset_iter_state()
-    for group in groups:
-        for parameter in group.fsdp_params:
-            parameter.unsharded_accumulated_grad = None
-            unsharded = getattr(parameter, "_unsharded_param", None)
-            if isinstance(unsharded, torch.Tensor):
-                unsharded.grad = None
+def _short(value: Any) -> str:
+    text = repr(value)
+    return f"is {text if len(text) <= 120 else text[:117] + '...'}"
+
+
+def brief(described: Described) -> Described:
+    """The same with a digest in place of what is long: enough to tell whether two are equal."""
+
+    def short(value: Any) -> Any:
+        data = encode(value)
+        return value if len(data) <= 64 else digest_bytes(data)
+
+    return {
+        name: [ranks, title, {fact: short(value) for fact, value in facts.items()}] for name, (ranks, title, facts) in described.items()
+    }

@@ -171,10 +171,10 @@ def join(backend: str | None = None) -> Job:
         return Job(None, None)
     if session.current.runtime is not None:
         raise Misuse("understudy.join() was called twice")
-    watch_wrappers()
     drawn.watch()
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.role, here.server)
+    watch_wrappers(lambda: runtime.transaction >= 0)
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
         from understudy.worker import silent_faults
 

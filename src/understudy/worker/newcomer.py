@@ -25,6 +25,7 @@ from understudy.links.page import Activity
 from understudy.worker.codec import decode
 from understudy.worker.copies import LocalCopy, Place
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
+from understudy.worker.frameworks import disagreement
 from understudy.worker.loaders import Source
 from understudy.worker.loops import END, restore_streams
 from understudy.worker.peers import Peers
@@ -34,6 +35,7 @@ from understudy.worker.recovery import (
     attached,
     changed_sums,
     connect,
+    frameworks_of,
     judge,
     other_order,
     plan_for,
@@ -284,18 +286,14 @@ class Newcomer:
         gradients = state.kept_gradients
         gradients.matter, gradients.kept, gradients.dropped = job["gradients"]
         runtime.local.replicas, runtime.local.comparisons = Replicas(job["replicas"]), job["comparisons"]
-        if self.place != END:
-            runtime.frameworks.apply_layouts(job["layouts"])
-            if runtime.frameworks.layouts() != job["layouts"]:
-                raise NotTheSame(f"rank {runtime.rank}: the buckets in which DDP adds gradients up are not those of the other ranks")
         assert self._replayer is not None
         self._replayer.remove()
-        runtime.frameworks.after_abort(False, runtime.groups.alone)
         donors = read_donors(recovery, runtime.world_size, meeting)
         for donor in donors.values():
             runtime.early.adopt(donor.told.early)
         if self.place != END:
             self._compare_groups(recovery, donors)
+            runtime.frameworks.adopt(frameworks_of(recovery, runtime.world_size, donors))
         if judge(runtime, recovery, donors):
             raise GenerationAborted("the donors differ: the survivors tell")
         plan = plan_for(runtime, runtime.rank, recovery, donors, meeting)
@@ -321,6 +319,8 @@ class Newcomer:
             restore_streams(runtime.state.randomness, copy, runtime.rank)
             self._streams_set = True
         self._verify(plan, copy, donors)
+        if self.place != END:
+            self._compare_frameworks(recovery, donors)
         notes = self._notes()
         runtime.phase_of(recovery.generation, "verify", started)
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
@@ -386,6 +386,13 @@ class Newcomer:
                     f"rank {rank}: this newcomer made the process groups {mine} together with rank {other}, the job has {theirs}: "
                     "the script does not set up the same way twice"
                 )
+
+    def _compare_frameworks(self, recovery: Recover, donors: Mapping[int, Donor]) -> None:
+        """What steers the collectives of DDP and the like. Raises `NotTheSame`."""
+        runtime = self._runtime
+        told = frameworks_of(recovery, runtime.world_size, donors)
+        if different := disagreement({**told, runtime.rank: runtime.frameworks.described()}):
+            raise NotTheSame(f"rank {runtime.rank}: {different}")
 
     def _notes(self) -> tuple[str, ...]:
         notes = [f"the result of the transaction at {key} is the one of another rank" for key in self._runtime.results.replaced]

@@ -28,6 +28,7 @@ from understudy.worker.communicators import Replacement
 from understudy.worker.comparison import Told, end_for, judged
 from understudy.worker.copies import Digests, LocalCopy, kept_locally, seal, unseal
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
+from understudy.worker.frameworks import Described, disagreement
 from understudy.worker.loops import END
 from understudy.worker.peers import Peers
 from understudy.worker.rendezvous import Rendezvous
@@ -50,6 +51,7 @@ class Donor:
     counters: list[int]  # the next transaction, and committed steps
     groups: list[list[Any]]
     sums: dict[str, int]  # of its groups, as they were when training began
+    frameworks: Described  # what steers the collectives of DDP and the like
 
 
 def lead_of(recovery: Recover, world_size: int) -> int:
@@ -68,7 +70,7 @@ def donate(runtime: Runtime) -> None:
     recovery = runtime.pending
     assert recovery is not None
     meeting = runtime.meet(recovery.store, recovery.generation)
-    runtime.frameworks.after_abort(False, runtime.groups.alone)
+    runtime.frameworks.meet_newcomers()
     lead = lead_of(recovery, runtime.world_size)
     leaving = runtime.rank in recovery.leavers
     member = runtime.world_size + recovery.leavers.index(runtime.rank) if leaving else runtime.rank
@@ -88,7 +90,7 @@ def donate(runtime: Runtime) -> None:
     versions = [list(version) for version in runtime.local.versions.get(recovery.start - 1, [])]
     published = [
         *(runtime.state.descriptions(tensors), runtime.comparison.told(digests).packed(), runtime.state.encoded_values(), versions),
-        *([runtime.transaction, runtime.step], runtime.groups.describe(), runtime.sums),
+        *([runtime.transaction, runtime.step], runtime.groups.describe(), runtime.sums, runtime.frameworks.described()),
     ]
     meeting.put(f"state/{member}", encode(published))
 
@@ -104,6 +106,8 @@ def donate(runtime: Runtime) -> None:
     if found:
         end_for(runtime, recovery.generation, found, tables)
     try:
+        if different := disagreement(frameworks_of(recovery, runtime.world_size, donors)):
+            raise UnderstudyError(f"the survivors would not compute together any more: {different}")
         plans = {rank: plan_for(runtime, rank, recovery, donors, meeting) for rank in recovery.newcomers}
     except DonorsDiffer as error:
         sides = tuple(tuple(rank_of(recovery, runtime.world_size, member) for member in side) for side in error.sides)
@@ -161,7 +165,6 @@ def _describe_job(runtime: Runtime) -> bytes:
             "step": runtime.step,
             "steps_here": runtime.loops.steps_here,
             "steps_after": runtime.loops.steps_after,
-            "layouts": runtime.frameworks.layouts(),
             "replicas": dict(replicas.classes) if replicas else {},
             "comparisons": runtime.local.comparisons,
             "results": runtime.results.encoded(),
@@ -211,10 +214,10 @@ def connect(
 def read_donors(recovery: Recover, world_size: int, meeting: Rendezvous) -> dict[int, Donor]:
     found = {}
     for member in donors_of(recovery, world_size):
-        descriptions, packed, values, versions, counters, groups, sums = decode(meeting.get(f"state/{member}"))
+        descriptions, packed, values, versions, counters, groups, sums, described = decode(meeting.get(f"state/{member}"))
         told = Told.unpacked(packed)
         every = [*((v[0], v[1]) for v in versions), (told.digests, told.digests)]
-        found[member] = Donor(descriptions, told.digests, values, every, told, counters, groups, sums)
+        found[member] = Donor(descriptions, told.digests, values, every, told, counters, groups, sums, described)
     return found
 
 
@@ -230,6 +233,11 @@ def judge(runtime: Runtime, recovery: Recover, donors: Mapping[int, Donor]) -> l
 def told_by(recovery: Recover, world_size: int, donors: Mapping[int, Donor]) -> dict[int, Told]:
     """By rank."""
     return {rank_of(recovery, world_size, member): donor.told for member, donor in donors.items()}
+
+
+def frameworks_of(recovery: Recover, world_size: int, donors: Mapping[int, Donor]) -> dict[int, Described]:
+    """By rank."""
+    return {rank_of(recovery, world_size, member): donor.frameworks for member, donor in donors.items()}
 
 
 def _compare_sums(runtime: Runtime, recovery: Recover) -> None:

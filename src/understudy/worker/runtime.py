@@ -63,7 +63,7 @@ class Runtime(Membership):
     def __init__(self, control: Control, role: Assign | Prepare, server: StoreServer) -> None:
         super().__init__(control, role, server)
         self.state = State()
-        self.frameworks = Frameworks(self.state)
+        self.frameworks = Frameworks(self.state, self.groups)
         self.loops = Loops(self.state.randomness, self.notice)
         self.local = LocalState(self.state, self.rank)
         self.missing, self.known, self.early = Missing(self.state), Known(self.state), Early(self.state)
@@ -120,6 +120,7 @@ class Runtime(Membership):
         self.state.set_up()
         try:
             self.sums = self.groups.sums()
+            self.frameworks.settle()
             self.comparison.run()
             copy = self.local.make(-1, self.loops.next_place(), 0, self.loops.boundary, {})
             for rank, data in self.channel.hand_over(record).items():
@@ -183,7 +184,7 @@ class Runtime(Membership):
                     self.quiesce_after(error, self.stand)
             self.kind = ""
             arguments.check(redone=True)
-            self.frameworks.after_abort(True, self.groups.alone)
+            self.frameworks.restore()
             self.state.restore(snapshot)
             self.early.restore(begun)
             self.begin(redo=True)
@@ -279,6 +280,7 @@ class Runtime(Membership):
             )
         if self._before is not None and (told := self.early.look(self._before)):
             self.notice(told)
+        self.frameworks.settle()
         place, boundary = self.loops.next_place(), self.loops.boundary
         copy = self.local.make(self.transaction, place, self.step, boundary, self.results.encoded(place), carried)
         self._collectives_at_vote = self.groups.collectives()

@@ -1,0 +1,129 @@
+"""Communication hooks of DDP: which a reducer has, and whether a redo and a newcomer would compute the same with them.
+
+They are observed where torch registers them with a reducer, because of some nothing else is left: a built-in hook (C++) is in no list.
+
+A hook may keep something between two backwards, as PowerSGD does its errors and its low-rank factors. That is state which steers what
+every rank adds up, so it has to be registered, as an object with `state_dict` and `load_state_dict`; else the hook is refused before the
+first transaction. Numbers, functions, modules and process groups that a hook holds are no state.
+
+Limit: a hook that keeps something in a global variable, or in a container that it captures, is not known to.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import BuiltinCommHookType
+from torch.distributed import ProcessGroup
+
+
+@dataclass(frozen=True)
+class Hook:
+    """`function`: torch's kind of built-in hook, or a callable of the script, which torch calls with `state`."""
+
+    function: Any
+    state: Any = None
+
+    @property
+    def name(self) -> str:
+        return _name(self.function)
+
+    @property
+    def builtin(self) -> bool:
+        return isinstance(self.function, BuiltinCommHookType)
+
+    def register(self, reducer: Any) -> None:
+        if self.builtin:
+            dist._register_builtin_comm_hook(reducer, self.function)  # type: ignore[attr-defined]
+        else:
+            dist._register_comm_hook(reducer, self.state, self.function)  # type: ignore[attr-defined]
+
+
+_hooks: weakref.WeakKeyDictionary[Any, list[Hook]] = weakref.WeakKeyDictionary()  # by reducer
+
+
+def watch() -> None:
+    """From now on every registration is seen. DDP looks both functions up in torch.distributed when it calls them."""
+    python, builtin = dist._register_comm_hook, dist._register_builtin_comm_hook  # type: ignore[attr-defined]
+    if getattr(python, "_understudy", False):
+        return
+
+    def register(reducer: Any, state: Any, hook: Callable[..., Any]) -> None:
+        python(reducer, state, hook)
+        _hooks.setdefault(reducer, []).append(Hook(hook, state))
+
+    def register_builtin(reducer: Any, kind: Any) -> None:
+        builtin(reducer, kind)
+        _hooks.setdefault(reducer, []).append(Hook(kind))
+
+    register._understudy = True  # type: ignore[attr-defined]
+    dist._register_comm_hook, dist._register_builtin_comm_hook = register, register_builtin  # type: ignore[attr-defined, assignment]
+
+
+def hooks_of(reducer: Any) -> list[Hook]:
+    return list(_hooks.get(reducer, []))
+
+
+def register_again(old: Any, new: Any) -> None:
+    for hook in hooks_of(old):
+        hook.register(new)
+
+
+def keeps(hook: Hook, registered: Container[int]) -> str:
+    """What a hook may keep between two backwards and nobody has registered, for a person; "" for nothing. `registered`: ids of objects."""
+    if hook.builtin:
+        return ""
+    for thing in [hook.state, *_held(hook.function)]:
+        if id(thing) not in registered and not _is_plain(thing):
+            return f"a {type(thing).__qualname__}"
+    return ""
+
+
+_PLAIN = (
+    *(type(None), bool, int, float, complex, str, bytes, type, types.ModuleType, types.BuiltinFunctionType, ProcessGroup),
+    *(torch.dtype, torch.device, torch.nn.Module),
+)
+
+
+def _is_plain(thing: Any) -> bool:
+    if isinstance(thing, _PLAIN) or thing is dist.group:
+        return True
+    if isinstance(thing, tuple | frozenset):
+        return all(map(_is_plain, thing))
+    return False
+
+
+def _held(function: Any, seen: frozenset[int] = frozenset()) -> Iterator[Any]:
+    """The objects that a callable holds, except further functions, into which it looks."""
+    if id(function) in seen:
+        return
+    seen |= {id(function)}
+    if isinstance(function, functools.partial):
+        held = [function.func, *function.args, *function.keywords.values()]
+    elif isinstance(function, types.MethodType):
+        held = [function.__func__, function.__self__]
+    elif isinstance(function, types.FunctionType):
+        held = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+    elif isinstance(function, types.BuiltinFunctionType):
+        return
+    else:
+        yield function  # an object that can be called
+        return
+    for thing in held:
+        if isinstance(thing, functools.partial | types.MethodType | types.FunctionType):
+            yield from _held(thing, seen)
+        else:
+            yield thing
+
+
+def _name(function: Any) -> str:
+    if isinstance(function, functools.partial):
+        return _name(function.func)
+    return str(getattr(function, "__qualname__", None) or getattr(function, "name", None) or type(function).__qualname__)

@@ -1,0 +1,196 @@
+"""What a DistributedDataParallel holds that steers its collectives: read from the object, and set on it.
+
+Its reducer has a bucket layout, which decides how gradients are added up. It starts with one made from the order of parameters and changes
+it once, in the forward that follows the first complete backward, to the order in which gradients arrived there; the group's
+first rank tells the others its own. With `find_unused_parameters` (and no static graph) it never changes. Torch notes on the module when
+it has (`_has_rebuilt_buckets`).
+
+A reducer can be given any layout, as one that was rebuilt or as one that was not: it is made to rebuild, with a process group in which
+somebody tells it the layout. Only a static graph needs a new reducer: it counts in its first backward how often each gradient arrives, and
+reduces only at its end, with one collective more. A newcomer has to count, so every rank begins anew there, with the same layout.
+
+Limits: a redo of a static graph's second backward, or a recovery before it, counts anew, so its rebuild comes one backward later than
+undisturbed. `GradBucket.parameters()`, which only comm hooks read, is cached by torch from the first rebuild on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from understudy.worker.comm_hooks import register_again
+
+Layout = list[list[int]]  # parameter numbers of each bucket
+
+
+@dataclass(frozen=True)
+class Steering:
+    """What a DDP does next, apart from what its constructor was told."""
+
+    layout: Layout
+    rebuilt: bool  # whether the layout is final
+    backward_sync: bool  # whether the next backward reduces
+    forward_sync: bool  # whether the next forward broadcasts buffers: not after one without gradients
+
+    def packed(self) -> list[Any]:
+        return [self.layout, self.rebuilt, self.backward_sync, self.forward_sync]
+
+
+def settled(module: DistributedDataParallel) -> bool:
+    """Whether the layout cannot change any more."""
+    return module._has_rebuilt_buckets or not _may_rebuild(module)
+
+
+def _may_rebuild(module: DistributedDataParallel) -> bool:
+    return module.static_graph or not module.find_unused_parameters
+
+
+def settle(module: DistributedDataParallel) -> None:
+    """Lets a pending rebuild happen now; the next forward would do it. All ranks of the group call it."""
+    try:
+        rebuilt = module.reducer._rebuild_buckets()
+    except RuntimeError as error:
+        if "Expected to have finished reduction" not in str(error):
+            raise
+        return  # parameters got no gradient: the next forward says so to the user, in more words
+    if rebuilt:
+        module._has_rebuilt_buckets = True
+
+
+def read(module: DistributedDataParallel) -> Steering:
+    """As it is now, in no forward or backward."""
+    return Steering(layout_of(module), settled(module), module.require_backward_grad_sync, module.require_forward_param_sync)
+
+
+def put(module: DistributedDataParallel, steering: Steering, anew: bool = False) -> None:
+    """Makes it so, whatever a failed attempt has left behind. `anew`: a static graph counts again."""
+    if anew and module.static_graph:
+        _make_reducer(module, steering.layout)
+    module.reducer._reset_state()
+    module._has_rebuilt_buckets = False
+    if _may_rebuild(module):
+        with _told(module, steering.layout):
+            module.reducer._push_all_rebuilt_params()
+            module.reducer._rebuild_buckets()
+        if steering.rebuilt:
+            module._has_rebuilt_buckets = True
+        else:
+            module.reducer._reset_state()
+    module.require_backward_grad_sync = steering.backward_sync
+    module.require_forward_param_sync = steering.forward_sync
+
+
+def settle_alone(module: DistributedDataParallel) -> None:
+    """As `settle`, where there are no peers: for a rebuild that was pending outside of all transactions. The order is this rank's own."""
+    with _told(module, None):
+        settle(module)
+
+
+def options(module: DistributedDataParallel) -> dict[str, Any]:
+    """What its constructor was told, and which parameters it reduces."""
+    return {
+        "find_unused_parameters": bool(module.find_unused_parameters),
+        "static_graph": bool(module.static_graph),
+        "bucket_bytes_cap": int(module.bucket_bytes_cap),
+        "gradient_as_bucket_view": bool(module.gradient_as_bucket_view),
+        "broadcast_buffers": bool(module.forward_sync_buffers),
+        "parameters that require gradients": [name for name, p in module.module.named_parameters() if p.requires_grad],
+    }
+
+
+def _parameters(module: DistributedDataParallel, present: set[int]) -> list[torch.nn.Parameter]:
+    """The reducer's, in its order: not those that require gradients now, but those that did when it was made."""
+    found: dict[int, torch.nn.Parameter] = {}
+    for part in module.module.modules():
+        for parameter in part.parameters(recurse=False):
+            if id(parameter) in present:
+                found.setdefault(id(parameter), parameter)
+    return list(found.values())
+
+
+def _in_buckets(module: DistributedDataParallel) -> list[list[torch.Tensor]]:
+    with _Untouched():  # type: ignore[no-untyped-call]
+        return [bucket.parameters() for bucket in module.reducer._get_zeros_like_grad_buckets()]
+
+
+def layout_of(module: DistributedDataParallel) -> Layout:
+    """The one in use."""
+    buckets = _in_buckets(module)
+    parameters = _parameters(module, {id(p) for bucket in buckets for p in bucket})
+    numbers = {id(p): number for number, p in enumerate(parameters)}
+    return [[numbers[id(p)] for p in bucket] for bucket in buckets]
+
+
+class _Untouched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Torch tells a reducer's buckets only together with zeros of their size, which nobody here reads: as large as the model, they would
+    cost survivors and newcomer tens of milliseconds for each hundred megabytes. Memory that is not written to costs nothing.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.zeros_like.default:
+            return torch.empty_like(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+class _Teller(dist.ProcessGroup):
+    """A group of one, in which a rebuild hears `layout` as if the first rank had told it; or itself, if there is none."""
+
+    def __init__(self, layout: Layout | None) -> None:
+        super().__init__(0, 1)  # type: ignore[call-arg]
+        self._tells: list[list[int]] = []
+        if layout is not None:
+            self._tells = [[number for bucket in layout for number in bucket] + [len(layout)], [len(bucket) for bucket in layout]]
+
+    def broadcast(self, tensors: list[torch.Tensor], options: Any) -> Any:  # type: ignore[override]
+        if self._tells:
+            tensors[0].copy_(torch.tensor(self._tells.pop(0), dtype=tensors[0].dtype))
+        done: Future[list[torch.Tensor]] = Future()
+        done.set_result(tensors)
+        return torch._C._distributed_c10d._create_work_from_future(done)  # type: ignore[attr-defined]
+
+    def getBackendName(self) -> str:
+        return "understudy"
+
+
+@contextlib.contextmanager
+def _told(module: DistributedDataParallel, layout: Layout | None) -> Iterator[None]:
+    teller = _Teller(layout)
+    module.reducer._update_process_group(teller)
+    try:
+        yield
+    finally:
+        module.reducer._update_process_group(module.process_group)
+
+
+def _make_reducer(module: DistributedDataParallel, layout: Layout) -> None:
+    """A new reducer with this layout, in the state in which the constructor left the first one."""
+    parameters = _parameters(module, {id(p) for bucket in _in_buckets(module) for p in bucket})
+    names = module._build_debug_param_to_name_mapping(parameters)  # type: ignore[no-untyped-call]
+    old = module.reducer
+    old._remove_autograd_hooks()
+    given = list(reversed(layout)), list(reversed([int(module.bucket_bytes_cap)] * len(layout)))
+    log = dist.Logger.set_construction_data_and_log  # type: ignore[attr-defined]
+
+    def log_if_possible(*arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # torch has no name for the number of a backend that was replaced
+            log(*arguments)
+
+    with (
+        mock.patch.object(dist, "_compute_bucket_assignment_by_size", lambda *_: given),
+        mock.patch.object(dist.Logger, "set_construction_data_and_log", log_if_possible),  # type: ignore[attr-defined]
+    ):
+        module._ddp_init_helper(parameters, [False] * len(parameters), names, module.static_graph)  # type: ignore[no-untyped-call]
+    module._static_graph_delay_allreduce_enqueued = False
+    module.reducer._set_static_graph()
+    assert module.logger is not None
+    module.logger._set_static_graph()
+    register_again(old, module.reducer)

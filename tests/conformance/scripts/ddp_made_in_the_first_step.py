@@ -1,0 +1,39 @@
+"""A DistributedDataParallel that is made inside the first step."""
+
+# ranks: 2
+# expect: refused
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+net = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+job.register(net=net, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+made = []
+
+
+@job.step
+def train_step():
+    if not made:
+        made.append(DistributedDataParallel(net))
+    optimizer.zero_grad()
+    loss = made[0](torch.randn(6, 8)).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for step in job.steps(6):
+    trace.line(f"step {step}", loss=train_step())
+
+trace.final(net=net, optimizer=optimizer)

@@ -1,0 +1,42 @@
+"""Gradients are accumulated over three transactions with no_sync; batch normalization's buffers are not broadcast in between."""
+
+# ranks: 3
+# expect: bitwise
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
+model = DistributedDataParallel(net, bucket_cap_mb=0.001)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(last):
+    with contextlib.nullcontext() if last else model.no_sync():
+        inputs = torch.randn(6, 8)
+        loss = (model(inputs) - inputs.sum(1, keepdim=True)).square().mean() / 3
+        loss.backward()
+    if last:
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.item()
+
+
+for step in job.steps(15):
+    trace.line(f"step {step}", loss=train_step(step % 3 == 2))
+
+trace.final(model=model, optimizer=optimizer)
