@@ -94,6 +94,13 @@ def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(traini
     assert outcome.ask("status")["step"] == 5
 
 
+def test_a_rank_that_leaves_its_loop_earlier_than_the_others(training: Training) -> None:
+    """Nobody waits for ever: the others vote on a transaction that it will never come to."""
+    outcome = training.run("misuse.py", "leaves early", spares=0)
+    assert outcome.code == 1, outcome.output
+    assert "every rank must run the same transactions, in the same order and number" in outcome.output
+
+
 def test_a_loss_in_a_collective_outside_any_transaction(training: Training) -> None:
     outcome = training.run("misuse.py", "collective outside", faults="outside:3:1")
     assert outcome.code == 1

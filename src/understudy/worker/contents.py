@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 from understudy.worker.codec import Unencodable, encode
 from understudy.worker.digests import digest, digest_bytes
 
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _DEEPEST = 64  # containers in containers
 _NOT_DATA = (torch.nn.Module, torch.optim.Optimizer, torch.Generator, DataLoader, type)  # passed along, and covered in other ways
 
@@ -41,6 +42,11 @@ def content_of(thing: Any) -> Content:
     reading.read(thing, 0)
     data, objects = (digest_bytes(b"".join(parts)) if parts else 0 for parts in (reading.data, reading.objects))
     return Content(data, objects, reading.opaque)
+
+
+def _is_python(kind: type) -> bool:
+    """Whether all that its objects hold is in their attributes: a type of C may hold anything."""
+    return all(part is object or part.__flags__ & _HEAP_TYPE for part in kind.__mro__)
 
 
 class _Reading:
@@ -101,7 +107,7 @@ class _Reading:
             pass
         held = getattr(thing, "__dict__", None)
         kind: Any = type(thing)
-        plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+        plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__ and _is_python(kind)
         slots = [name for name in getattr(type(thing), "__slots__", ()) if isinstance(name, str)]
         if (held is None and not slots and not dataclasses.is_dataclass(thing)) or not plain or type(thing).__module__ == "builtins":
             name = f"{type(thing).__module__}.{type(thing).__qualname__}".removeprefix("builtins.")

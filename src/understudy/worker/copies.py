@@ -24,7 +24,6 @@ from understudy.worker.state import State
 from understudy.worker.tensors import describe, local_tensor
 
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
-CLOSELY = 16  # copies between two in which every buffer is read
 CLASSIFIED = 2  # comparisons after which it is known which values differ from rank to rank
 
 Digests = tuple[dict[str, int], dict[str, int]]  # of values and of tensors, by entry
@@ -107,8 +106,6 @@ class LocalState:
         self._known: tuple[object, ...] = ()  # what `_is_mine` follows from
         self._is_mine: dict[str, bool] = {}
         self._large = False  # too much to hand over what is not known to differ
-        self._made = 0
-        self._digests: dict[str, tuple[tuple[int, int], int]] = {}  # of buffers, with where they were and how often they had changed
         self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
         self.versions: dict[int, list[Digests]] = {}  # digests of all copies of each of them: of the vote, and of later points
 
@@ -167,27 +164,18 @@ class LocalState:
             boundary,
             {e: v for e, v in values.items() if self._mine(e)},
             {name: t.detach().clone() for name, t in tensors.items()},
-            {name: self._digest(name, t) for name, t in (gradients | every | tensors).items()},
+            # Of all buffers, also of those that were the same everywhere: from now on they may not be. Counters of changes do not tell,
+            # because kernels (batch_norm) write without counting.
+            {name: digest(t) for name, t in (gradients | every | tensors).items()},
             {e: digest_bytes(v) for e, v in values.items()},
             results,
         )
-        self._made += 1
         self.sealed[transaction] = copy
         self.sealed.pop(transaction - 2, None)
         earlier = self.versions.get(transaction, []) if late else []
         self.versions[transaction] = [*earlier, (copy.value_digests, copy.tensor_digests)]
         self.versions.pop(transaction - 2, None)
         return copy
-
-    def _digest(self, name: str, tensor: torch.Tensor) -> int:
-        """Of all buffers, also those that were the same everywhere: from now on they may not be. What counts no change is not read again,
-        but for the first copies and every sixteenth.
-        """
-        mark = tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version
-        known = self._digests.get(name)
-        if known is None or known[0] != mark or mark[1] < 0 or self.comparisons < CLASSIFIED or self._made % CLOSELY == 0:
-            known = self._digests[name] = mark, digest(tensor)
-        return known[1]
 
     def _gradients_to_copy(self, gradients: dict[str, torch.Tensor], carried: bool) -> dict[str, torch.Tensor]:
         """Those that differ from rank to rank as far as known. What is `carried` is copied to be sure, unless it is too large for that:

@@ -20,7 +20,7 @@ from torch.distributed import Work
 
 from understudy.worker.record import Kernels
 
-_OWN = 3  # references to a Work that nobody else holds: of the list, of the loop, of the call that counts
+_OWN = 2  # references to a Work that nobody else holds: of the list, and of the call that counts
 
 
 class Works:
@@ -52,11 +52,11 @@ class Works:
 
     def left(self, function: str) -> str:
         """Behind the function: what is to be told of Works that it leaves, or ""."""
-        found = []
-        for number, work in enumerate(self._kernels.works if self._kernels is not None else ()):
-            if sys.getrefcount(work) > _OWN and id(work) not in self._waited:
-                assert self._kernels is not None
-                found.append(self._kernels.names[number])
+        kernels, found = self._kernels, list[str]()
+        for number in range(len(kernels.works) if kernels is not None else 0):
+            assert kernels is not None
+            if sys.getrefcount(kernels.works[number]) > _OWN and id(kernels.works[number]) not in self._waited:
+                found.append(kernels.names[number])
         self.end()
         if not found:
             return ""

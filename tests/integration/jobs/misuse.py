@@ -75,6 +75,8 @@ def train(batch: torch.Tensor) -> torch.Tensor:
 
 for number in job.steps(8):
     train(torch.full((4, 8), float(number)))
+    if case == "leaves early" and job.rank == 1 and job.committed == 5:
+        break
     if case == "registered late":
         job.register(late=Counter())
     if case == "nested loops":

@@ -1,0 +1,45 @@
+"""Names that only a loop sets and the script reads behind it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from understudy.worker.names import missing_behind
+
+found: list[str] = []
+
+
+def batches(count: int) -> Iterator[int]:
+    found[:] = missing_behind(sys._getframe(1))[0]
+    yield from range(count)
+
+
+def test_a_name_that_is_read_behind_the_loop() -> None:
+    for number in batches(2):
+        loss = number
+    assert loss == 1 and number == 1
+    assert sorted(found) == ["loss", "number"]
+
+
+def test_names_with_a_value_in_front_or_behind_and_those_that_are_not_read() -> None:
+    best = 0
+    for number in batches(2):
+        best, other, _not_read = max(best, number), number, number
+    other = best
+    assert other == 1
+    assert found == []
+
+
+def test_a_loop_in_a_loop_and_an_iterator_around_it() -> None:
+    for epoch in range(2):
+        for number, _ in enumerate(batches(2)):
+            loss = epoch + number
+        print(loss)
+    assert found == ["loss"]
+
+
+def test_where_there_is_no_loop_nothing_is_found() -> None:
+    iterator = batches(1)
+    number = next(iterator)
+    assert found == [] and number == 0
