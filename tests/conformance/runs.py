@@ -13,7 +13,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,14 @@ ROOT = Path(__file__).parents[2]
 FOR_A_RECOVERY = 15.0  # seconds that a run may take longer for each kill
 ABORTED = ("terminate called", "SIGABRT", "SIGSEGV", "Segmentation fault", "Fatal Python error")
 
+LOOK = 0.5  # seconds between two looks whether the suite is being ended
+ending = threading.Event()  # set: no run begins any more, and those that are under way are ended
+
 Line = dict[str, Any]
+
+
+class Ended(Exception):
+    """The suite was ended in the middle of a run."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +138,14 @@ def _code(command: list[str], folder: Path, output: Path, environment: dict[str,
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
+    last = time.monotonic() + limit
     try:
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
-        return None
+        while not ending.is_set():
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(LOOK)
+            if time.monotonic() > last:
+                return None
+        raise Ended
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

@@ -91,6 +91,8 @@ def everything(
         own = folder / script.name
         try:
             result = attempt(script, own, saying, alone)
+        except runs.Ended:
+            raise
         except Exception as error:  # of this script; an hour's others go on
             result = Result(script, Found("unsteady", f"the harness failed: {type(error).__name__}: {error}"))
         if not keep:
@@ -100,4 +102,8 @@ def everything(
         return result
 
     with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(work, scripts))
+        try:
+            return list(pool.map(work, scripts))
+        except BaseException:  # Ctrl-C; the pool waits for its threads
+            runs.ending.set()
+            raise

@@ -1,7 +1,7 @@
 """PowerSGD inside of a wrapper of fp16 compression."""
 
 # ranks: 3
-# expect: refused
+# expect: refused "has the communication hook"
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """DDP's join for uneven inputs: ranks without batches take part in the others' collectives."""
 
 # ranks: 2
-# expect: refused
+# expect: refused "(uneven inputs)"
 
 from __future__ import annotations
 

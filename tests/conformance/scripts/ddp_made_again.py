@@ -1,7 +1,7 @@
 """A second DistributedDataParallel over the same module is made after training began."""
 
 # ranks: 2
-# expect: refused
+# expect: refused "is made after training began"
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A DistributedDataParallel that is made inside the first step."""
 
 # ranks: 2
-# expect: refused
+# expect: refused "is made after training began"
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """An embedding with sparse gradients, trained with SparseAdam."""
 
 # ranks: 2
-# expect: refused
+# expect: refused "sparse=True"
 
 from __future__ import annotations
 
