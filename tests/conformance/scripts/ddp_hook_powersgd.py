@@ -1,6 +1,7 @@
 """PowerSGD as comm hook: its errors and factors are state that nobody has registered."""
 
 # ranks: 3
+# group: ddp
 # expect: refused "has the communication hook"
 
 from __future__ import annotations

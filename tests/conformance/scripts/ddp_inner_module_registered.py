@@ -1,6 +1,7 @@
 """The module inside of a DDP is registered, not the DDP itself."""
 
 # ranks: 3
+# group: ddp
 # expect: bitwise
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A second DistributedDataParallel over the same module is made after training began."""
 
 # ranks: 2
+# group: ddp
 # expect: refused "is made after training began"
 
 from __future__ import annotations

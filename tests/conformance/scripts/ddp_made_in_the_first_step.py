@@ -1,6 +1,7 @@
 """A DistributedDataParallel that is made inside the first step."""
 
 # ranks: 2
+# group: ddp
 # expect: refused "is made after training began"
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """DDP with a static graph, a part that is used twice, and a part that is never used."""
 
 # ranks: 3
+# group: ddp
 # expect: bitwise
 
 from __future__ import annotations

@@ -1,0 +1,57 @@
+"""Each rank takes one of two branches by chance; find_unused_parameters tells DDP which gradients will not come."""
+
+# ranks: 3
+# group: ddp
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(8, 16)
+        self.left = nn.Linear(16, 16)
+        self.right = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.2))
+        self.out = nn.Linear(16, 1)
+
+    def forward(self, x):
+        hidden = torch.relu(self.stem(x))
+        branch = self.left if torch.rand(()) < 0.5 else self.right
+        return self.out(torch.relu(branch(hidden)))
+
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(Branches(), find_unused_parameters=True)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    inputs, targets = batch
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)
