@@ -1,0 +1,40 @@
+"""torch.compile(backend="eager") around a DDP module: Dynamo traces it in the first step."""
+
+# ranks: 3
+# group: precision
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1)))
+compiled = torch.compile(model, backend="eager")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(step):
+    inputs = torch.randn(4 + step % 2, 8)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(compiled(inputs), inputs.sum(1, keepdim=True))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for step in job.steps(12):
+    loss = train_step(step)
+    trace.line(f"step {step}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)

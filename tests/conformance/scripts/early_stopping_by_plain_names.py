@@ -1,0 +1,63 @@
+"""Early stopping with two plain names, best and bad, that change in the loop and that nobody registered."""
+
+# ranks: 3
+# group: schedules
+# expect: bitwise
+# waits for: census
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1)))
+held_out = torch.randn(30, 8)
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-2)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(step):
+    inputs = torch.randn(4, 8)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+@job.section
+def evaluate():
+    model.eval()
+    inputs = held_out[job.rank :: job.world_size]
+    with torch.no_grad():
+        loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    model.train()
+    dist.all_reduce(loss)
+    return loss.item() / job.world_size
+
+
+best, bad = float("inf"), 0
+for step in job.steps(60):
+    loss = train_step(step)
+    trace.line(f"step {step}", loss=loss)
+    if job.committed % 3 == 0:
+        found = evaluate()
+        if found < 0.97 * best:
+            best, bad = found, 0
+        else:
+            bad += 1
+        trace.line(f"evaluation {job.committed}", loss=found, best=best, bad=bad)
+        if bad >= 2:
+            break
+
+trace.final(model=model, optimizer=optimizer)

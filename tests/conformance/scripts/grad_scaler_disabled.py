@@ -1,0 +1,45 @@
+"""A GradScaler with enabled=False, which scripts keep for the precision that does not need it."""
+
+# ranks: 3
+# group: precision
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+precision = torch.bfloat16
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+scaler = torch.amp.GradScaler("cpu", enabled=precision == torch.float16)
+job.register(model=model, optimizer=optimizer, scaler=scaler)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(step):
+    inputs = torch.randn(8, 8)
+    with torch.autocast("cpu", dtype=precision):
+        loss = nn.functional.mse_loss(model(inputs).float(), inputs.sum(1, keepdim=True))
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad(set_to_none=True)
+    return loss.item()
+
+
+for step in job.steps(12):
+    loss = train_step(step)
+    trace.line(f"step {step}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer, scaler=scaler)
