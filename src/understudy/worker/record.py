@@ -5,31 +5,43 @@ given. Both sides work by a kernel in front of the `c10d` operators (every colle
 collectives, passes the dispatcher): the recorder calls the operator and notes its output, the replayer writes the noted
 output instead of calling it. At the first transaction the kernels are taken away again, so training has nothing in the way.
 
-Small outputs are kept whole. Of a large one only its digest is kept and the newcomer keeps its own value: right for
-parameters, whose content comes over later; for anything else the newcomer compares the digest and reports a difference.
+Outputs are kept whole, except large ones in the memory of registered state, as of a broadcast of parameters: that content comes over
+later, so only its digest is kept, and the newcomer keeps its own value until then. What is registered is known at the first transaction;
+until then everything is kept, up to a limit (`UNDERSTUDY_SETUP_LIMIT`). To make room, contents of large outputs are given up whose memory
+is still in use, as that of parameters is and that of a received object is not. What was given up, or never had room, must turn out to
+be registered state: else the script is refused, because a newcomer would go on with other values than the lost rank had.
 
-Limit: operations that are waited for later (`async_op=True`) are waited for at once while recording, except point-to-point
-receives, whose value is read at the next collective.
+DistributedDataParallel broadcasts parameters in flat buffers that it then copies from. `_broadcast_coalesced`, which does that, is
+therefore watched for where its results go.
+
+Limits: operations that are waited for later (`async_op=True`) are waited for at once while recording, except point-to-point
+receives, whose value is read at the next collective. Large results that a script copies into registered state itself count as not
+registered.
 """
 
 from __future__ import annotations
 
+import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 from torch.distributed import ProcessGroup, Work
+from torch.distributed.tensor import DTensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from understudy.worker.codec import decode, encode
 from understudy.worker.digests import digest
 from understudy.worker.errors import Misuse
 
-WHOLE = 256 << 10  # bytes of one output up to which it is kept whole
+WHOLE = 256 << 10  # bytes of one output up to which it is kept whole even if it is registered state
+LIMIT = int(os.environ.get("UNDERSTUDY_SETUP_LIMIT", 64 << 20))  # bytes of all outputs kept whole
+_torch: Any = dist  # for what it does not export
 _DIFFERENT = "the script does not set up the same way twice"
-BUDGET = 16 << 20  # bytes of all outputs kept whole
 
 # operator -> the arguments that it writes into
 _OUTPUTS = {
@@ -110,14 +122,49 @@ class Kernels:
         raise NotImplementedError
 
 
+@dataclass
+class _Large:
+    """An output of which it is not known yet whether it has to be kept whole."""
+
+    number: int  # of the collective
+    entry: dict[str, Any]
+    size: int
+    memory: list[StorageWeakRef]  # where it went; as long as somebody refers to it so, no other storage has its identity
+    content: list[torch.Tensor] | None
+
+    def in_use(self) -> bool:
+        return not any(reference.expired() for reference in self.memory)  # type: ignore[no-untyped-call]
+
+
 class Recorder(Kernels):
     """Notes the output of every collective of this rank's set-up."""
 
     def __init__(self) -> None:
         super().__init__()
         self.entries: list[dict[str, Any]] = []
-        self._late: list[tuple[dict[str, Any], list[torch.Tensor]]] = []
+        self._late: list[tuple[int, list[torch.Tensor]]] = []
+        self._large: list[_Large] = []
         self._kept = 0
+        self._targets: list[torch.Tensor] = []  # of the coalesced broadcast that is under way
+        self._coalesced: Callable[..., None] | None = None  # torch's own
+
+    def install(self) -> None:
+        super().install()
+        stock = self._coalesced = _torch._broadcast_coalesced
+
+        def coalesced(process_group: Any, tensors: list[torch.Tensor], *args: Any, **kwargs: Any) -> None:
+            self._targets = list(tensors)
+            try:
+                stock(process_group, tensors, *args, **kwargs)
+            finally:
+                self._targets = []
+
+        _torch._broadcast_coalesced = coalesced
+
+    def remove(self) -> None:
+        super().remove()
+        if self._coalesced is not None:
+            _torch._broadcast_coalesced, self._coalesced = self._coalesced, None
 
     def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
         result = operate()
@@ -125,33 +172,79 @@ class Recorder(Kernels):
         entry: dict[str, Any] = {"operator": name, "group": group, "outputs": _describe(tensors)}
         self.entries.append(entry)
         if name in ("recv_", "recv_any_source_", "send"):
-            self._late.append((entry, tensors))
+            self._late.append((len(self.entries) - 1, tensors))
             return result
         work = result[-1] if isinstance(result, tuple) else result
         if isinstance(work, torch.ScriptObject):
             Work.unbox(work).wait()
         self._settle()
-        self._note(entry, tensors)
+        self._note(len(self.entries) - 1, tensors)
         return result
 
     def _settle(self) -> None:
         late, self._late = self._late, []
-        for entry, tensors in late:
-            self._note(entry, tensors)
+        for number, tensors in late:
+            self._note(number, tensors)
 
-    def _note(self, entry: dict[str, Any], tensors: list[torch.Tensor]) -> None:
+    def _note(self, number: int, tensors: list[torch.Tensor]) -> None:
+        entry = self.entries[number]
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        if size <= WHOLE and self._kept + size <= BUDGET:
+        room = self._make_room(size)
+        if size <= WHOLE and room:
             self._kept += size
-            entry["whole"] = [tensor.detach().cpu().clone() for tensor in tensors]
-        else:
-            entry["digests"] = [digest(tensor.detach().contiguous()) for tensor in tensors]
+            entry["whole"] = _copies(tensors)
+            return
+        entry["digests"] = [digest(tensor.detach().contiguous()) for tensor in tensors]
+        memory = [StorageWeakRef(_storage(tensor)) for tensor in self._targets or tensors]  # type: ignore[no-untyped-call]
+        self._large.append(_Large(number, entry, size, memory, _copies(tensors) if room else None))
+        self._kept += size if room else 0
 
-    def finish(self) -> bytes:
-        """Takes the kernels away and gives the record."""
+    def _make_room(self, size: int) -> bool:
+        """Whether there is room for that much. Gives up what is most probably registered state."""
+        if self._kept + size > LIMIT and size <= LIMIT:
+            for large in sorted(self._large, key=lambda large: large.size, reverse=True):
+                if self._kept + size > LIMIT and large.content is not None and large.in_use():
+                    large.content = None
+                    self._kept -= large.size
+        return self._kept + size <= LIMIT
+
+    def finish(self, state: Iterable[torch.Tensor] = ()) -> bytes:
+        """Takes the kernels away and gives the record. `state`: all registered tensors.
+
+        Raises `Misuse` if there is more to keep than the limit allows.
+        """
         self._settle()
         self.remove()
+        registered = {_storage(tensor)._cdata for tensor in state}
+        for large in self._large:
+            if large.memory and all(reference.cdata in registered for reference in large.memory):
+                continue
+            if large.content is None:
+                raise Misuse(_refusal(large))
+            large.entry["whole"] = large.content
+            del large.entry["digests"]
+        self._large.clear()
         return encode(self.entries)
+
+
+def _copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for tensor in tensors]
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    return (tensor._local_tensor if isinstance(tensor, DTensor) else tensor).untyped_storage()
+
+
+def _refusal(large: _Large) -> str:
+    entry = large.entry
+    shapes = ", ".join(f"{kind} {tuple(shape)}" for kind, shape in entry["outputs"][:3]) + (", ..." if len(entry["outputs"]) > 3 else "")
+    return (
+        f"collective number {large.number} of the set-up, {entry['operator']} on group {entry['group']!r}, gave "
+        f"{large.size / 1e6:.1f} MB ({shapes}) "
+        "that are not in registered state, and a spare would have to be given the same. What is kept for that is limited to "
+        f"{LIMIT / 1e6:.1f} MB in all: register the tensor with job.register, let each rank load the data itself, or raise "
+        "UNDERSTUDY_SETUP_LIMIT (bytes) on every rank"
+    )
 
 
 class Replayer(Kernels):

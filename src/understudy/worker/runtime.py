@@ -114,10 +114,10 @@ class Runtime(Membership):
     def _arm(self) -> None:
         """The set-up's own vote, at the first begin: from here on the loss of a rank is survived."""
         assert self.recorder is not None and self.channel is not None
-        record = self.setup_record = self.recorder.finish()
-        self.recorder = None
         self._refuse_uncovered()
         self.state.set_up()
+        record = self.setup_record = self.recorder.finish(self.state.all_tensors().values())
+        self.recorder = None
         try:
             self.sums = self.groups.sums()
             self.frameworks.settle()

@@ -42,6 +42,9 @@ if case == "unknown backend":
     dist.new_group(backend="fake")
 if case == "too large":
     job.register(cache=torch.full((1 << 20,), float(job.rank)))
+if case == "much heard":
+    heard = torch.zeros(3 << 18)
+    dist.broadcast(heard, src=0)
 
 
 @job.section
