@@ -72,8 +72,9 @@ def read(module: DistributedDataParallel) -> Steering:
 
 
 def put(module: DistributedDataParallel, steering: Steering, anew: bool = False) -> None:
-    """Makes it so, whatever a failed attempt has left behind. `anew`: a static graph counts again."""
-    if anew and module.static_graph:
+    """Makes it so, whatever a failed attempt has left behind. `anew`: a static graph counts again, and gradients become views of buckets
+    where DDP makes them so, which is when it makes buckets."""
+    if anew and (module.static_graph or (module.gradient_as_bucket_view and not _may_rebuild(module))):
         _make_reducer(module, steering.layout)
     module.reducer._reset_state()
     module._has_rebuilt_buckets = False
@@ -189,8 +190,9 @@ def _make_reducer(module: DistributedDataParallel, layout: Layout) -> None:
         mock.patch.object(dist.Logger, "set_construction_data_and_log", log_if_possible),  # type: ignore[attr-defined]
     ):
         module._ddp_init_helper(parameters, [False] * len(parameters), names, module.static_graph)  # type: ignore[no-untyped-call]
-    module._static_graph_delay_allreduce_enqueued = False
-    module.reducer._set_static_graph()
-    assert module.logger is not None
-    module.logger._set_static_graph()
+    if module.static_graph:
+        module._static_graph_delay_allreduce_enqueued = False
+        module.reducer._set_static_graph()
+        assert module.logger is not None
+        module.logger._set_static_graph()
     register_again(old, module.reducer)

@@ -73,12 +73,19 @@ class Frameworks:
                 known = self._layouts[id(module)] = final, data_parallel.layout_of(module)
             self._begun.append(Steering(known[1], final, module.require_backward_grad_sync, module.require_forward_param_sync))
 
-    def restore(self) -> None:
-        """After a failed attempt that is redone: everything as it was at its begin. Groups have no peers at this time."""
-        for module, steering in zip(self._data_parallel(), self._begun, strict=False):  # none, if the attempt did not come to its begin
-            data_parallel.put(module, steering)
+    def reset(self) -> None:
+        """After a failed attempt that is redone, before tensors and gradients are put back: drops what it has left under way."""
         for part in self.sharded():
             fully_sharded.reset(part)
+
+    def restore(self) -> None:
+        """After that: everything as it was at begin. Groups have no peers at this time.
+
+        A gradient that was a view of a bucket at begin becomes one of the bucket that is there now: DDP divides a view by the number of
+        ranks, and multiplies any other gradient by the inverse, which gives other bits.
+        """
+        for module, steering in zip(self._data_parallel(), self._begun, strict=False):  # none, if the attempt did not come to its begin
+            data_parallel.put(module, steering)
 
     def meet_newcomers(self) -> None:
         """On a survivor, before it describes itself: brings what only a first step does to where a newcomer is."""

@@ -293,7 +293,6 @@ class Newcomer:
             runtime.early.adopt(donor.told.early)
         if self.place != END:
             self._compare_groups(recovery, donors)
-            runtime.frameworks.adopt(frameworks_of(recovery, runtime.world_size, donors))
         if judge(runtime, recovery, donors):
             raise GenerationAborted("the donors differ: the survivors tell")
         plan = plan_for(runtime, runtime.rank, recovery, donors, meeting)
@@ -301,6 +300,8 @@ class Newcomer:
         runtime.state.reshard()
         runtime.state.match_groups(plan.values | copy.values)
         runtime.missing.make(plan.descriptions)
+        if self.place != END:  # behind the making of gradients, which become views of buckets here
+            runtime.frameworks.adopt(frameworks_of(recovery, runtime.world_size, donors))
         tensors = runtime.state.all_tensors()
         self._compare_entries(plan, copy, tensors.keys())
 

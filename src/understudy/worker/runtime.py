@@ -184,9 +184,10 @@ class Runtime(Membership):
                     self.quiesce_after(error, self.stand)
             self.kind = ""
             arguments.check(redone=True)
-            self.frameworks.restore()
+            self.frameworks.reset()
             self.state.restore(snapshot)
             self.early.restore(begun)
+            self.frameworks.restore()
             self.begin(redo=True)
             self.late.look(before, Look.AT_VALUES, snapshot.values)  # a newcomer comes along here, too
             self._redo_started = time.time()
