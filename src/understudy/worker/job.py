@@ -21,7 +21,7 @@ from understudy.worker.late import Look
 from understudy.worker.loaders import Counter, LoaderSource, Source
 from understudy.worker.loops import Loops, iterate
 from understudy.worker.newcomer import Newcomer
-from understudy.worker.registration import watch_wrappers
+from understudy.worker.registration import watch_frameworks
 from understudy.worker.runtime import Runtime
 from understudy.worker.state import State
 
@@ -163,7 +163,7 @@ def join(backend: str | None = None) -> Job:
         raise Misuse("understudy.join() was called twice")
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.role, here.server)
-    watch_wrappers(lambda: runtime.transaction >= 0)
+    watch_frameworks(lambda: runtime.transaction >= 0)
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
         from understudy.worker import silent_faults
 

@@ -47,7 +47,7 @@ from understudy.worker.peers import Peers
 from understudy.worker.randomness import cuda_in_use
 from understudy.worker.record import Recorder
 from understudy.worker.recovery import donate
-from understudy.worker.registration import uncovered
+from understudy.worker.registration import refuse_sparse_gradients, uncovered
 from understudy.worker.rendezvous import StoreServer
 from understudy.worker.responder import Answers
 from understudy.worker.state import State
@@ -251,6 +251,8 @@ class Runtime(Membership):
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
         self.frameworks.settle()
+        if self.transaction < 3:  # a step of each kind, mostly
+            refuse_sparse_gradients(self.state)
         place, boundary = self.loops.next_place(), self.loops.boundary
         copy = self.local.make(self.transaction, place, self.step, boundary, self.results.encoded(place), carried)
         self._collectives_at_vote = self.groups.collectives()
