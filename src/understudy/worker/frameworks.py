@@ -1,4 +1,4 @@
-"""What DDP and FSDP2 keep between calls: brought into a known state after a failed attempt, given to newcomers, and compared.
+"""What DDP, FSDP2 and pipeline schedules keep between calls: as it was for a redo, given to newcomers, compared.
 
 All of it is read from the objects, at moments that are the same on all ranks:
 
@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from understudy.worker import data_parallel, fully_sharded
+from understudy.worker import data_parallel, fully_sharded, pipelines
 from understudy.worker.codec import encode
 from understudy.worker.comm_hooks import hooks_of
 from understudy.worker.communicators import Groups
@@ -45,6 +46,7 @@ class Frameworks:
         self._known: list[DistributedDataParallel] | None = None  # none is made any more once this is asked for
         self._layouts: dict[int, tuple[bool, Layout]] = {}  # by id of the DDP: whether it was final when it was read, and it
         self._begun: list[Steering] = []  # of each DDP, as the present attempt found it
+        self._schedules: list[pipelines.Begun] = []  # the same of pipelines
 
     def _data_parallel(self) -> list[DistributedDataParallel]:
         if self._known is None:
@@ -65,6 +67,7 @@ class Frameworks:
 
     def begin(self) -> None:
         """Notes what a redo has to start from. A layout is read only when it may be another one than at the last begin."""
+        self._schedules = [pipelines.Begun(schedule) for schedule in pipelines.schedules()]
         self._begun = []
         for module in self._data_parallel():
             final = data_parallel.settled(module)
@@ -86,6 +89,8 @@ class Frameworks:
         """
         for module, steering in zip(self._data_parallel(), self._begun, strict=False):  # none, if the attempt did not come to its begin
             data_parallel.put(module, steering)
+        for schedule in self._schedules:
+            schedule.restore()
 
     def meet_newcomers(self) -> None:
         """On a survivor, before it describes itself: brings what only a first step does to where a newcomer is."""
@@ -119,6 +124,8 @@ class Frameworks:
                 for number, (ranks, facts) in enumerate(fully_sharded.facts(part) if fully_sharded.is_sharded(part) else []):
                     title = f"fully_shard of {key}{'.' if name else ''}{name}"
                     found[f"fsdp/{key}/{name}/{number}/{ranks}"] = [ranks, title, facts]
+        for number, schedule in enumerate(pipelines.schedules()):
+            found |= _pipeline(number, schedule, members)
         return found
 
     def adopt(self, told: Mapping[int, Described]) -> None:
@@ -129,6 +136,31 @@ class Frameworks:
             theirs = next((told[rank][name] for rank in sorted(told) if rank in entry[0] and name in told[rank]), None)
             if theirs is not None:
                 data_parallel.put(module, Steering(*theirs[2][STEERING]), anew=True)
+        for number, schedule in enumerate(pipelines.schedules()):
+            name = _own_name(number, schedule)
+            theirs = next((told[rank][name] for rank in sorted(told) if name in told[rank]), None)
+            if theirs is not None:
+                pipelines.adopt(schedule, *theirs[2]["set up"])
+
+
+def _pipeline(number: int, schedule: Any, members: Mapping[int, tuple[str, list[int]]]) -> Described:
+    stages = pipelines.stages_of(schedule)
+    name, ranks = members.get(id(stages[0].group or dist.group.WORLD), ("", []))
+    title = f"{type(schedule).__qualname__} (number {number + 1}, process group {name})"
+    found: Described = {f"pipeline/{name}/{number}": [list(ranks), title, pipelines.facts(schedule)]}
+    for stage in stages:
+        for first, other, shapes in pipelines.neighbours(schedule, stage):
+            both = sorted([ranks[stage.group_rank], ranks[other]]) if ranks else []
+            what = f"exchange of stages {first} and {first + 1} in a {title}"
+            found[f"between/{name}/{number}/{first}/{both}"] = [both, what, {"shapes": shapes}]
+    # For a newcomer with the same stages, in whatever pipeline: no group has these as its members, so nobody compares it.
+    told = [[pipelines.shapes(stage), pipelines.is_dynamic(stage)] for stage in stages]
+    found[_own_name(number, schedule)] = [[], title, {"set up": [pipelines.flags_of(schedule), told]}]
+    return found
+
+
+def _own_name(number: int, schedule: Any) -> str:
+    return f"stages/{number}/{[int(stage.stage_index) for stage in pipelines.stages_of(schedule)]}"
 
 
 def disagreement(told: Mapping[int, Described]) -> str:

@@ -23,7 +23,7 @@ from understudy.worker.loaders import Counter, LoaderSource, Source
 from understudy.worker.loops import Loops, iterate
 from understudy.worker.names import missing_behind
 from understudy.worker.newcomer import Newcomer
-from understudy.worker.registration import watch_wrappers
+from understudy.worker.registration import watch_frameworks
 from understudy.worker.runtime import Runtime
 from understudy.worker.state import State
 
@@ -174,7 +174,7 @@ def join(backend: str | None = None) -> Job:
     drawn.watch()
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.role, here.server)
-    watch_wrappers(lambda: runtime.transaction >= 0)
+    watch_frameworks(lambda: runtime.transaction >= 0)
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
         from understudy.worker import silent_faults
 

@@ -11,7 +11,7 @@ from torch.distributed.algorithms.join import Join
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
-from understudy.worker import comm_hooks
+from understudy.worker import comm_hooks, pipelines
 from understudy.worker.errors import Misuse
 from understudy.worker.optimizers import parameters_of
 from understudy.worker.state import State
@@ -19,7 +19,7 @@ from understudy.worker.state import State
 _wrappers: list[DistributedDataParallel] = []
 
 
-def watch_wrappers(training: Callable[[], bool]) -> None:
+def watch_frameworks(training: Callable[[], bool]) -> None:
     """Remembers every DistributedDataParallel that is made from now on (a public hook of torch.nn tells), and communication hooks; refuses
     `join`. `training`: whether the first transaction has begun.
     """
@@ -45,6 +45,7 @@ def watch_wrappers(training: Callable[[], bool]) -> None:
     make_join = Join.__init__
     Join.__init__ = refuse_join  # type: ignore[method-assign]
     comm_hooks.watch()
+    pipelines.watch(training)
 
 
 def wrappers(state: State) -> list[DistributedDataParallel]:
@@ -94,7 +95,9 @@ def _unregistered(state: State) -> list[str]:
 
 
 def _unsupported(state: State) -> str:
-    """What of a DistributedDataParallel could not be done again, or on a newcomer."""
+    """What of a framework's objects could not be done again, or on a newcomer."""
+    if lacking := pipelines.unsupported():
+        return lacking
     registered = {id(thing) for thing in [*state.values.values(), *state.tensors.values(), *state.optimizers.values()]}
     for wrapper in wrappers(state):
         title = f"DistributedDataParallel over {type(wrapper.module).__qualname__}"
@@ -106,9 +109,18 @@ def _unsupported(state: State) -> str:
                 )
     for key, module in state.modules.items():
         for name, part in module.named_modules():
-            if getattr(part, "sparse", False) is True and any(p.requires_grad for p in part.parameters(recurse=False)):
+            if isinstance(part, torch.nn.Embedding | torch.nn.EmbeddingBag) and part.sparse and part.weight.requires_grad:
                 return (
-                    f"{key}{'.' if name else ''}{name} is a {type(part).__qualname__} with sparse=True: sparse gradients are not covered. "
-                    "Use sparse=False, which gives the same gradients"
+                    f"{key}{'.' if name else ''}{name} ({type(part).__qualname__}) has sparse=True: sparse gradients are not covered. "
+                    "Use sparse=False, and an optimizer for dense gradients"
                 )
     return ""
+
+
+def refuse_sparse_gradients(state: State) -> None:
+    """In front of a vote, when gradients are complete. Raises `Misuse`."""
+    for name, gradient in state.gradients():
+        if gradient.layout is not torch.strided:
+            raise Misuse(
+                f"{name.removesuffix('/gradient')} has a sparse gradient, which is not covered: make it dense, as with sparse=False"
+            )

@@ -49,7 +49,7 @@ from understudy.worker.peers import Peers
 from understudy.worker.randomness import cuda_in_use
 from understudy.worker.record import Recorder
 from understudy.worker.recovery import donate
-from understudy.worker.registration import uncovered
+from understudy.worker.registration import refuse_sparse_gradients, uncovered
 from understudy.worker.rendezvous import StoreServer
 from understudy.worker.responder import Answers
 from understudy.worker.state import State
@@ -282,6 +282,8 @@ class Runtime(Membership):
         if self._before is not None and (told := self.early.look(self._before)):
             self.notice(told)
         self.frameworks.settle()
+        if self.transaction < 3:  # a step of each kind, mostly
+            refuse_sparse_gradients(self.state)
         place, boundary = self.loops.next_place(), self.loops.boundary
         copy = self.local.make(self.transaction, place, self.step, boundary, self.results.encoded(place), carried)
         self._collectives_at_vote = self.groups.collectives()

@@ -1,0 +1,225 @@
+"""What schedules of torch.distributed.pipelining hold between calls: restored by a redo, given to newcomers, and compared.
+
+A failed attempt leaves losses, cached activations and pending receives behind, which the redo must not find. And in its first iteration a
+schedule agrees with its neighbours: all vote on how to find out the shapes of what they exchange, compute with every stage once to learn
+them, and send them on. That may change buffers and costs messages that the survivors would not answer, so a newcomer does not do it: it is
+told the shapes by a rank that has the same stages (there is one, or else its parameters would be lost), and sets itself up with them. The
+same goes for the change between training and evaluation, after which stages agree anew.
+
+Schedules are found where they are made, so one that is made after training began is refused: the newcomer's would be another one.
+
+Limits: stages of the traced frontend (`pipeline()`), and DTensors between stages, are refused.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from copy import copy
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from understudy.worker.errors import Misuse
+
+_MODULE = "torch.distributed.pipelining.schedules"
+_made: list[Any] = []
+
+# What a first iteration sets up in a stage, and what in a schedule (those of one stage and of several have other names for it).
+_SET_UP = ("_stage_meta", "_inference_mode", "args_recv_info", "act_send_info", "grad_recv_info", "grad_send_info", "chunks")
+_FLAGS = (("_stage_forward_initialized", "_stage_backward_initialized"), ("_stages_forward_initialized", "_stages_backward_initialized"))
+# What an iteration leaves behind when it fails.
+_STALE_IN_STAGE = ("fwd_cache", "bwd_cache", "output_chunks", "backward_state", "dw_runner")
+_STALE_IN_SCHEDULE = ("_internal_losses", "backward_counter", "bwd_recv_ops", "fwd_recv_ops", "unshard_ops", "unsharded_stages")
+_FOR_BACKWARD = ("_fwd_outputs_for_bwd_meta", "_fwd_inputs_for_bwd_meta", "_fwd_kwargs_tensors_for_bwd_meta")
+
+
+# -- finding them ------------------------------------------------------------------------------------------------------------
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Wraps the constructor of schedules when torch's module is imported, which costs a second and which most scripts never do."""
+
+    def __init__(self, wrap: Callable[[ModuleType], None]) -> None:
+        self._wrap = wrap
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+        if name != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def run_and_wrap(module: ModuleType) -> None:
+                run(module)
+                self._wrap(module)
+
+            spec.loader.exec_module = run_and_wrap  # type: ignore[method-assign]
+        return spec
+
+
+def watch(training: Callable[[], bool]) -> None:
+    """Remembers every schedule that is made from now on. `training`: whether the first transaction has begun."""
+
+    def wrap(module: ModuleType) -> None:
+        base: Any = module._PipelineSchedule
+        make = base.__init__
+
+        def init(schedule: Any, *args: Any, **kwargs: Any) -> None:
+            if training():
+                raise Misuse(
+                    f"{type(schedule).__qualname__} is made after training began: a spare that takes a rank later could not make it in the "
+                    "same state. Make it before the first transaction"
+                )
+            make(schedule, *args, **kwargs)
+            _made.append(schedule)
+
+        base.__init__ = init
+
+    if (module := sys.modules.get(_MODULE)) is not None:
+        wrap(module)
+    else:
+        sys.meta_path.insert(0, _Finder(wrap))
+
+
+def schedules() -> list[Any]:
+    """All that were made, in this order."""
+    return _made
+
+
+def stages_of(schedule: Any) -> list[Any]:
+    many = getattr(schedule, "_stages", None)
+    return list(many) if many is not None else [schedule._stage]
+
+
+def unsupported() -> str:
+    """What of the schedules could not be given to a newcomer, for a person, or ""."""
+    for schedule in _made:
+        for stage in stages_of(schedule):
+            if type(stage).__name__ != "PipelineStage":
+                return (
+                    f"{type(schedule).__qualname__} has a stage of the kind {type(stage).__qualname__}: a spare could not set it up in the "
+                    "middle of training. Make stages with torch.distributed.pipelining.PipelineStage"
+                )
+    return ""
+
+
+# -- an attempt --------------------------------------------------------------------------------------------------------------
+
+
+def flags_of(schedule: Any) -> list[bool]:
+    """Whether its stages have agreed on shapes, for the forward and for the backward."""
+    return [bool(getattr(schedule, name)) for names in _FLAGS for name in names if hasattr(schedule, name)]
+
+
+def _set_flags(schedule: Any, flags: Sequence[bool]) -> None:
+    names = [name for names in _FLAGS for name in names if hasattr(schedule, name)]
+    for name, value in zip(names, flags, strict=True):
+        setattr(schedule, name, value)
+
+
+class Begun:
+    """A schedule as an attempt found it."""
+
+    def __init__(self, schedule: Any) -> None:
+        self._schedule = schedule
+        self._flags = flags_of(schedule)
+        self._has_backward = schedule._has_backward
+        self._stages = [(stage, {name: copy(getattr(stage, name)) for name in _SET_UP}) for stage in stages_of(schedule)]
+
+    def restore(self) -> None:
+        schedule = self._schedule
+        _clear(schedule, _STALE_IN_SCHEDULE)
+        _set_flags(schedule, self._flags)
+        schedule._has_backward = self._has_backward
+        for stage, held in self._stages:
+            for name, value in held.items():
+                setattr(stage, name, copy(value))
+            stage.clear_runtime_states()
+            _clear(stage, _STALE_IN_STAGE)
+            for name in _FOR_BACKWARD:
+                setattr(stage, name, None)
+
+
+def _clear(thing: Any, names: Sequence[str]) -> None:
+    for name in names:
+        if hasattr(thing, name):
+            getattr(thing, name).clear()
+
+
+# -- what ranks tell each other ------------------------------------------------------------------------------------------------
+
+
+def facts(schedule: Any) -> dict[str, Any]:
+    """What all ranks of its pipeline have in common."""
+    return {
+        "microbatches": int(schedule._n_microbatches),
+        "stages": int(schedule._num_stages),
+        "agreed on shapes": flags_of(schedule),
+        "gradients are scaled": bool(schedule.scale_grads),
+    }
+
+
+def shapes(stage: Any) -> list[Any]:
+    """Of what a stage receives and sends: inputs, outputs, gradients of both. None where it is not known yet."""
+    metas = stage._stage_meta
+    return [_packed(stage, kind) for kind in (metas.inputs, metas.outputs, metas.input_grads, metas.output_grads)]
+
+
+def neighbours(schedule: Any, stage: Any) -> list[tuple[int, int, list[Any]]]:
+    """Stages on other ranks that it exchanges tensors with: number of the first of both, the other's rank in the group, and the shapes."""
+    inputs, outputs, _, _ = shapes(stage)
+    found = []
+    ranks = stage.stage_index_to_group_rank
+    if not stage.is_first and ranks[stage.stage_index - 1] != stage.group_rank:
+        found.append((stage.stage_index - 1, int(ranks[stage.stage_index - 1]), inputs))
+    if not stage.is_last and ranks[stage.stage_index + 1] != stage.group_rank:
+        found.append((stage.stage_index, int(ranks[stage.stage_index + 1]), outputs))
+    return found
+
+
+def adopt(schedule: Any, flags: Sequence[bool], told: Sequence[Any]) -> None:
+    """On a newcomer: sets the schedule up as if its stages had agreed on the shapes that were `told`, one entry for each stage."""
+    from torch.distributed.pipelining._utils import InferenceMode
+
+    _clear(schedule, _STALE_IN_SCHEDULE)
+    _set_flags(schedule, flags)
+    for stage, (metas, dynamic) in zip(stages_of(schedule), told, strict=True):
+        if not flags[0]:
+            continue
+        inputs, outputs, input_grads, output_grads = [_unpacked(kind) for kind in metas]
+        stage._inference_mode = InferenceMode.DYNAMIC if dynamic else InferenceMode.STATIC
+        meta = stage._stage_meta
+        meta.inputs, meta.outputs, meta.input_grads, meta.output_grads = inputs, outputs, input_grads, output_grads
+        stage._setup_forward_recv_info(schedule._n_microbatches, bool(flags[1]))
+        stage._setup_forward_send_info()
+        if flags[1]:
+            stage._setup_backward_recv_info(schedule._n_microbatches)
+
+
+def is_dynamic(stage: Any) -> bool:
+    """Whether shapes were found out by computing with the stage."""
+    return getattr(stage._inference_mode, "name", "") == "DYNAMIC"
+
+
+def _packed(stage: Any, metas: Any) -> Any:
+    if metas is None:
+        return None
+    if any(meta is not None and type(meta).__name__ != "_TensorMeta" for meta in metas):
+        raise Misuse(
+            f"stage {stage.stage_index} of a pipeline exchanges DTensors with its neighbours, which is not covered: give it plain tensors"
+        )
+    return [None if m is None else [list(m.shape), list(m.stride), m.dtype, bool(m.requires_grad)] for m in metas]
+
+
+def _unpacked(metas: Any) -> Any:
+    from torch.distributed.pipelining._utils import _TensorMeta
+
+    if metas is None:
+        return None
+    return tuple(None if m is None else _TensorMeta(torch.Size(m[0]), tuple(m[1]), m[2], m[3]) for m in metas)
