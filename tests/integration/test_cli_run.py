@@ -247,7 +247,7 @@ def test_an_orchestrator_that_cannot_start_ends_the_job(tmp_path: Path) -> None:
 
 
 def test_two_nodes_are_one_job(tmp_path: Path) -> None:
-    script = "import os; print(os.environ['RANK'], os.environ['LOCAL_RANK'], os.environ['GROUP_RANK'])"
+    script = "import os; print(os.environ['RANK'], os.environ['LOCAL_RANK'], os.environ['GROUP_RANK'], hash('word'))"
     with marked() as mark:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -258,6 +258,7 @@ def test_two_nodes_are_one_job(tmp_path: Path) -> None:
             flags["nproc_per_node"] = "2"
             runs.append(Run(tmp_path / str(rank), mark, script, flags, UNDERSTUDY_TOKEN="a shared secret"))
         assert [run.ends() for run in runs] == [0, 0]
-        lines = [line.split("] ")[1] for run in runs for line in sorted(run.out.splitlines())]
-        assert lines == ["0 0 0", "1 1 0", "2 0 1", "3 1 1"]
+        lines = [line.split("] ")[1].rpartition(" ") for run in runs for line in sorted(run.out.splitlines())]
+        assert [ranks for ranks, _, _ in lines] == ["0 0 0", "1 1 0", "2 0 1", "3 1 1"]
+        assert len({word for _, _, word in lines}) == 1, "a set of strings has the same order on all nodes"
         mark.wait_until_none()

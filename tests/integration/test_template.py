@@ -9,9 +9,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.integration.processes import wait_until
 from tests.integration.training import JOBS, LONG, Outcome, Training, training, understudy
 
+from understudy.agent.config import AgentConfig
+from understudy.agent.processes import hash_seed, worker_environment
 from understudy.worker.template import devices_open
 
 __all__ = ["training"]
@@ -25,6 +28,7 @@ OURS = {
     "UNDERSTUDY_RUN_DIR",
     "UNDERSTUDY_WORKER",
     "TORCH_CPP_LOG_LEVEL",
+    "PYTHONHASHSEED",
     "FAULTS",
 }
 OURS |= {"TORCHINDUCTOR_CACHE_DIR"}  # importing torch's compiler sets it, which a script's first optimizer does
@@ -66,6 +70,40 @@ def test_a_module_is_run_as_torchrun_runs_it(training: Training) -> None:
     assert one["main"] == other["main"] == ["__main__", str(JOBS / "surroundings.py"), str(JOBS / "surroundings.py"), True]
     for key in ("arguments", "path"):
         assert one[key] == other[key], key
+
+
+def test_hashes_are_the_same_on_every_node_unless_the_user_says_otherwise() -> None:
+    assert hash_seed("a job") == hash_seed("a job") != hash_seed("another one")
+    assert all(0 < int(hash_seed(str(job))) < 1 << 32 for job in range(100))
+    config = AgentConfig("a job", Path(), "node0", 0, "127.0.0.1", ("script.py",), 1)
+    assert worker_environment(config, {}, "w0")["PYTHONHASHSEED"] == hash_seed("a job")
+    assert worker_environment(config, {"PYTHONHASHSEED": "7"}, "w0")["PYTHONHASHSEED"] == "7"
+
+
+WATCH = """
+import sys, os
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("torch", "resource") and "understudy.worker" in sys.orig_argv:
+            with open(os.environ["IMPORTS"], "a") as file:
+                file.write(f"{name} {sys.argv}\\n")
+
+sys.meta_path.insert(0, Watch())
+"""
+
+
+@pytest.mark.parametrize("fork", ["0", "1"])
+def test_what_is_imported_ahead_of_the_script_sees_its_arguments(training: Training, tmp_path: Path, fork: str) -> None:
+    """torch in the template, and what the script imports in each worker."""
+    (tmp_path / "sitecustomize.py").write_text(WATCH)
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    found = tmp_path / "imports.txt"
+    outcome = training.begin("surroundings.py", "x", "--flag", spares=0, UNDERSTUDY_FORK=fork, PYTHONPATH=path, IMPORTS=str(found)).ends()
+    arguments = _seen(outcome)[0]["arguments"]
+    assert arguments == [str(JOBS / "surroundings.py"), "FOLDER", "x", "--flag"]
+    seen = found.read_text().replace(str(outcome.folder), "FOLDER").splitlines()
+    assert set(seen) == {f"torch {arguments}", f"resource {arguments}"}
 
 
 def test_a_killed_template_is_replaced(training: Training) -> None:

@@ -14,6 +14,7 @@ import xxhash
 from understudy.worker.arguments import versions
 from understudy.worker.codec import Unencodable, encode
 from understudy.worker.digests import digest, flat_bytes
+from understudy.worker.errors import Misuse
 from understudy.worker.state import State, canonical
 
 
@@ -144,3 +145,28 @@ def test_digests_are_of_the_bytes_whatever_way_they_are_read(dtype: torch.dtype)
         if tensor.dim() == 2:
             assert digest(tensor.t().contiguous().t()) != digest(tensor.t().contiguous())
             assert digest(tensor[:, 1:].contiguous()) != expected
+
+
+def test_a_disabled_scaler_is_registered_like_an_enabled_one() -> None:
+    state = State()
+    state.register("off", torch.amp.GradScaler("cpu", enabled=False))
+    state.register("on", torch.amp.GradScaler("cpu", init_scale=8.0))
+    snapshot = state.snapshot()
+    assert set(snapshot.scalers) == {"on"}
+    state.restore(snapshot)
+    state.load_value("off/value", state.encoded_values()["off/value"])
+
+
+def test_what_could_not_be_read_is_refused_when_it_is_registered() -> None:
+    class Deep:
+        def state_dict(self) -> dict[str, Any]:
+            value: Any = 1
+            for _ in range(200):
+                value = (value,)
+            return {"deep": value}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            raise AssertionError("never")
+
+    with pytest.raises(Misuse, match=r"job.register\(deep=...\): its state_dict holds a value that is nested more than 32 deep"):
+        State().register("deep", Deep())

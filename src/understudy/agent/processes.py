@@ -8,6 +8,7 @@ its pidfd that it has ended; neither is polled, and SIGCHLD is not used.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import signal
 import socket
@@ -68,9 +69,15 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun
     # An abort breaks connections on purpose, and torch warns of each with a C++ stack trace.
     environment.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    environment.setdefault("PYTHONHASHSEED", hash_seed(config.job))
     if config.workers_per_node > 1:
         environment.setdefault("OMP_NUM_THREADS", "1")  # as torchrun
     return environment
+
+
+def hash_seed(job: str) -> str:
+    """The same on all nodes of a job: a set of strings has the same order in every rank, and in a newcomer on whatever node."""
+    return str(1 + int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "little") % 0xFFFF_FFFE)  # 0 would turn it off
 
 
 def page_path(config: AgentConfig, worker: str) -> Path:

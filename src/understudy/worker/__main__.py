@@ -41,6 +41,8 @@ def main() -> None:
     arguments = options.script[1:] if options.script[:1] == ["--"] else options.script
     if not arguments:
         parser.error("no script")
+    module = arguments[0] == "-m"
+    sys.argv = ["-m", *arguments[2:]] if module else list(arguments)  # before anything is imported that may read it, like `python SCRIPT`
 
     agent, worker, link, page_path = os.getppid(), options.worker, options.fd, options.page
     outputs = (options.outputs[0], options.outputs[1])
@@ -58,7 +60,6 @@ def main() -> None:
     control = Control(connection, worker, page, Lifeline(page_path), outputs, page_path.parent)
     control.start()
 
-    module = arguments[0] == "-m"
     sys.path[0] = os.getcwd() if module else str(Path(arguments[0]).resolve().parent)
     server = _warm(arguments)
     page.enter(Activity.WARM, -1)
@@ -97,7 +98,10 @@ def _import() -> None:
 def _warm(arguments: list[str]) -> Any:
     _import()
     warm_torch()
-    warm_imports(script_source(arguments))
+    source = script_source(arguments)
+    if arguments[0] == "-m" and source is not None:
+        sys.argv[0] = str(source)
+    warm_imports(source)
     from understudy.worker.rendezvous import StoreServer, node_address
 
     return StoreServer(node_address())

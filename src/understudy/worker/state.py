@@ -367,7 +367,7 @@ class State:
         return {
             name: {key: dict(value) for key, value in thing._per_optimizer_states.items()}
             for name, thing in self.values.items()
-            if isinstance(thing, GradScaler)
+            if isinstance(thing, GradScaler) and thing.is_enabled()  # a disabled one has none
         }
 
     def set_up(self) -> None:
