@@ -18,6 +18,7 @@ from pathlib import Path
 
 from understudy.agent.lines import Lines, printable
 from understudy.agent.writers import LogFiles, Terminal, Writer
+from understudy.links.bounds import plain
 
 HIGH = 4 << 20  # bytes that may wait for one writer
 LOW = 1 << 20
@@ -54,7 +55,7 @@ class Output:
 
     def say(self, text: str) -> None:
         """A line of our own, for people."""
-        self._terminal.put("stderr", f"understudy: {text}\n".encode(errors="backslashreplace"))
+        self._terminal.put("stderr", f"understudy: {plain(text)}\n".encode())
 
     def attach(self, worker: str, route: Route, stdout: int, stderr: int) -> None:
         log = str(self._folder / f"{worker}.log")

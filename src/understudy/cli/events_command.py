@@ -14,6 +14,7 @@ from understudy.cli.ask import answer, from_journal
 from understudy.cli.asking import asking
 from understudy.cli.client import Denied, NoAnswer, Patience, of_job
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
+from understudy.links.bounds import plain
 
 Event = dict[str, Any]
 TRY = 0.5  # seconds between two attempts to reach the orchestrator again
@@ -114,7 +115,7 @@ class _Lines:
             f"{name.replace('_', ' ')} {_short(value)}" for name, value in event.items() if name not in _PLACES and value not in ("", [])
         )
         at = datetime.fromtimestamp(event["time"]).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        return f"{event['number']:>6}  {at}  {event['type']:<19}  {' '.join(where)}: {', '.join(rest)}".rstrip(": ")
+        return f"{event['number']:>6}  {at}  {event['type']:<19}  {plain(' '.join(where))}: {', '.join(rest)}".rstrip(": ")
 
 
 def _ranks(about: Target) -> dict[str, int]:
@@ -136,5 +137,5 @@ def _short(value: object) -> str:
         value = "; ".join(map(_short, value))
     elif isinstance(value, float):
         value = f"{value:.3f}"
-    text = " ".join(str(value).split())
+    text = plain(" ".join(str(value).split()))
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."

@@ -13,12 +13,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from understudy.cli.asking import asking
 from understudy.cli.client import Denied, NoAnswer, Patience, Server, of_job
 from understudy.cli.launch import Launch
 from understudy.cli.say import say
 from understudy.cli.target import Certificate, OrchestratorUrl, TokenFile, service
+from understudy.links.bounds import plain
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 Job = Annotated[str, typer.Argument(metavar="JOB")]
@@ -142,5 +144,7 @@ def _list(server: Server, path: str, as_json: bool) -> None:
     else:
         table = Table(*rows[0])
         for row in rows:
-            table.add_row(*(", ".join(map(str, cell)) if isinstance(cell, list | dict) else str(cell) for cell in row.values()))
+            table.add_row(
+                *(Text(plain(", ".join(map(str, cell)) if isinstance(cell, list | dict) else str(cell))) for cell in row.values())
+            )
         Console().print(table)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 
+from understudy.links.bounds import plain
+
 
 def say(text: str) -> None:
     with contextlib.suppress(OSError):  # a full disk or a closed pipe behind it must not end the job
-        print(f"understudy: {text}", file=sys.stderr, flush=True)
+        print(f"understudy: {plain(text)}", file=sys.stderr, flush=True)

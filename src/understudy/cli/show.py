@@ -9,6 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from understudy.links.bounds import plain
+
 PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")
 
 
@@ -37,7 +39,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     for spare in status["spares"]:
         state = f"{spare['state']} for rank {spare['rank']}" if spare.get("rank") is not None else spare["state"]
         table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node")), state, "")
-    ending = [Text(status["message"])] if status["message"] else []
+    ending = [Text(plain(status["message"]))] if status["message"] else []
     taints = (f"{node}: {why}" for node, why in status["taints"].items())
     return Group(head, table, *_lines("tainted", taints), *_lines("notice", status["notices"]), *ending)
 
@@ -51,9 +53,8 @@ def report_view(report: dict[str, Any]) -> RenderableType:
     for incident in incidents:
         total = "open" if incident["seconds"] is None else seconds(incident["seconds"])
         cause = ("planned, " if incident["planned"] else "") + str(incident["cause"])
-        what = (
-            f"{cause}, rank {_ranks(incident)}, {_workers(incident)}, after step {_cell(incident['step'])}: {incident['decision']}, {total}"
-        )
+        lost = f"rank {_ranks(incident)}, {_workers(incident)}, after step {_shown(incident['step'])}"
+        what = f"{cause}, {lost}: {incident['decision']}, {total}"
         phases = Table(*PHASES)
         phases.add_row(*(seconds(incident["phases"].get(phase)) for phase in PHASES))
         moved = (
@@ -74,9 +75,14 @@ def _workers(incident: dict[str, Any]) -> str:
     return "\n".join(moves) or "-"
 
 
-def _cell(value: object) -> str:
-    return "-" if value in (None, "", -1) else str(value)
+def _cell(value: object) -> Text:
+    """Not a string, in which rich would look for marks of its own: a node may be called [/]."""
+    return Text(_shown(value))
+
+
+def _shown(value: object) -> str:
+    return "-" if value in (None, "", -1) else plain(str(value))
 
 
 def _lines(label: str, texts: Iterable[object]) -> list[Text]:
-    return [Text.assemble((f"{label}: ", "yellow"), str(text)) for text in texts]
+    return [Text.assemble((f"{label}: ", "yellow"), plain(str(text))) for text in texts]

@@ -54,7 +54,7 @@ def start_anew(state: JobState, reason: str) -> None:
             fence(state, worker, "the job starts anew")
     state.ranks.clear()
     state.fallen.clear()
-    state.recovery = state.migration = state.dispute = None
+    state.recovery = state.migration = state.dispute = state.crashes = None
     state.cancel("quiesce", "hold", "resume", "communication", "migration", TIMER)
     state.phase = Phase.FORMING
     if any(node.lost for node in state.hosts()):

@@ -192,13 +192,17 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         interrupts = True
         incident = open_incident(state, loss.happened, what)
         incident.lost(worker.rank, loss.cause, loss.detail, worker.name)
+        if state.crashes is not None:
+            state.crashes.count(worker.name, loss.cause, what)
         if state.holds(worker):
             ranks.append((worker.rank, loss.cause))
     if not losses:
         return
     reason = "; ".join(told[:MOST_NAMED]) + (f"; and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else "")
     disrupted(state, {loss.worker.name for loss in losses}, reason)
-    if interrupts:
+    if interrupts and state.crashes is not None and (verdict := state.crashes.verdict()):
+        state.end(1, verdict)
+    elif interrupts:
         begin(state, reason, ranks)
         if state.ended is None:
             advance(state)

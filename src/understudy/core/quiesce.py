@@ -17,6 +17,7 @@ from understudy.core.commit import BOUNDARY, Decision, InvariantBroken, decide
 from understudy.core.events import Quiesced
 from understudy.core.membership import fence, give_back, give_rank, open_incident, top_up
 from understudy.core.migration import disrupted
+from understudy.core.mismatch import Crashes
 from understudy.core.nouns import LossCause, Stand
 from understudy.core.preparation import start_over
 from understudy.core.state import JobState, Phase, Recovery, Stage, Worker, WorkerState
@@ -253,6 +254,7 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
     recovery.decision = decision
     state.phase = Phase.RESUMING
     newcomers = state.newcomers()
+    state.crashes = Crashes.resumed(state.crashes, decision.start, {worker.name: worker.rank for worker in newcomers})
     for worker in members + newcomers:
         message = Recover(
             worker=worker.name,

@@ -121,7 +121,7 @@ def _settle(state: JobState) -> None:
         return
     if not state.all_committed():
         return
-    state.settled, state.phase, state.recovery = True, Phase.TRAINING, None
+    state.settled, state.phase, state.recovery, state.crashes = True, Phase.TRAINING, None, None
     incident, state.incident = state.incident, None
     if incident is None:
         prepare(state)

@@ -20,6 +20,7 @@ from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Prep
 from understudy.core.commit import Decision
 from understudy.core.events import PhaseDone, Quiesced
 from understudy.core.incident import OpenIncident
+from understudy.core.mismatch import Crashes
 from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
 
 
@@ -158,6 +159,7 @@ class JobState:
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify
     unprepared: dict[int, int] = field(default_factory=dict)  # rank -> how many spares failed in its set-up
     unprepared_in_a_row: int = 0  # over all ranks
+    crashes: Crashes | None = None  # of survivors, since the last recovery
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
     broken: str = ""  # the communication failure that waits for its explanation
     broken_at: float = 0.0

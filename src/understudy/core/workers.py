@@ -16,6 +16,8 @@ from understudy.core.preparation import missed, prepare, publish_again
 from understudy.core.quiesce import advance, fill
 from understudy.core.state import JobState, Migration, Node, Phase, Stage, Worker, WorkerState
 
+MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no more workers on a node either
+
 
 def node_joined(state: JobState, event: NodeJoined) -> None:
     node = state.nodes.get(event.node)
@@ -42,7 +44,8 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
 
 
 def _spares(state: JobState, event: NodeJoined) -> int:
-    return spare_share(state.spec, event.node_rank) if event.spares < 0 else event.spares
+    """An agent that asks for more than any host can hold is not believed: each of them is an entry here before it is a process there."""
+    return spare_share(state.spec, event.node_rank) if event.spares < 0 else min(event.spares, MOST_SPARES)
 
 
 def worker_started(state: JobState, event: WorkerStarted) -> None:

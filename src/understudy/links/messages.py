@@ -1,6 +1,7 @@
 """Events and commands as JSON: one object per message, `{"type": "WorkerWarm", ...fields}`, the type first.
 
-The dataclasses of `core` are the wire format; pydantic checks what arrives. Nothing is ever unpickled. Each message is one line: on
+The dataclasses of `core` are the wire format; pydantic checks what arrives, and `bounds.py` what is in it. Nothing is ever unpickled.
+Each message is one line: on
 the stream socket between worker and agent, and in the WebSocket's frames between agent and orchestrator, where those that wait
 for the same receiver share a frame. In an incident every rank gets the same command: one `ToWorkers` for each node carries it.
 """
@@ -19,12 +20,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from understudy.core import commands, events
 from understudy.core.nouns import Timeouts
+from understudy.links.bounds import OutOfBounds, bounded
 from understudy.links.page import PageView
 
 FENCE = "understudy-fence"  # header of an orchestrator's answer to an agent: grows whenever another orchestrator begins to lead
 ONLY = "-"  # in place of a job's name: the only one of an orchestrator that was started with `understudy run`
-LIMIT = 1 << 20  # characters of one message or frame: tracebacks are the longest
-FRAME = 1 << 18  # characters of several messages in one frame
+LIMIT = 1 << 20  # bytes of one message or frame: tracebacks are the longest
+FRAME = 1 << 18  # bytes of several messages in one frame
+_GROWTH = 8  # a message that was written by others may have so many times its bytes when we write it (escapes, 1e15), not more
 _HEAD = re.compile(r'\s*\{\s*"type"\s*:\s*"(\w+)"')
 
 
@@ -123,6 +126,7 @@ _TYPES: dict[str, type[typing.Any]] = {
     for kind in (*typing.get_args(events.Event), *typing.get_args(commands.Command), *typing.get_args(NodeMessage), Pages, Lines, ToWorkers)
 }
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=vars)
+_BOUNDED = frozenset(typing.get_args(events.Event)) | {Hello, EndPart, PartEnded}
 
 
 @functools.cache
@@ -138,8 +142,27 @@ def encode(message: Message) -> str:
 
 def decode(text: str | bytes) -> Message:
     """The message in `text`. Raises `BadMessage` for anything else."""
-    if len(text) > LIMIT:
-        raise BadMessage(f"a message of {len(text)} bytes is longer than {LIMIT}")
+    return taken(text)[0]
+
+
+def taken(text: str | bytes) -> tuple[Message, str]:
+    """The message in `text`, and the text that the journal may keep of it: the same, if nothing in it had to be cleaned. Raises
+    `BadMessage`.
+    """
+    message, written = recalled(text, LIMIT)
+    if len(written) > LIMIT // _GROWTH and type(message) in _BOUNDED and len(encode(message)) > LIMIT:
+        raise BadMessage(f"a {type(message).__name__} that is longer than {LIMIT} bytes when it is written")
+    return message, written
+
+
+def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]:
+    """The same for what this orchestrator or one before it has written. There is no limit to the whole of it: thousands of nodes that
+    are lost together are one event.
+    """
+    quick = isinstance(text, bytes) or text.isascii()
+    length = len(text) if quick else len(typing.cast("str", text).encode(errors="surrogatepass"))
+    if limit is not None and length > limit:
+        raise BadMessage(f"a message of {length} bytes is longer than {limit}")
     try:
         text = text.decode() if isinstance(text, bytes) else text
         head = _HEAD.match(text)
@@ -151,7 +174,13 @@ def decode(text: str | bytes) -> Message:
         message: Message = _adapter(name).validate_json(text)
     except ValidationError as error:
         message = _decode_slowly(name, text, error)
-    return message
+    if type(message) not in _BOUNDED:
+        return message, text
+    try:
+        fitting = bounded(message)
+    except OutOfBounds as error:
+        raise BadMessage(f"malformed {name}: {error}") from error
+    return fitting, text if fitting is message else encode(fitting)
 
 
 def _decode_slowly(name: str, text: str, refused: ValidationError) -> Message:

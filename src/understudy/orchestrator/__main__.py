@@ -126,7 +126,8 @@ async def _serve(
 ) -> int:
     _prepare()
     place: Path | str = arguments.database or folder / journal.FILE
-    known = journal.read_all(place)
+    aside: dict[str, str] = {}
+    known = journal.read_all(place, aside=aside if settings is None else None)
     if leadership is None:
         writer = journal.Journal(place, to_stderr)
         jobs = Jobs(writer, to_stderr)
@@ -141,6 +142,8 @@ async def _serve(
         job.running.add_done_callback(lambda task: ended.set_result(task.result()))
     else:
         cluster = Cluster(jobs, folder, entry.access, to_stderr, Timeouts())
+        for name, why in aside.items():
+            jobs.put_aside(name, why)
         cluster.resume(known)
     writer.start()
 

@@ -71,7 +71,8 @@ class Accepted(BaseModel):
 class Health(BaseModel):
     """The orchestrator serves."""
 
-    status: str = Field(default="ok", description="always `ok`")
+    status: str = Field(default="ok", description="`ok`; or `degraded`: it serves, and `problems` says what it cannot do")
+    problems: list[str] = Field(default_factory=list, description="in words; its own messages and the list of jobs tell more")
     version: str = Field(default=understudy.__version__, description="of Understudy")
 
 
@@ -124,6 +125,8 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
 
     def found(job: str) -> Job:
         known = jobs.get(job)
+        if job in jobs.aside:
+            raise HTTPException(409, f"job {job} is put aside: {jobs.aside[job]}")
         if known is None:
             raise HTTPException(404, f"there is no job {job!r} here")
         return known
@@ -133,13 +136,15 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
 
     @app.get("/v1/health")
     async def health() -> Health:
-        """Whether the orchestrator serves. Needs no token."""
-        return Health()
+        """Whether the orchestrator serves, and whether something hinders it. Needs no token."""
+        problems = jobs.problems()
+        return Health(status="degraded" if problems else "ok", problems=problems)
 
     @app.get("/v1/jobs", **entrance.needs(Role.READ, of_all=False), responses=NOT_LET)
     async def list_jobs(request: Request) -> list[JobLine]:
-        """All jobs that one may look at, in the order in which they came, those that have ended included."""
-        return [_line(job, cluster) for job in jobs.all() if any(g.allows(Role.READ, job.name) for g in request.state.grants)]
+        """All jobs that one may look at, in the order in which they came, those that have ended included; then those put aside."""
+        lines = [_line(job, cluster) for job in jobs.all()] + [_aside(job, why) for job, why in jobs.aside.items()]
+        return [line for line in lines if any(g.allows(Role.READ, line.job) for g in request.state.grants)]
 
     @app.get("/v1/jobs/{job}/status", **read, responses=NO_ANSWER, response_model=views.Status)
     async def status(job: str) -> Response:
@@ -184,7 +189,9 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
     @app.post("/v1/jobs/{job}/stop", **operate, responses=REFUSED)
     async def stop(job: str, wish: Stop) -> Accepted:
         """End the job on all its nodes, or take it back if it waits for slots."""
-        if cluster is None:
+        if cluster is not None and job in jobs.aside:
+            cluster.end_parts(job)
+        elif cluster is None:
             found(job).service.submit(StopAsked(wish.reason, wish.exit_code))
         else:
             cluster.stop(found(job), wish.reason, wish.exit_code)
@@ -217,8 +224,10 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
     @app.websocket("/v1/jobs/{job}/agent")
     async def part(socket: WebSocket, job: str) -> None:
         known = jobs.get(job)
-        if known is None:
-            await socket.send_denial_response(problems.problem(404, f"there is no job {job!r} here"))
+        if known is None:  # an agent tries again after the first of these answers, and gives up after the second
+            aside = jobs.aside.get(job)
+            answer = problems.problem(404, f"there is no job {job!r} here") if aside is None else problems.problem(503, "it is put aside")
+            await socket.send_denial_response(answer)
             return
         joined = await entrance.greet(socket, Role.WORKER, job, NodeJoined, fence)
         if isinstance(joined, NodeJoined):
@@ -287,6 +296,10 @@ def _line(job: Job, cluster: Cluster | None) -> JobLine:
         incidents=status["incidents"],
         message=status["message"],
     )
+
+
+def _aside(job: str, why: str) -> JobLine:
+    return JobLine(job=job, state="aside", step=0, ranks=0, generation=0, incidents=0, message=why)
 
 
 async def _serve(socket: WebSocket, peer: Peer, link: AgentLink) -> None:

@@ -109,9 +109,13 @@ class Cluster:
     def resume(self, known: dict[str, Recorded]) -> None:
         """The jobs of an earlier life of this service."""
         for name, recorded in known.items():
-            request = Submission.model_validate_json(recorded.request)
-            request.environment = self._environment(name)
-            job = self._jobs.begin(recorded.settings, request=recorded.request, known=recorded, folder=self._folder(name))
+            try:
+                request = Submission.model_validate_json(recorded.request)
+                request.environment = self._environment(name)
+                job = self._jobs.begin(recorded.settings, request=recorded.request, known=recorded, folder=self._folder(name))
+            except Exception as error:  # whatever it is: it is this job's, and the others must not wait for somebody to mend it
+                self._jobs.put_aside(name, f"what the journal tells of it leads nowhere ({type(error).__name__}: {error})")
+                continue
             self._take_on(job, request)
             if job.service.machine.state.ended is None and not job.service.machine.state.nodes:
                 self.waiting[name] = ""
@@ -119,7 +123,7 @@ class Cluster:
 
     def submit(self, request: Submission) -> Job:
         """Raises `FileExistsError` if the name was used before, `OSError` if it cannot be kept."""
-        if self._jobs.get(request.name) is not None:
+        if self._jobs.get(request.name) is not None or request.name in self._jobs.aside:
             raise FileExistsError(f"a job named {request.name} is here already, or was")
         folder = self._folder(request.name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -138,15 +142,19 @@ class Cluster:
         self.waiting.pop(job.name, None)
         job.service.submit(StopAsked(reason, exit_code))
 
+    def end_parts(self, job: str) -> None:
+        """Ends what the nodes have of a job."""
+        for node in self.nodes.values():
+            if node.link is not None and any(part.job == job for part in node.hello.parts):
+                node.link.outbox.put_nowait(encode(EndPart(job)))
+
     def _take_on(self, job: Job, request: Submission) -> None:
         self._requests[job.name] = request
         job.running.add_done_callback(lambda _: self._over(job.name))
 
     def _over(self, job: str) -> None:
         self.waiting.pop(job, None)
-        for node in self.nodes.values():
-            if node.link is not None and any(part.job == job for part in node.hello.parts):
-                node.link.outbox.put_nowait(encode(EndPart(job)))  # for one that has not heard of it from the job's service
+        self.end_parts(job)  # on nodes that have not heard of it from the job's service
 
     def _place(self) -> None:
         """Gives slots to those that wait, in the order in which they came, as far as there are any."""
@@ -202,7 +210,7 @@ class Cluster:
         self.nodes[hello.node] = Node(hello, link, asyncio.get_running_loop().time(), restarts)
         for part in hello.parts:
             job = self._jobs.get(part.job)
-            if job is None or job.running.done():
+            if part.job not in self._jobs.aside and (job is None or job.running.done()):
                 link.outbox.put_nowait(encode(EndPart(part.job)))
         self._place()
         return link

@@ -61,12 +61,15 @@ class Entrance:
             return None
         await socket.accept(headers=[(FENCE.encode(), str(fence).encode())])
         said: Message | None = None
+        why = ""
         try:
-            with suppress(TimeoutError, BadMessage, KeyError):
+            with suppress(TimeoutError, KeyError):
                 said = decode(await asyncio.wait_for(socket.receive_text(), HELLO))
+        except BadMessage as error:
+            why = f": {ascii(str(error))[:80]}"  # a reason for closing has room for 123 bytes
         except WebSocketDisconnect:
             return None
         if not isinstance(said, kind):
-            await socket.close(POLICY_VIOLATION, f"the first message must be {kind.__name__}")
+            await socket.close(POLICY_VIOLATION, f"the first message must be {kind.__name__}{why}")
             return None
         return said

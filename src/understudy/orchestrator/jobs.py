@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.core.machine import Machine
+from understudy.links.bounds import plain
 from understudy.links.messages import ONLY
 from understudy.orchestrator.history import History
 from understudy.orchestrator.journal import Journal, Recorded
@@ -39,6 +40,7 @@ class Jobs:
         self.history = History(journal)
         self._tell = tell
         self._jobs: dict[str, Job] = {}
+        self.aside: dict[str, str] = {}  # jobs that the journal has and that cannot be read from it, and why
         self.single = False
         self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is here
 
@@ -52,6 +54,23 @@ class Jobs:
         """In the order in which they were begun."""
         return list(self._jobs.values())
 
+    def put_aside(self, name: str, why: str) -> None:
+        """Nothing is decided for this job, and nothing is ended: what trains goes on without us. All others are not touched by it."""
+        self.aside[name] = why
+        self._tell(
+            f"job {name} is put aside: {why}. Its workers, if there are any, go on until they lose one of them or finish; "
+            f"`understudy stop --job {name}` ends them. All other jobs go on as ever"
+        )
+
+    def problems(self) -> list[str]:
+        """What keeps this orchestrator from being all that it should be; for everybody, so without names and places."""
+        found = []
+        if self.journal.trouble:
+            found.append("the journal cannot be written: an orchestrator that is started now would not know what was decided")
+        if self.aside:
+            found.append(f"the journal cannot be read where it tells of {len(self.aside)} jobs, which are put aside")
+        return found
+
     def begin(self, settings: Settings, *, request: str = "", known: Recorded | None = None, folder: Path | None = None) -> Job:
         """A new job, or one that is `known` and goes on where it was. With a `folder` its output is kept there."""
         name = settings.spec.job
@@ -61,7 +80,7 @@ class Jobs:
             if output is None:
                 self._tell(text)
             else:
-                output.write(f"understudy: {text}\n")
+                output.write(f"understudy: {plain(text)}\n")
 
         machine = Machine(settings.spec, settings.timeouts)
         write = output.write if output is not None else lambda text: None

@@ -7,8 +7,12 @@ writes the events right behind, many in one transaction if they come fast. What 
 written is repaired: the agents repeat what they know, an abort that is announced again is answered again, and a worker with a rank
 that the journal does not know is ended. `tests/model` goes through all orders of that.
 
-A disk that is full or gone must not stop training: it is told once, the events wait in memory, and every later write
-tries again.
+A disk that is full or gone must not stop training: it is told, the events wait in memory, and the writer tries again, after `AGAIN`
+seconds at first and `AGAIN_AT_MOST` in the end, until it succeeds. Whatever else keeps it from writing is treated alike. As long as it
+lasts `Journal.trouble` says so, which `/v1/health` shows, and it is told again every `TOLD_AGAIN` seconds.
+
+What is written can be read: what comes over a link has bounds (`links/bounds.py`) that are those of reading, too. If a row cannot be read
+all the same (a damaged file), its job is put aside with the reason, and all others go on.
 
 A journal of an older version is brought to this one before the first write (`migrations.py`, which also says what keeps its
 JSON readable), and can be read as it is. One of a newer version is refused.
@@ -16,9 +20,11 @@ JSON readable), and can be read as it is. One of a newer version is refused.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +34,14 @@ import sqlalchemy as sa
 
 from understudy.core.events import Event
 from understudy.core.machine import Machine
-from understudy.links.messages import decode, encode
+from understudy.links.messages import BadMessage, encode, recalled
 from understudy.links.page import Activity, PageView
 from understudy.orchestrator import database, migrations
 from understudy.orchestrator.settings import Settings
 
 FILE = "journal.db"
+AGAIN, AGAIN_AT_MOST = 0.25, 5.0  # seconds between two attempts to write: at first, and in the end
+TOLD_AGAIN = 60.0
 
 
 @dataclass(frozen=True)
@@ -74,9 +82,13 @@ class _Mark:
 _Entry = _Begun | tuple[float, Event, str] | Mapping[str, PageView] | _Mark
 
 
+class Unreadable(ValueError):
+    """A job's part of the journal cannot be read: says where and why."""
+
+
 class Journal:
     """The writer, of all jobs. `start` it, write from the service's thread through what `begin` returns, `close` it. `tell` is called
-    from the writer's thread: when the disk refuses, once, and when an older journal was brought to this version.
+    from the writer's thread: when it cannot write, now and then, when it can again, and when an older journal was brought to this version.
     """
 
     def __init__(
@@ -90,7 +102,8 @@ class Journal:
         self._tell = tell
         self._fence = fence
         self._deposed = deposed
-        self._told = False
+        self.trouble = ""  # why nothing can be written at present
+        self._told_at = 0.0
         self._entries: queue.SimpleQueue[tuple[str, _Entry] | None] = queue.SimpleQueue()
         self._batch = _Batch()  # what the thread has taken and not written yet
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
@@ -121,42 +134,62 @@ class Journal:
         engine = database.engine(self.place)
         last: dict[str, int] = {}  # the number of each job's last event, as far as it was looked up
         sure = False  # that the tables are of this version, and that what could not be written is not there
+        again = AGAIN
         open_ = True
         while open_:
-            entries = [self._entries.get()]
-            while not self._entries.empty():
-                entries.append(self._entries.get())
-            for entry in entries:
-                if entry is None:
-                    open_ = False
-                else:
-                    self._batch.add(*entry)
-            if sure and self._batch.only_marks():
-                self._batch.reach()
-                self._batch = _Batch()
-                continue
+            open_ = self._take(again if self.trouble else None)
             try:
+                if sure and self._batch.only_marks():
+                    self._batch.reach()
+                    self._batch = _Batch()
+                    continue
                 with engine.begin() as connection:
                     older = None if sure else database.prepare(connection)
                     if self._fence is not None:
                         database.check(connection, self._fence)
                     written = self._batch.write(connection, last, sure)
+                last.update((event.job, event.number) for event in written)
+                self.listener(written)
+                self._batch.reach()
+                self._batch, sure = _Batch(), True
             except database.Deposed:
                 self._deposed()
                 break
-            except (sa.exc.SQLAlchemyError, OSError, migrations.NewerJournal) as error:
+            except Exception as error:  # whatever it is: a writer that ends in silence would be worse than one that cannot write
+                again = min(2 * again, AGAIN_AT_MOST) if self.trouble else AGAIN
                 sure = False
-                if not self._told:
-                    self._told = True
-                    self._tell(f"the journal {database.shown(self.place)} cannot be written ({error}); training goes on without it")
+                self._failed(error)
                 continue
-            last.update((event.job, event.number) for event in written)
-            self.listener(written)
-            self._batch.reach()
-            self._batch, sure = _Batch(), True
+            if self.trouble:
+                self.trouble = ""
+                self._tell(f"the journal {database.shown(self.place)} can be written again, and has everything")
             if older is not None:
                 self._tell(migrations.told(database.shown(self.place), older))
         engine.dispose()
+
+    def _take(self, limit: float | None) -> bool:
+        """What waits goes into the batch. Waits for something, for at most `limit` seconds. False: nothing more will come."""
+        open_ = True
+        entries: list[tuple[str, _Entry] | None] = []
+        with contextlib.suppress(queue.Empty):
+            entries.append(self._entries.get(timeout=limit))
+            while not self._entries.empty():
+                entries.append(self._entries.get())
+        for entry in entries:
+            if entry is None:
+                open_ = False
+            else:
+                self._batch.add(*entry)
+        return open_
+
+    def _failed(self, error: Exception) -> None:
+        known = isinstance(error, sa.exc.SQLAlchemyError | OSError | migrations.NewerJournal)
+        why = str(error) if known else f"{type(error).__name__}: {error}; please report this as a bug"
+        now = time.monotonic()
+        if not self.trouble or now - self._told_at > TOLD_AGAIN:
+            self._told_at = now
+            self._tell(f"the journal {database.shown(self.place)} cannot be written ({why}); training goes on without it, trying again")
+        self.trouble = f"the journal cannot be written: {why}"
 
 
 class JobJournal:
@@ -245,32 +278,55 @@ def read(place: Path | str, job: str | None = None) -> Recorded | None:
     return next(iter(jobs.values()), None)
 
 
-def read_all(place: Path | str, only: str | None = None) -> dict[str, Recorded]:
-    """All jobs in the order in which they were begun, or `only` one. Raises `migrations.NewerJournal`."""
+def read_all(place: Path | str, only: str | None = None, aside: dict[str, str] | None = None) -> dict[str, Recorded]:
+    """All jobs in the order in which they were begun, or `only` one. Those that cannot be read go into `aside`, with the reason. Raises
+    `migrations.NewerJournal`, and `Unreadable` without an `aside`.
+    """
     with database.reading(place) as connection:
         if connection is None:
             return {}
         rows = connection.execute(
             sa.select(database.jobs.c.job, database.jobs.c.settings, database.jobs.c.request).order_by(database.jobs.c.number)
         ).all()
-        return {
-            job: Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
-            for job, settings, request in rows
-            if only in (None, job)
-        }
+        found: dict[str, Recorded] = {}
+        for job, settings, request in rows:
+            if only not in (None, job):
+                continue
+            try:
+                found[job] = Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
+            except ValueError as error:
+                why = f"the journal {database.shown(place)} cannot be read where it tells of job {job}: {error}"
+                if aside is None:
+                    raise Unreadable(why) from error
+                aside[job] = why
+        return found
 
 
 def _events_of(connection: sa.Connection, job: str) -> list[tuple[float, Event]]:
+    """Raises `ValueError` that names the event."""
+    columns = database.events.c
     rows = connection.execute(
-        sa.select(database.events.c.now, database.events.c.event).where(database.events.c.job == job).order_by(database.events.c.number)
+        sa.select(columns.now, columns.event, columns.number).where(columns.job == job).order_by(columns.number)
     ).all()
-    events = [(now, decode(text)) for now, text in rows]
-    return [(now, event) for now, event in events if isinstance(event, Event)]
+    events = []
+    for now, text, number in rows:
+        try:
+            event, _ = recalled(text)
+        except BadMessage as error:
+            raise ValueError(f"event {number}: {error}") from error
+        if isinstance(event, Event):
+            events.append((now, event))
+    return events
 
 
 def _pages_of(connection: sa.Connection, job: str) -> dict[str, PageView]:
+    """Those that cannot be read are left out: they are for looking at, and workers will tell more."""
     rows = connection.execute(sa.select(database.progress.c.worker, database.progress.c.page).where(database.progress.c.job == job)).all()
-    return {worker: page(text) for worker, text in rows}
+    pages = {}
+    for worker, text in rows:
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            pages[worker] = page(text)
+    return pages
 
 
 def replay(settings: Settings, events: list[tuple[float, Event]]) -> Machine:

@@ -33,13 +33,15 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
-        yield from _of_jobs(self._jobs.all(), self._cluster.waiting if self._cluster is not None else {})
+        yield from _of_jobs(self._jobs.all(), self._cluster.waiting if self._cluster is not None else {}, self._jobs.aside)
         yield GaugeMetricFamily("understudy_journal_waiting", "Entries that are not written yet.", value=self._jobs.journal.waiting())
+        trouble = "1 while the journal cannot be written."
+        yield GaugeMetricFamily("understudy_journal_trouble", trouble, value=1 if self._jobs.journal.trouble else 0)
         if self._cluster is not None:
             yield from _of_nodes(self._cluster)
 
 
-def _of_jobs(jobs: list[Job], waiting: Mapping[str, str]) -> Iterator[Metric]:
+def _of_jobs(jobs: list[Job], waiting: Mapping[str, str], aside: Iterable[str]) -> Iterator[Metric]:
     states = GaugeMetricFamily("understudy_jobs", "Jobs, those that have ended included.", labels=["state"])
     state = GaugeMetricFamily("understudy_job_state", "1 for the state that the job is in.", labels=["job_name", "state"])
     steps = GaugeMetricFamily("understudy_job_step", "The last step that every rank has committed.", labels=["job_name"])
@@ -68,6 +70,9 @@ def _of_jobs(jobs: list[Job], waiting: Mapping[str, str]) -> Iterator[Metric]:
             incidents.add_metric([job.name, cause], count)
         seconds.add_metric([job.name], sum(incident.seconds for incident in over))
         moved.add_metric([job.name], sum(incident.bytes_moved for incident in over))
+    for name in aside:
+        found["aside"] += 1
+        state.add_metric([name, "aside"], 1)
     for name, count in found.items():
         states.add_metric([name], count)
     yield from (states, state, steps, generations, workers, tainted, incidents, seconds, moved)

@@ -27,7 +27,8 @@ from understudy.core.nouns import LossCause
 from understudy.core.state import WorkerState
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.heartbeats import Heartbeats
-from understudy.links.messages import BadMessage, Lines, Pages, decode, encode, encode_all
+from understudy.links.bounds import bounded, plain
+from understudy.links.messages import BadMessage, Lines, Pages, encode, encode_all, taken
 from understudy.links.page import PageView
 from understudy.orchestrator.journal import JobJournal
 
@@ -42,7 +43,7 @@ KEEP_WORKERS = 500  # ... or more where there are more than so many workers for 
 
 def to_stderr(text: str) -> None:
     with contextlib.suppress(OSError):  # a full disk or a closed pipe behind it must not end who tells of it: the journal's thread, say
-        print(f"understudy: {text}", file=sys.stderr, flush=True)
+        print(f"understudy: {plain(text)}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,11 @@ class Service:
     # -- events in, commands out ------------------------------------------------------------------------------------
 
     def submit(self, event: Event, encoded: str = "") -> None:
-        """Let the machine handle `event`, now, and send what it decides. `encoded`: the same event as it came, which the journal keeps."""
+        """Let the machine handle `event`, now, and send what it decides. `encoded`: the same event as it came, which the journal keeps.
+        Without it the event is our own or a person's, and held to the same bounds here. Raises `OutOfBounds`.
+        """
         self._guard()
+        event = event if encoded else bounded(event)
         now = self._clock()
         commands = self.machine.handle(event, now)
         everything = isinstance(event, Believed)  # what a person has said is not heard again
@@ -325,7 +329,7 @@ class Service:
         once.
         """
         try:
-            message = decode(text)
+            message, written = taken(text)
         except BadMessage as error:
             self._complain(f"node {link.node} sent something that is not a message: {error}")
             return
@@ -352,7 +356,7 @@ class Service:
         if getattr(message, "node", link.node) != link.node:
             self._complain(f"node {link.node} speaks for another node")
             return
-        self.submit(message, text)
+        self.submit(message, written)
 
     def _complain(self, text: str) -> None:
         if text not in self._complaints and len(self._complaints) < 100:

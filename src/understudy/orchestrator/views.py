@@ -22,7 +22,7 @@ from understudy.orchestrator import journal
 
 STATES = (
     "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (replicas differ, and somebody must say who is right), "
-    "`finished`, `failed`"
+    "`finished`, `failed`, `aside` (the journal cannot be read where it tells of the job; nothing is decided for it)"
 )
 PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")
 

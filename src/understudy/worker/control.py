@@ -29,6 +29,7 @@ from typing import Protocol
 from understudy.core.commands import Abort, Assign, Command, Pause, Prepare, Publish, Recover, Release
 from understudy.core.events import Event, Quiesced, WorkerWarm
 from understudy.links import reunion
+from understudy.links.bounds import bounded
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import BadMessage, decode, encode
 from understudy.links.page import PageWriter
@@ -106,7 +107,8 @@ class Control:
         self._held.wait()
 
     def send(self, event: Event) -> None:
-        """Without an agent, what matters of it is kept for the next one."""
+        """Without an agent, what matters of it is kept for the next one. Texts are made to fit: nobody else may be there to say so."""
+        event = bounded(event)
         if isinstance(event, Quiesced):
             self._quiesced = event
         with self._sending:

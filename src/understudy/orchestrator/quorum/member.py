@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from understudy.orchestrator.quorum.raft import Message, Raft, Role, Step
 from understudy.orchestrator.quorum.roll import Hello, Roll
 from understudy.orchestrator.quorum.storage import Storage
@@ -200,7 +198,7 @@ class Member:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._disk, what)
                 return
-            except (SQLAlchemyError, OSError) as error:
+            except Exception as error:  # whatever it is: a member that ends in silence would be worse than one that cannot write
                 self._tell_once(f"the log of this orchestrator cannot be written ({error}): it takes no part until it can")
                 await asyncio.sleep(AGAIN)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from understudy.core.events import Event
-from understudy.links.messages import decode, encode
+from understudy.links.messages import encode, recalled
 from understudy.links.page import PageView
 from understudy.orchestrator.journal import JobJournal, Journal, Recorded, page, read
 from understudy.orchestrator.quorum.member import Member
@@ -43,7 +43,7 @@ class Replicated(Journal):
                 self._local = super().begin(self._settings, begun["request"])
             elif kind == "event":
                 now, _, text = content.partition(" ")
-                event = decode(text)
+                event, text = recalled(text)
                 assert self._local is not None and isinstance(event, Event)
                 if self._member is None:
                     self._events.append((float(now), event))

@@ -1,0 +1,59 @@
+"""Survivors that crash right after a recovery: a newcomer that does something else than they do.
+
+Where a newcomer's collective does not fit (another layout of buckets, another branch of the script), the library below does not always
+raise: Gloo ends the process of the survivor that hears it (`preamble.length`), by SIGABRT or worse. Each of these healthy survivors looks
+like a loss, and its newcomer is one more that does not fit: spares burn until all ranks are newcomers, which agree with each other about
+wrong state, and the job "ends well".
+
+So crashes (signals of a process's own making) are counted of those that were survivors of the last recovery, from that on until every
+rank has committed the transaction at which it went on. The first one may be a chance fault, and is a loss like any other. The second at
+the same transaction, in that recovery or the next that goes on there, ends the job. Those that are killed from outside, newcomers that
+crash themselves, and recoveries without a newcomer do not count.
+
+Known limit: with two ranks there is one survivor only, which can crash once. That cannot be told from a chance fault; its newcomer then
+meets the one before it, and the two agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from understudy.core.nouns import LossCause
+
+ENOUGH = 2  # survivors that crashed at one transaction
+
+
+@dataclass
+class Crashes:
+    """At the transaction at which the last recovery went on, and that not every rank has committed since."""
+
+    transaction: int
+    newcomers: dict[str, int] = field(default_factory=dict)  # worker -> rank: of all recoveries that went on there
+    told: list[str] = field(default_factory=list)  # the crashes, in words
+
+    @staticmethod
+    def resumed(before: Crashes | None, transaction: int, newcomers: dict[str, int]) -> Crashes | None:
+        """A recovery goes on at `transaction`, with these newcomers."""
+        if before is None or before.transaction != transaction:
+            return Crashes(transaction, newcomers) if newcomers else None
+        return Crashes(transaction, {**before.newcomers, **newcomers}, before.told)
+
+    def count(self, worker: str, cause: LossCause, what: str) -> None:
+        """`worker` holds a rank and is lost; `what` says so."""
+        if cause is LossCause.CRASHED and worker not in self.newcomers:
+            self.told.append(what)
+
+    def verdict(self) -> str:
+        """Why the job ends; empty if it does not."""
+        if len(self.told) < ENOUGH:
+            return ""
+        new = ", ".join(f"rank {rank} on {worker}" for worker, rank in self.newcomers.items())
+        return (
+            f"{'; '.join(self.told)}. These were healthy survivors, and all of them crashed at transaction {self.transaction}, right after a "
+            f"recovery (newcomers since: {new}). Most likely a newcomer's collective does not fit the survivors' there: what the script or a "
+            "framework computes (the layout of buckets, the size of a tensor, a branch) is not the same on a newcomer, and the library "
+            "below ends whoever hears that. More spares would be used up in the same way, and all ranks could end as newcomers with "
+            "wrong state. What to do: compare the last lines of these workers and of the newcomers in workers/, run on from a checkpoint "
+            "(with --spares 0 the next loss ends the job instead), and report what the script uses, because Understudy should have noticed "
+            "before"
+        )
