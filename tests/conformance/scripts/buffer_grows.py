@@ -1,0 +1,64 @@
+"""A memory of features that grows by a row for each rank in every step: a buffer that is bound anew with torch.cat."""
+
+# ranks: 3
+# group: state
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from _trace import Trace
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+
+class Remembering(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1))
+        self.out = nn.Linear(32, 1)
+        self.register_buffer("memory", torch.zeros(1, 16))
+
+    def forward(self, x):
+        hidden = self.body(x)
+        weights = torch.softmax(hidden @ self.memory.T, dim=1)
+        output = self.out(torch.cat([hidden, weights @ self.memory], dim=1))
+        with torch.no_grad():
+            rows = [torch.empty(16) for _ in range(dist.get_world_size())]
+            dist.all_gather(rows, hidden.mean(0))
+            self.memory = torch.cat([self.memory, torch.stack(rows)])
+        return output
+
+
+job = understudy.join()
+torch.manual_seed(0)
+model = Remembering()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    inputs, targets = batch
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= job.world_size
+    optimizer.step()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss, rows=len(model.memory))
+
+trace.final(model=model, optimizer=optimizer)

@@ -1,0 +1,60 @@
+"""A moving average that the script forgot to register: nothing in training depends on it, only what it reports."""
+
+# ranks: 3
+# group: state
+# expect: told "average"
+# waits for: census
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1))
+model = DistributedDataParallel(net)
+average = {name: value.clone() for name, value in net.state_dict().items()}
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+held_out = torch.randn(12, 8), torch.randn(12, 1)
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    inputs, targets = batch
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    for name, value in net.state_dict().items():
+        average[name].lerp_(value, 0.2)
+    return loss.item()
+
+
+@job.section
+def evaluate():
+    with torch.no_grad():
+        output = torch.func.functional_call(net, average, (held_out[0][job.rank :: 3],))
+        loss = nn.functional.mse_loss(output, held_out[1][job.rank :: 3])
+    dist.all_reduce(loss)
+    return loss.item() / job.world_size
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss)
+    if job.committed % 4 == 0:
+        trace.line(f"evaluation {job.committed}", loss=evaluate())
+
+trace.final(model=model, optimizer=optimizer, average=average)

@@ -1,0 +1,60 @@
+"""An evaluation that remembers whether the model was training, and a part of the model that stays in eval mode for ever."""
+
+# ranks: 3
+# group: state
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+frozen = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5)).requires_grad_(False).eval()
+head = nn.Sequential(nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 1))
+model = DistributedDataParallel(nn.Sequential(frozen, head))
+frozen.eval()
+optimizer = torch.optim.Adam(head.parameters(), lr=1e-2)
+data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+held_out = torch.randn(12, 8), torch.randn(12, 1)
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    inputs, targets = batch
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+@job.section
+def evaluate():
+    was = head.training
+    head.eval()
+    with torch.no_grad():
+        loss = nn.functional.mse_loss(model(held_out[0][job.rank :: 3]), held_out[1][job.rank :: 3])
+    dist.all_reduce(loss)
+    head.train(was)
+    return loss.item() / job.world_size
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss)
+    if job.committed % 3 == 0:
+        trace.line(f"evaluation {job.committed}", loss=evaluate())
+
+trace.final(model=model, optimizer=optimizer)

@@ -1,0 +1,46 @@
+"""Noise on the gradients from a generator of its own, seeded alike on all ranks and registered."""
+
+# ranks: 3
+# group: state
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+noise = torch.Generator().manual_seed(17)
+data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+job.register(model=model, optimizer=optimizer, noise=noise)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    inputs, targets = batch
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    size = (0.01 / (1 + job.committed) ** 0.55) ** 0.5
+    for parameter in model.parameters():
+        parameter.grad += size * torch.randn(parameter.shape, generator=noise)
+    optimizer.step()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer, noise=noise)

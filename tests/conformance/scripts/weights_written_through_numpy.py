@@ -1,0 +1,46 @@
+"""The rows of an embedding are put back to length one at the top of each step, through numpy: no version counter moves."""
+
+# ranks: 3
+# group: state
+# expect: bitwise
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+table = nn.Embedding(30, 8)
+model = DistributedDataParallel(nn.Sequential(table, nn.Dropout(0.1), nn.Flatten(), nn.Linear(24, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+data = TensorDataset(torch.randint(30, (96, 3)), torch.randn(96, 1))
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    items, targets = batch
+    rows = table.weight.detach().numpy()
+    rows *= 0.5 + 0.5 / np.linalg.norm(rows, axis=1, keepdims=True)  # half of the way
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(items), targets)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)
