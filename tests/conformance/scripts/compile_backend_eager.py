@@ -3,6 +3,8 @@
 # ranks: 3
 # group: precision
 # expect: bitwise
+# kills: backward@0:1 forward@4:2 vote agreement@6:0 between@9:2
+# limit: 300
 
 from __future__ import annotations
 

@@ -1,0 +1,59 @@
+"""A dataset without workers that augments from torch's, numpy's and Python's global streams."""
+
+# ranks: 3
+# group: data
+# expect: bitwise
+
+from __future__ import annotations
+
+import random
+
+import numpy
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+import understudy
+
+
+class Augmented(Dataset):
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        item = self.items[index] + 0.1 * torch.randn(8)
+        if random.random() < 0.5:
+            item = item.roll(random.randrange(8))
+        return item * float(numpy.random.uniform(0.9, 1.1))
+
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+data = Augmented(torch.randn(60, 8))
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(inputs):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss, batch=batch)
+
+trace.final(model=model, optimizer=optimizer)

@@ -1,0 +1,44 @@
+"""Batches are numpy arrays that the step scales in place: no version counter tells of it."""
+
+# ranks: 3
+# group: data
+# expect: refused "in place"
+
+from __future__ import annotations
+
+import numpy
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+data = list(numpy.random.default_rng(0).integers(0, 256, (60, 8)).astype(numpy.float32))
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), collate_fn=numpy.stack)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    batch /= 255
+    inputs = torch.from_numpy(batch)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)

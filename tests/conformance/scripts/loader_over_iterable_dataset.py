@@ -1,0 +1,54 @@
+"""An IterableDataset that shards by rank, with a buffer that it shuffles by the global stream."""
+
+# ranks: 3
+# group: data
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, IterableDataset
+
+import understudy
+
+
+class Stream(IterableDataset):
+    def __init__(self, items, rank, ranks, buffer=8):
+        self.items, self.rank, self.ranks, self.buffer = items, rank, ranks, buffer
+
+    def __iter__(self):
+        waiting = []
+        for item in self.items[self.rank :: self.ranks]:
+            waiting.append(item)
+            if len(waiting) >= self.buffer:
+                yield waiting.pop(int(torch.randint(len(waiting), ())))
+        yield from waiting
+
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+loader = DataLoader(Stream(torch.randn(60, 8), job.rank, job.world_size), batch_size=4)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(inputs):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss, batch=batch)
+
+trace.final(model=model, optimizer=optimizer)

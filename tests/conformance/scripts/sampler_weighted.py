@@ -1,0 +1,44 @@
+"""WeightedRandomSampler with replacement, which draws from the global stream of each rank."""
+
+# ranks: 3
+# group: data
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 2)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+labels = (torch.rand(60) < 0.2).long()
+data = TensorDataset(torch.randn(60, 8) + labels[:, None], labels)
+weights = 1.0 / torch.bincount(labels)[labels]
+torch.manual_seed(1 + job.rank)
+loader = DataLoader(data, batch_size=4, sampler=WeightedRandomSampler(weights, num_samples=20))
+job.register(model=model, optimizer=optimizer)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    inputs, targets = batch
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for batch in job.batches(loader, steps=12):
+    loss = train_step(batch)
+    trace.line(f"step {job.committed}", loss=loss, batch=batch)
+
+trace.final(model=model, optimizer=optimizer)

@@ -1,0 +1,47 @@
+"""Rank 0 draws the seed and broadcasts it; weights and streams come from it."""
+
+# ranks: 3
+# group: set-up
+# expect: bitwise
+
+from __future__ import annotations
+
+import random
+
+import torch
+import torch.distributed as dist
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+seed = torch.zeros((), dtype=torch.int64)
+if job.rank == 0:
+    seed.fill_(random.Random(42).randrange(2**31))
+dist.broadcast(seed, src=0)
+torch.manual_seed(seed.item())
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(seed.item() + job.rank)
+trace = Trace(job.rank)
+trace.line("set-up", seed=seed.item())
+
+
+@job.step
+def train_step(step):
+    inputs = torch.randn(4, 8)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for step in job.steps(12):
+    loss = train_step(step)
+    trace.line(f"step {step}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)
