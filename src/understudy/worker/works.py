@@ -27,7 +27,8 @@ class Works:
     def __init__(self) -> None:
         self._kernels: _Noting | None = None
         self._leaving: set[str] = set()  # functions that leave Works behind
-        self._waited: set[int] = set()
+        self._waited: set[int] = set()  # ids of those for which the script has waited
+        self._settled: set[int] = set()  # numbers of those for which this has
         self._wait: Callable[..., Any] = Work.wait
 
     def begin(self, function: str, closely: bool) -> None:
@@ -45,18 +46,26 @@ class Works:
             Work.wait = noted  # type: ignore[assignment,method-assign]
 
     def settle(self) -> None:
-        """Before a vote: waits for all that is noted. Raises what the collectives raise."""
-        for work in self._kernels.works if self._kernels is not None else ():
-            if not work.is_completed():
-                self._wait(work)
+        """Before a vote: waits for what the script holds and has not waited for. Raises what the collectives raise.
+
+        Never a second time: some Works copy their result when they are waited for, and what is there by then may be another one.
+        """
+        for number in self._pending():
+            assert self._kernels is not None
+            self._wait(self._kernels.works[number])
+            self._settled.add(number)
+
+    def _pending(self) -> list[int]:
+        """Works that somebody holds and has not waited for, by number."""
+        works = self._kernels.works if self._kernels is not None else []
+        held = [number for number in range(len(works)) if sys.getrefcount(works[number]) > _OWN]
+        return [number for number in held if id(works[number]) not in self._waited and number not in self._settled]
 
     def left(self, function: str) -> str:
         """Behind the function: what is to be told of Works that it leaves, or ""."""
-        kernels, found = self._kernels, list[str]()
-        for number in range(len(kernels.works) if kernels is not None else 0):
-            assert kernels is not None
-            if sys.getrefcount(kernels.works[number]) > _OWN and id(kernels.works[number]) not in self._waited:
-                found.append(kernels.names[number])
+        works = self._kernels.works if self._kernels is not None else []
+        still = [n for n in sorted(self._settled) if sys.getrefcount(works[n]) > _OWN and id(works[n]) not in self._waited]
+        found = [self._kernels.names[number] for number in [*still, *self._pending()] if self._kernels is not None]
         self.end()
         if not found:
             return ""
@@ -74,6 +83,7 @@ class Works:
             self._kernels = None
             Work.wait = self._wait  # type: ignore[method-assign]
             self._waited.clear()
+            self._settled.clear()
 
 
 class _Noting(Kernels):
