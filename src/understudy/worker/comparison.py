@@ -102,6 +102,7 @@ class Comparison:
         self._last = 0  # the transaction before which states were compared in full last
         self._proof = -1  # the transaction before which a recovery is proven
         self._seen: dict[str, int] = {}  # digests of the last comparison, of entries that were the same on all replicas of this rank
+        self._parted = False  # the last vote has told that what all ranks had alike is not the same any more
         self._reading: _Reading | None = None
         self._doubt: dict[str, int] | None = None  # this rank's digests of a comparison on the side that has found a difference
         self._shared: tuple[Replicas | None, list[_Share]] = None, []
@@ -111,6 +112,7 @@ class Comparison:
         number = self._runtime.transaction
         self._last, self._proof = max(number, 0), number + 1
         self._reading = self._doubt = None
+        self._parted = False
         self.came |= set(newcomers)
 
     # -- on the side -------------------------------------------------------------------------------------------------------
@@ -199,10 +201,21 @@ class Comparison:
     def _at_end(self, number: int) -> bool:
         return self._runtime.finished and self._last < number
 
+    def at_vote(self, flags: list[int]) -> None:
+        """What the vote says of buffers and values that all ranks had alike, and that therefore do not go with their copies."""
+        if flags[0] != -flags[1]:
+            self._parted = True
+
     def due(self) -> bool:
         number = self._runtime.transaction
         regular = number & (number - 1) == 0 or number == self._proof
-        return self.doubtful or self._runtime.early.unequal or self._at_end(number) or (number > 0 and regular and self._last < number)
+        return (
+            self.doubtful
+            or self._parted
+            or self._runtime.early.unequal
+            or self._at_end(number)
+            or (number > 0 and regular and self._last < number)
+        )
 
     def run(self) -> None:
         """One comparison, on all ranks together: refines who is whose replica. Raises `RuntimeError` on a failure of a peer, and
@@ -214,6 +227,9 @@ class Comparison:
             doubt, self._doubt = self._doubt, None
             self._judge(self._gather(doubt), aside=True)
         self._last = max(number, 0)  # one attempt: after a failure all ranks go on with the same knowledge
+        if self._parted:
+            self._parted = False
+            self._part()
         told = self._gather(runtime.state.digests(runtime.state.all_tensors()))
         tables = [there.digests for there in told]
         before = local.replicas
@@ -236,6 +252,13 @@ class Comparison:
             text, covered = coverage(local.replicas, runtime.state, runtime.channel.places)
             if local.comparisons == 2 or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
                 runtime.notice(text, everyone=False)
+
+    def _part(self) -> None:
+        """Learns which buffers and values were not the same any more at the last vote, even if they are now."""
+        local = self._runtime.local
+        copy = local.sealed[self._runtime.transaction - 1]
+        table = self._runtime.state.digests(self._runtime.state.all_tensors()) | copy.tensor_digests | copy.value_digests
+        local.replicas = refine(local.replicas, [there.digests for there in self._gather(table)])
 
     def _gather(self, table: dict[str, int]) -> list[Told]:
         """What every rank has to tell, this one's digests being `table`. All go by how often rank 0 compares."""

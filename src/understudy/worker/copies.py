@@ -106,6 +106,7 @@ class LocalState:
         self._known: tuple[object, ...] = ()  # what `_is_mine` follows from
         self._is_mine: dict[str, bool] = {}
         self._large = False  # too much to hand over what is not known to differ
+        self.shared = 0  # of the last copy: a digest of what all ranks have alike, as far as known
         self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
         self.versions: dict[int, list[Digests]] = {}  # digests of all copies of each of them: of the vote, and of later points
 
@@ -170,12 +171,24 @@ class LocalState:
             {e: digest_bytes(v) for e, v in values.items()},
             results,
         )
+        self.shared = self._shared(copy)
         self.sealed[transaction] = copy
         self.sealed.pop(transaction - 2, None)
         earlier = self.versions.get(transaction, []) if late else []
         self.versions[transaction] = [*earlier, (copy.value_digests, copy.tensor_digests)]
         self.versions.pop(transaction - 2, None)
         return copy
+
+    def _shared(self, copy: LocalCopy) -> int:
+        """63 bits, of buffers and values that do not go with the copy because all ranks hold the same."""
+        if self.replicas is None or self.comparisons < CLASSIFIED:
+            return 0
+        classes, found = self.replicas.classes, []
+        for digests in (copy.tensor_digests, copy.value_digests):
+            for entry, value in digests.items():
+                if not self._mine(entry) and not entry.endswith("/gradient") and len(set(classes[entry])) == 1:
+                    found.append(value.to_bytes(8, "little"))
+        return digest_bytes(b"".join(found)) >> 1
 
     def _gradients_to_copy(self, gradients: dict[str, torch.Tensor], carried: bool) -> dict[str, torch.Tensor]:
         """Those that differ from rank to rank as far as known. What is `carried` is copied to be sure, unless it is too large for that:

@@ -367,14 +367,16 @@ class Runtime(Membership):
     def _flags(self) -> list[int]:
         announcement = self.control.announcement
         pausing = announcement.generation if announcement is not None and not isinstance(announcement, Abort) else -1
-        return [pausing, -pausing, *self.early.flags(), *self.late.flags(), *self.comparison.flags()]
+        shared = self.local.shared
+        return [pausing, -pausing, shared, -shared, *self.early.flags(), *self.late.flags(), *self.comparison.flags()]
 
     def _read_flags(self, flags: list[int]) -> None:
         if flags[0] == -flags[1] and flags[0] > self.generation:
             self.pause_agreed = flags[0]
-        found = self.early.agree(flags[2:5])
-        self.late.agree(flags[5 : 5 + POINTS])
-        self.comparison.read(flags[5 + POINTS :], ignore=found)
+        self.comparison.at_vote(flags[2:4])
+        found = self.early.agree(flags[4:7])
+        self.late.agree(flags[7 : 7 + POINTS])
+        self.comparison.read(flags[7 + POINTS :], ignore=found)
 
     def _explain_after_vote(self, error: Exception) -> None:
         if self.aborted() or self.groups.is_broken():
