@@ -230,6 +230,7 @@ class Comparison:
         if self._parted:
             self._parted = False
             self._part()
+            runtime.late.hand_over()
         told = self._gather(runtime.state.digests(runtime.state.all_tensors()))
         tables = [there.digests for there in told]
         before = local.replicas

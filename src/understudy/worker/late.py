@@ -72,6 +72,12 @@ class Late:
         changed = [] if look is Look.AT_VALUES else local.drawn(copy)
         return [*changed, *local.changed(copy, values)] if closely or look is Look.AT_VALUES else changed
 
+    def hand_over(self) -> None:
+        """The last copy once more, because more belongs to it than was known at its vote. On all ranks at the same point."""
+        copy = self._runtime.own_copy(self._runtime.transaction - 1)
+        if copy is not None:
+            self._hand_over(copy, Look.AT_VALUES)
+
     def _hand_over(self, copy: LocalCopy, look: Look) -> None:
         runtime = self._runtime
         assert runtime.channel is not None
