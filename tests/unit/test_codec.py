@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -132,3 +132,11 @@ def test_tensors_and_arrays_in_what_is_nested() -> None:
         there = there[0]
     assert torch.equal(there["tensor"], torch.arange(6).reshape(2, 3))
     assert there["array"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_counter_stays_one_whatever_its_order() -> None:
+    """As MultiStepLR keeps its milestones."""
+    counts = Counter({30: 1, 80: 2})
+    found = decode(encode({"milestones": counts}))["milestones"]
+    assert type(found) is Counter and found == counts
+    assert encode(counts) == encode(Counter({80: 2, 30: 1}))

@@ -15,7 +15,7 @@ could not be read.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Any
 
 import msgpack
@@ -32,7 +32,7 @@ class Unencodable(TypeError):
     """A value of a type that cannot be moved to another worker."""
 
 
-_TENSOR, _ARRAY, _TUPLE, _INT, _SET, _ORDERED, _DTYPE, _DEVICE, _SIZE, _SCALAR, _FROZEN, _COMPLEX = range(1, 13)
+_TENSOR, _ARRAY, _TUPLE, _INT, _SET, _ORDERED, _DTYPE, _DEVICE, _SIZE, _SCALAR, _FROZEN, _COMPLEX, _COUNTER = range(1, 14)
 
 
 def _default(value: Any) -> msgpack.ExtType:
@@ -53,6 +53,8 @@ def _default(value: Any) -> msgpack.ExtType:
         return msgpack.ExtType(_SET if kind is set else _FROZEN, _sorted(value))
     if kind is OrderedDict:
         return msgpack.ExtType(_ORDERED, encode([list(pair) for pair in value.items()]))
+    if kind is Counter:
+        return msgpack.ExtType(_COUNTER, _sorted([list(pair) for pair in value.items()]))
     if kind is torch.dtype:
         return msgpack.ExtType(_DTYPE, str(value).removeprefix("torch.").encode())
     if kind is torch.device:
@@ -96,6 +98,8 @@ def _extension(code: int, data: bytes) -> Any:
         return frozenset(decode(data))
     if code == _ORDERED:
         return OrderedDict((key, value) for key, value in decode(data))
+    if code == _COUNTER:
+        return Counter(dict(decode(data)))
     if code == _DTYPE:
         return getattr(torch, data.decode())
     if code == _DEVICE:
