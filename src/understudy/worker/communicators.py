@@ -12,8 +12,8 @@ Gloo runs its collectives on one queue thread here, so that a last operation tha
 is the drain. (With several queue threads there is no such mark short of destroying the backend, which needs C++.)
 
 Replacing works by registering the new backend under a fresh `BackendType` value, since torch keeps the old backend when a known
-type is registered again. About 230 values are left for that; the dead backend stays in memory with a sleeping thread. Both limits
-are those of the pure-Python path.
+type is registered again. About 230 values are left for that; the dead backend stays in memory with a sleeping thread, but without a
+descriptor (`rendezvous.Door`). Both limits are those of the pure-Python path.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from understudy.links.page import UNKNOWN
 from understudy.worker import gloo_waits
 from understudy.worker.digests import digest
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.rendezvous import Rendezvous
+from understudy.worker.rendezvous import Door, Rendezvous
 from understudy.worker.sockets import Connections
 
 PROBE = 512  # numbers in a sum that shows the order in which a group adds up
@@ -131,6 +131,7 @@ class Groups:
         self._made: list[Any] = []  # keeps the Python half of each backend alive: torch only holds the C++ half
         self._last_type = FIRST_TYPE
         self._options: dict[tuple[ProcessGroup, str], Any] = {}  # the script's, of groups that have been put `alone`
+        self._lone_devices: list[Any] | None = None  # of the first backend of one member: such a one connects nobody, so they can share
         self._lent: set[str] = set()  # groups for which a constructor may still be at work with their devices
         self._building = threading.local()  # a thread that connects keeps its backends to itself until they are adopted
         self._installed: dict[str, Any] = {}
@@ -235,13 +236,21 @@ class Groups:
         """
         self.detached = False
         self._building.list = []
+        door = Door(meeting.store)  # dead backends keep their store
+        try:
+            return self._connect(rank, meeting, door)
+        finally:
+            door.shut()
+
+    def _connect(self, rank: int, meeting: Rendezvous, door: Door) -> list[Replacement]:
         replacements = []
         for group, name, ranks in self.members():
             devices = _devices_of(group)
             for kind in sorted(set(devices.values())):
                 mine = [device for device, other in devices.items() if other == kind]
                 options = self._options.get((group, kind)) or group._get_backend(torch.device(mine[0])).options
-                arguments = (meeting.group_prefix(f"{name}/{kind}"), ranks.index(rank), len(ranks))
+                store = meeting.group_prefix(f"{name}/{kind}", door if kind == "gloo" else None)
+                arguments = (store, ranks.index(rank), len(ranks))
                 last = options if kind == "nccl" else options._timeout
                 # The devices of the dead backend, with their thread. Not those of a constructor that was left behind: Gloo's devices
                 # remember whom they were connecting, and a freed one is not forgotten.
@@ -260,7 +269,8 @@ class Groups:
         number = self._fresh_type()
         for name, kind in _devices_of(group).items():
             options = self._options.setdefault((group, kind), group._get_backend(torch.device(name)).options)
-        backend = GlooCommunicator(HashStore(), 0, 1, options._timeout, own_port=self._own_port)
+        backend = GlooCommunicator(HashStore(), 0, 1, options._timeout, own_port=self._own_port, devices=self._lone_devices)
+        self._lone_devices = getattr(backend.options, "_devices", None)
         self._made.append(backend)
         for device in group._device_types:
             group._register_backend(device, number, backend)

@@ -17,8 +17,9 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
-from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from understudy.worker.digests import digest_bytes
 from understudy.worker.errors import GenerationAborted, PeerLost
@@ -45,6 +46,45 @@ class StoreServer:
         self.port: int = listener.getsockname()[1]
         self.address = f"{host}:{self.port}"
         self._store = TCPStore(host, self.port, None, True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=CONNECT)
+
+
+class Door(Store):
+    """A store that is used for a while. Who keeps it for ever, as a dead Gloo backend does, keeps no connection.
+
+    Only what Gloo calls while it connects.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store: Store | None = store
+
+    def shut(self) -> None:
+        self._store = None
+
+    def _open(self) -> Store:
+        store = self._store
+        if store is None:
+            raise RuntimeError("the store of a generation that is over")
+        return store
+
+    def set(self, key: str, value: Any) -> None:
+        self._open().set(key, value)
+
+    def get(self, key: str) -> bytes:
+        return self._open().get(key)
+
+    def add(self, key: str, value: int) -> int:
+        return self._open().add(key, value)
+
+    def check(self, keys: list[str]) -> bool:
+        return self._open().check(keys)
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:  # type: ignore[override]
+        store = self._open()
+        store.wait(keys) if timeout is None else store.wait(keys, timeout)
+
+    def has_extended_api(self) -> bool:
+        return False
 
 
 class Rendezvous:
@@ -105,8 +145,8 @@ class Rendezvous:
         text = f"generation {self.generation}: {what}"
         return GenerationAborted(text) if self.over() else PeerLost(text)
 
-    def group_prefix(self, name: str) -> PrefixStore:
-        return PrefixStore(f"groups/{name}", self.store)
+    def group_prefix(self, name: str, door: Door | None = None) -> PrefixStore:
+        return PrefixStore(f"groups/{name}", door or self.store)
 
     def close(self) -> None:
         self.connections.shut()

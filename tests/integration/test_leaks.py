@@ -1,0 +1,26 @@
+"""What stays open in a survivor, loss after loss."""
+
+from __future__ import annotations
+
+import json
+
+from tests.integration.training import Training, training
+
+__all__ = ["training"]
+
+LEFT = "thread pt_gloo_runloop"  # of each dead backend: the known price of replacing them without C++
+
+
+def test_a_survivor_of_several_losses_keeps_no_descriptor_and_one_sleeping_thread_of_each(training: Training) -> None:
+    losses = (3, 6, 9, 12)
+    faults = ",".join(f"before the vote:{step}:1" for step in losses)
+    outcome = training.run("leaks.py", faults=faults, spares=len(losses))
+    assert outcome.code == 0, outcome.output
+    seen = [json.loads(line) for line in (outcome.folder / "open.txt").read_text().splitlines()]
+    by_generation = {entry["generation"]: entry["open"] for entry in seen}
+    assert sorted(by_generation) == [0, 1, 2, 3, 4]
+    assert [there.pop(LEFT) for there in by_generation.values()] == [1, 2, 3, 4, 5]
+    first, *after = by_generation.values()
+    assert all(there == after[0] for there in after), after
+    # torch's process group itself keeps the first generation's store, with its connection.
+    assert after[0] == {**first, "socket": first["socket"] + 1}
