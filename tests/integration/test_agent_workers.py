@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -202,3 +203,35 @@ def test_a_worker_that_cannot_be_started_is_refused(tmp_path: Path) -> None:
             assert "No such file" in refused.detail
 
     asyncio.run(scenario())
+
+
+def test_workers_that_are_lost_leave_no_descriptor_in_the_agent(tmp_path: Path) -> None:
+    """A job may lose thousands, one after another, and a process has a limit for them."""
+
+    async def scenario() -> None:
+        async with agent(tmp_path, WAIT) as (process, orchestrator, _):
+            agent_pid = process.process.pid
+
+            async def lose(number: int) -> None:
+                started = await orchestrator.worker(f"w{number}")
+                os.kill(started.pid, signal.SIGKILL)
+                await orchestrator.hears(events.WorkerLost, lambda event: event.worker == f"w{number}")
+
+            await lose(0)  # with the first one come the template and what else an agent needs
+            wait_until(lambda: not any(".log" in link for link in descriptors(agent_pid)), "the first worker's log is closed")
+            before = len(descriptors(agent_pid))
+            for number in range(1, 6):
+                await lose(number)
+            wait_until(lambda: len(descriptors(agent_pid)) <= before, "all that the others needed is closed, too")
+            assert not any(".log" in link for link in descriptors(agent_pid))
+
+    asyncio.run(scenario())
+
+
+def descriptors(pid: int) -> list[str]:
+    """What a process has open."""
+    found = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(link))
+    return found

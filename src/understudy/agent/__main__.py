@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -36,7 +37,8 @@ def main() -> int:
     become_subreaper()
     (config.run_dir / "workers").mkdir(parents=True, exist_ok=True)
     code = asyncio.run(serve(config, os.environ.get("UNDERSTUDY_TOKEN", ""), control))
-    (config.run_dir / ENDED).write_text(f"{code}\n")
+    with contextlib.suppress(OSError):  # a full disk: who looks for it asks the orchestrator, too
+        (config.run_dir / ENDED).write_text(f"{code}\n")
     return code
 
 

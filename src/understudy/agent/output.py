@@ -49,7 +49,8 @@ class Output:
         self._closed = False
         show = Terminal().write if stream is None else lambda _, data: stream(data.decode(errors="replace"))
         self._terminal = _Way("the terminal", Writer("terminal", show, self._wake))
-        self._files = _Way("the log files", Writer("logs", LogFiles(self._failed).write, self._wake))
+        logs = LogFiles(self._failed)
+        self._files = _Way("the log files", Writer("logs", logs.write, self._wake, logs.finish))
         self._ways = (self._terminal, self._files)
         self._ticking = self._loop.call_later(TICK, self._tick)
 
@@ -183,6 +184,8 @@ class Output:
         os.close(stream.fd)
         self._log(stream, len(stream.unlogged))
         self._show(stream, stream.lines.end())
+        for target in {stream.log, stream.route.also.get(stream.name, stream.log)}:
+            self._files.writer.finished(target)
         if not stream.ended.done():
             stream.ended.set_result(None)
 

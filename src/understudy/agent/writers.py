@@ -7,6 +7,7 @@ except a terminal whose other end is closed, which never comes back.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -17,13 +18,22 @@ from pathlib import Path
 
 
 class Writer:
-    """Writes what it is given, in order, on one thread; `on_drained` is called there whenever nothing waits."""
+    """Writes what it is given, in order, on one thread; `on_drained` is called there whenever nothing waits, `finish` for a target that
+    needs no more for now.
+    """
 
-    def __init__(self, name: str, write: Callable[[str, bytes], None], on_drained: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        write: Callable[[str, bytes], None],
+        on_drained: Callable[[], None],
+        finish: Callable[[str], None] = lambda target: None,
+    ) -> None:
         self.pending = 0  # bytes put and not yet written; read without the lock, as an estimate
         self._write = write
+        self._finish = finish
         self._on_drained = on_drained
-        self._items: deque[tuple[str, bytes]] = deque()
+        self._items: deque[tuple[str, bytes | None]] = deque()  # None: the target is finished
         self._changed = threading.Condition()
         self._closing = False
         # A daemon: a write that never returns must not keep the process from ending.
@@ -34,6 +44,12 @@ class Writer:
         with self._changed:
             self._items.append((target, data))
             self.pending += len(data)
+            self._changed.notify()
+
+    def finished(self, target: str) -> None:
+        """All that is to come for now has been put."""
+        with self._changed:
+            self._items.append((target, None))
             self._changed.notify()
 
     def close(self, patience: float) -> bool:
@@ -53,12 +69,19 @@ class Writer:
                     return
                 # Neighbours for the same target go out in one write: many short lines are the usual case.
                 target, data = self._items.popleft()
-                parts, size = [data], len(data)
-                while self._items and self._items[0][0] == target and size < 1 << 16:
-                    parts.append(self._items.popleft()[1])
-                    size += len(parts[-1])
+                parts: list[bytes] = []
+                size = 0
+                while data is not None:
+                    parts.append(data)
+                    size += len(data)
+                    if not self._items or self._items[0][0] != target or self._items[0][1] is None or size >= 1 << 16:
+                        break
+                    data = self._items.popleft()[1]
             block = b"".join(parts)
-            self._write(target, block)
+            if data is None:
+                self._finish(target)
+            else:
+                self._write(target, block)
             with self._changed:
                 self.pending -= len(block)
                 drained = not self._items
@@ -87,7 +110,9 @@ class Terminal:
 
 
 class LogFiles:
-    """Files by path, opened at first use, appended to."""
+    """Files by path, opened at first use, appended to, and closed when they are finished: an agent may have thousands of workers, one
+    after another. One that gets more after that is opened again.
+    """
 
     def __init__(self, on_failure: Callable[[str, OSError], None]) -> None:
         self._on_failure = on_failure
@@ -108,3 +133,9 @@ class LogFiles:
             if target not in self._failed:
                 self._failed.add(target)
                 self._on_failure(target, error)
+
+    def finish(self, target: str) -> None:
+        fd = self._files.pop(target, None)
+        if fd is not None:
+            with contextlib.suppress(OSError):  # what a network's file system could not keep, which it says late
+                os.close(fd)

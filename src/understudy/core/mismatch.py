@@ -50,12 +50,10 @@ class Crashes:
         new = ", ".join(f"rank {rank} on {worker}" for worker, rank in self.newcomers.items())
         return (
             f"{'; '.join(self.told)}. These were healthy survivors, and all of them crashed at transaction {self.transaction}, "
-            f"right after a "
-            f"recovery (newcomers since: {new}). Most likely a newcomer's collective does not fit the survivors' there: what the "
-            f"script or a "
-            "framework computes (the layout of buckets, the size of a tensor, a branch) is not the same on a newcomer, and the library "
-            "below ends whoever hears that. More spares would be used up in the same way, and all ranks could end as newcomers with "
-            "wrong state. What to do: compare the last lines of these workers and of the newcomers in workers/, run on from a checkpoint "
-            "(with --spares 0 the next loss ends the job instead), and report what the script uses, because Understudy should have noticed "
-            "before"
+            f"right after a recovery (newcomers since: {new}). Most likely a newcomer's collective does not fit the survivors': "
+            "what the script or a framework computes (the layout of buckets, the size of a tensor, a branch) is not the same on a "
+            "newcomer, and the library below ends whoever hears that. More spares would be used up in the same way, and all ranks "
+            "could end as newcomers with wrong state. What to do: compare the last lines of these workers and of the newcomers in "
+            "workers/, start again from a checkpoint (with --spares 0 the next loss ends the job instead), and report what the script "
+            "uses, because Understudy should have noticed before"
         )

@@ -19,14 +19,17 @@ _SHARED = _ROBUST = 1  # PTHREAD_PROCESS_SHARED, PTHREAD_MUTEX_ROBUST
 
 
 class Lifeline:
-    """The lock in the page at `path`. Raises `OSError` if that cannot be mapped."""
+    """The lock in the page at `path`; None: in memory of our own, for a worker without a page. Raises `OSError` if it cannot be mapped."""
 
-    def __init__(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            self._map = mmap.mmap(fd, 0)  # stays mapped for as long as this object lives
-        finally:
-            os.close(fd)
+    def __init__(self, path: Path | None) -> None:
+        if path is None:
+            self._map = mmap.mmap(-1, mmap.PAGESIZE)
+        else:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                self._map = mmap.mmap(fd, 0)  # stays mapped for as long as this object lives
+            finally:
+                os.close(fd)
         self._libc = ctypes.CDLL(None)
         self._mutex = ctypes.byref(ctypes.c_char.from_buffer(self._map, OFFSET))
 

@@ -4,6 +4,12 @@ It shows progress without a system call on the training path, and it outlives it
 is still there to read. Fields are aligned 8-byte values, so a reader may see a new field beside an old one but never
 half of a field: each is stored and loaded by one 8-byte copy. (`struct` would not do: it clears the memory before it packs.) It also says
 whose it is, so that an agent that was started again finds the workers of the one before.
+
+The kernel ends who writes to a mapped file for which the disk has no room (SIGBUS). So the room is taken before the file is mapped
+(posix_fallocate), and where there is none the worker does without: its page is memory of its own, nobody sees its progress, and the hang
+watch does not know it; that it is lost is still seen. It says so, and workers that are started later try anew.
+
+Known limit: file systems that write to a new place each time (btrfs, ZFS) may run out of room although it was taken.
 """
 
 from __future__ import annotations
@@ -77,16 +83,29 @@ def open_process(pid: int, since: int) -> int | None:
     return None
 
 
+def _mapped(path: Path) -> mmap.mmap:
+    """Raises `OSError`; then there is no file."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, SIZE)
+        return mmap.mmap(fd, SIZE)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(fd)
+
+
 class PageWriter:
-    """The worker's side. `create` makes the file; every method is a few plain stores."""
+    """The worker's side, which makes the file; every method is a few plain stores. `trouble`: why nobody else can see it, or empty."""
 
     def __init__(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.trouble = ""
         try:
-            os.ftruncate(fd, SIZE)
-            self._map = mmap.mmap(fd, SIZE)
-        finally:
-            os.close(fd)
+            self._map = _mapped(path)
+        except OSError as error:
+            self.trouble = f"{path}: {error.strerror}"
+            self._map = mmap.mmap(-1, SIZE)
         self._integers = memoryview(self._map).cast("q")
         self._times = memoryview(self._map).cast("d")
         self._integers[0] = _MAGIC

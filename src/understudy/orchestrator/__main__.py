@@ -22,10 +22,13 @@ import resource
 import signal
 import socket
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import sqlalchemy as sa
 import uvloop
 
 from understudy.agent.tls import trusting
@@ -36,6 +39,7 @@ from understudy.orchestrator import journal
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.journal import AGAIN, AGAIN_AT_MOST
 from understudy.orchestrator.leadership import Leadership
 from understudy.orchestrator.migrations import NewerJournal
 from understudy.orchestrator.quorum import serving as quorum
@@ -46,6 +50,8 @@ from understudy.orchestrator.settings import Settings
 
 GARBAGE = (50_000, 20, 50)  # hardly anything here is garbage in cycles, and an incident of a big job makes objects by the 100,000
 _PR_SET_PDEATHSIG = 1
+
+T = TypeVar("T")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -127,7 +133,7 @@ async def _serve(
     _prepare()
     place: Path | str = arguments.database or folder / journal.FILE
     aside: dict[str, str] = {}
-    known = journal.read_all(place, aside=aside if settings is None else None)
+    known = await asyncio.to_thread(_patiently, place, lambda: journal.read_all(place, aside=aside if settings is None else None))
     if leadership is None:
         writer = journal.Journal(place, to_stderr)
         jobs = Jobs(writer, to_stderr)
@@ -222,12 +228,30 @@ def _entry(arguments: argparse.Namespace, folder: Path) -> _Entry:
 
 def _settings(run_dir: Path, given: str | None) -> Settings:
     """What the journal says if there is one, else what the command line says."""
-    known = journal.read(run_dir / journal.FILE)
+    place = run_dir / journal.FILE
+    known = _patiently(place, lambda: journal.read(place))
     if known is not None:
         return known.settings
     if given is None:
         raise ValueError(f"--spec-json is needed: there is no journal in {run_dir}")
     return Settings.from_json(given if given.lstrip().startswith("{") else Path(given).read_text())
+
+
+def _patiently(place: Path | str, read: Callable[[], T]) -> T:
+    """A file that cannot be read for now (SQLite needs a little room on the disk for that, too) is read later: training goes on
+    meanwhile, and an orchestrator that ended would be started again a few times only.
+    """
+    again = AGAIN
+    while True:
+        try:
+            return read()
+        except sa.exc.OperationalError as error:
+            if not isinstance(place, Path):
+                raise
+            if again == AGAIN:
+                to_stderr(f"the journal {place} cannot be read ({error.orig}); training goes on, trying again until it can")
+            time.sleep(again)
+            again = min(2 * again, AGAIN_AT_MOST)
 
 
 def _die_with_parent() -> None:

@@ -121,6 +121,14 @@ def announce(folder: Path, scheme: str, listener: socket.socket, *, tell: bool) 
 
 def announce_all(folder: Path, urls: Sequence[str]) -> None:
     """The same, with all addresses of which one leads."""
-    temporary = folder / f".orchestrator.{os.getpid()}"
-    temporary.write_text(json.dumps({"url": ",".join(urls), "pid": os.getpid()}) + "\n")
-    temporary.rename(folder / "orchestrator.json")
+    temporary, place = folder / f".orchestrator.{os.getpid()}", folder / "orchestrator.json"
+    try:
+        temporary.write_text(json.dumps({"url": ",".join(urls), "pid": os.getpid()}) + "\n")
+        temporary.rename(place)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if not place.exists():
+            raise
+        # A full disk must not end a job. Who is started again on the same port is where the file of the one before says.
+        to_stderr(f"{place} cannot be written ({error.strerror}): it still says where the orchestrator before this one was")

@@ -19,7 +19,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from understudy.core.events import ScriptFailed, WorkerWarm
+from understudy.core.events import Notice, ScriptFailed, WorkerWarm
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import Activity, PageWriter
@@ -57,8 +57,10 @@ def main() -> None:
     for fd in (link, *outputs):
         os.set_inheritable(fd, False)
     page = PageWriter(page_path)
-    control = Control(connection, worker, page, Lifeline(page_path), outputs, page_path.parent)
+    control = Control(connection, worker, page, Lifeline(None if page.trouble else page_path), outputs, page_path.parent)
     control.start()
+    if page.trouble:
+        control.send(Notice(worker, -1, f"{worker} has no page ({page.trouble}): nobody sees its progress, or that it hangs"))
 
     sys.path[0] = os.getcwd() if module else str(Path(arguments[0]).resolve().parent)
     server = _warm(arguments)
