@@ -83,7 +83,9 @@ def facts(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
                     "mesh": [list(mesh.mesh.shape), list(mesh.mesh_dim_names or ())],
                     "reshard_after_forward": reshard,
                     "mixed precision": repr(group.mp_policy),
-                    "parameters": [str(parameter._param_fqn) for parameter in group.fsdp_params],
+                    "sizes of parameters": [
+                        list(parameter._orig_size) for parameter in group.fsdp_params
+                    ],  # names come with the first forward
                     SWITCHES: switches_of(module, group),
                 },
             )
