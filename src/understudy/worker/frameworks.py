@@ -84,7 +84,7 @@ class Frameworks:
             known = self._layouts.get(id(module))
             if known is None or known[0] != final:
                 known = self._layouts[id(module)] = final, data_parallel.layout_of(module)
-            self._begun.append(Steering(known[1], final, module.require_backward_grad_sync, module.require_forward_param_sync))
+            self._begun.append(data_parallel.steering_of(module, known[1]))
 
     def restore(self) -> None:
         """After a failed attempt that is redone: everything as it was at its begin. Groups have no peers at this time."""
@@ -104,7 +104,7 @@ class Frameworks:
             if not data_parallel.settled(module):
                 data_parallel.settle_alone(module)
             if module.static_graph:
-                data_parallel.put(module, data_parallel.read(module), anew=True)
+                data_parallel.count_anew(module)
 
     # -- what the ranks tell each other ------------------------------------------------------------------------------------
 

@@ -45,11 +45,17 @@ def refuse_unreduced(group: Any) -> None:
     """In front of a vote: gradients that wait for their reduction in a later transaction are nowhere but in this process."""
     if group.reduce_grads and group.all_reduce_grads:
         return
-    if group._partial_reduce_output is not None or any(p.unsharded_accumulated_grad is not None for p in group.fsdp_params):
+    if group._partial_reduce_output is not None or any(map(_waits, group.fsdp_params)):
         raise Misuse(
             "fully_shard: gradients are accumulated without reduction over more than one transaction (set_requires_gradient_sync or "
             "set_requires_all_reduce), where a spare could not have them. Put all micro-batches up to the reduction into one @job.step"
         )
+
+
+def _waits(parameter: Any) -> bool:
+    """Whether it has a gradient that is not reduced yet."""
+    unsharded = getattr(parameter, "_unsharded_param", None)
+    return parameter.unsharded_accumulated_grad is not None or (isinstance(unsharded, torch.Tensor) and unsharded.grad is not None)
 
 
 def reset(module: Any) -> None:
