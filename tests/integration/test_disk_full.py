@@ -83,7 +83,7 @@ def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tm
             before = _pid(job.pid, module)
             assert before
             os.kill(before, signal.SIGKILL)
-            wait_until(lambda module=module, before=before: _pid(job.pid, module) not in (0, before), f"{module} is started again")
+            wait_until(lambda module=module, before=before: _pid(job.pid, module) not in (0, before), f"{module} is started again")  # type: ignore[misc]
         wait_until(lambda: _answers(run, "training"), "the job is led again")
         (spare,) = _status(run)["spares"]
         os.kill(spare["pid"], signal.SIGKILL)

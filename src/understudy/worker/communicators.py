@@ -130,8 +130,6 @@ class Groups:
         self._own_port = own_port
         self._made: list[Any] = []  # keeps the Python half of each backend alive: torch only holds the C++ half
         self._last_type = FIRST_TYPE
-        self._options: dict[tuple[ProcessGroup, str], Any] = {}  # the script's, of groups that have been put `alone`
-        self._lone_devices: list[Any] | None = None  # of the first backend of one member: such a one connects nobody, so they can share
         self._lent: set[str] = set()  # groups for which a constructor may still be at work with their devices
         self._building = threading.local()  # a thread that connects keeps its backends to itself until they are adopted
         self._installed: dict[str, Any] = {}
@@ -248,7 +246,7 @@ class Groups:
             devices = _devices_of(group)
             for kind in sorted(set(devices.values())):
                 mine = [device for device, other in devices.items() if other == kind]
-                options = self._options.get((group, kind)) or group._get_backend(torch.device(mine[0])).options
+                options = group._get_backend(torch.device(mine[0])).options
                 store = meeting.group_prefix(f"{name}/{kind}", door if kind == "gloo" else None)
                 arguments = (store, ranks.index(rank), len(ranks))
                 last = options if kind == "nccl" else options._timeout
@@ -264,17 +262,6 @@ class Groups:
                 replacements.append(Replacement(group, name, kind, mine, backend))
         return replacements
 
-    def alone(self, group: ProcessGroup) -> None:
-        """Gives `group` a backend of one member, for a collective that this rank has to go through without its peers."""
-        number = self._fresh_type()
-        for name, kind in _devices_of(group).items():
-            options = self._options.setdefault((group, kind), group._get_backend(torch.device(name)).options)
-        backend = GlooCommunicator(HashStore(), 0, 1, options._timeout, own_port=self._own_port, devices=self._lone_devices)
-        self._lone_devices = getattr(backend.options, "_devices", None)
-        self._made.append(backend)
-        for device in group._device_types:
-            group._register_backend(device, number, backend)
-
     def _fresh_type(self) -> ProcessGroup.BackendType:
         self._last_type += 1
         if self._last_type > LAST_TYPE:
@@ -288,7 +275,6 @@ class Groups:
         """Puts connected backends into their groups; what is left of the old ones is dead."""
         world = distributed_c10d._world
         numbers = {kind: self._fresh_type() for kind in sorted({item.kind for item in replacements})}
-        self._options.clear()
         for item in replacements:
             self._lent.discard(f"{item.name}/{item.kind}")
             self._made.append(item.backend)

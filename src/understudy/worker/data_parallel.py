@@ -9,8 +9,9 @@ A reducer can be given any layout, as one that was rebuilt or as one that was no
 somebody tells it the layout. Only a static graph needs a new reducer: it counts in its first backward how often each gradient arrives, and
 reduces only at its end, with one collective more. A newcomer has to count, so every rank begins anew there, with the same layout.
 
-Limits: a redo of a static graph's second backward, or a recovery before it, counts anew, so its rebuild comes one backward later than
-undisturbed. `GradBucket.parameters()`, which only comm hooks read, is cached by torch from the first rebuild on.
+Limits: a loss between a static graph's first backward and the rebuild that its second one brings ends the job, because counting anew
+would put that rebuild off, and other bits would come out. `GradBucket.parameters()`, which only comm hooks read, is cached by torch
+from the first rebuild on.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from understudy.worker.comm_hooks import register_again
+from understudy.worker.errors import UnderstudyError
 
 Layout = list[list[int]]  # parameter numbers of each bucket
 
@@ -40,9 +42,10 @@ class Steering:
     rebuilt: bool  # whether the layout is final
     backward_sync: bool  # whether the next backward reduces
     forward_sync: bool  # whether the next forward broadcasts buffers: not after one without gradients
+    counted: bool = False  # of a static graph: whether it has had its first backward
 
     def packed(self) -> list[Any]:
-        return [self.layout, self.rebuilt, self.backward_sync, self.forward_sync]
+        return [self.layout, self.rebuilt, self.backward_sync, self.forward_sync, self.counted]
 
 
 def settled(module: DistributedDataParallel) -> bool:
@@ -68,7 +71,13 @@ def settle(module: DistributedDataParallel) -> None:
 
 def read(module: DistributedDataParallel) -> Steering:
     """As it is now, in no forward or backward."""
-    return Steering(layout_of(module), settled(module), module.require_backward_grad_sync, module.require_forward_param_sync)
+    return steering_of(module, layout_of(module))
+
+
+def steering_of(module: DistributedDataParallel, layout: Layout) -> Steering:
+    """The same with a layout that is known."""
+    counted = bool(module.static_graph and module._static_graph_delay_allreduce_enqueued)
+    return Steering(layout, settled(module), module.require_backward_grad_sync, module.require_forward_param_sync, counted)
 
 
 def put(module: DistributedDataParallel, steering: Steering, anew: bool = False) -> None:
@@ -88,6 +97,19 @@ def put(module: DistributedDataParallel, steering: Steering, anew: bool = False)
             module.reducer._reset_state()
     module.require_backward_grad_sync = steering.backward_sync
     module.require_forward_param_sync = steering.forward_sync
+    if module.static_graph:
+        module._static_graph_delay_allreduce_enqueued = steering.counted and not anew
+
+
+def count_anew(module: DistributedDataParallel) -> None:
+    """On a survivor, where a newcomer will have to count how often gradients arrive. Raises `UnderstudyError` where that cannot be."""
+    steering = read(module)
+    if steering.counted and not steering.rebuilt:
+        raise UnderstudyError(
+            f"DistributedDataParallel over {type(module.module).__qualname__} with static_graph=True: a rank was lost between its first "
+            "backward and its rebuild of buckets after the second, which no spare can make up for. Start the job again"
+        )
+    put(module, steering, anew=True)
 
 
 def settle_alone(module: DistributedDataParallel) -> None:

@@ -46,6 +46,8 @@ class Frameworks:
         self._known: list[DistributedDataParallel] | None = None  # none is made any more once this is asked for
         self._layouts: dict[int, tuple[bool, Layout]] = {}  # by id of the DDP: whether it was final when it was read, and it
         self._begun: list[Steering] = []  # of each DDP, as the present attempt found it
+        self._switches: list[list[bool]] = []  # the same of the groups of FSDP2
+        self._groups_of_fsdp: list[tuple[Any, Any]] | None = None  # with their modules
         self._schedules: list[pipelines.Begun] = []  # the same of pipelines
 
     def _data_parallel(self) -> list[DistributedDataParallel]:
@@ -57,6 +59,11 @@ class Frameworks:
         """The modules of FSDP2."""
         return [part for module in self._state.modules.values() for part in module.modules() if fully_sharded.is_sharded(part)]
 
+    def _sharded_groups(self) -> list[tuple[Any, Any]]:
+        if self._groups_of_fsdp is None:
+            self._groups_of_fsdp = [(module, group) for module in self.sharded() for group in fully_sharded.groups_of(module)]
+        return self._groups_of_fsdp
+
     # -- an attempt ------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
@@ -64,9 +71,12 @@ class Frameworks:
         for module in self._data_parallel():
             if not data_parallel.settled(module):
                 data_parallel.settle(module)
+        for _, group in self._sharded_groups():
+            fully_sharded.refuse_unreduced(group)
 
     def begin(self) -> None:
         """Notes what a redo has to start from. A layout is read only when it may be another one than at the last begin."""
+        self._switches = [fully_sharded.switches_of(module, group) for module, group in self._sharded_groups()]
         self._schedules = [pipelines.Begun(schedule) for schedule in pipelines.schedules()]
         self._begun = []
         for module in self._data_parallel():
@@ -74,7 +84,7 @@ class Frameworks:
             known = self._layouts.get(id(module))
             if known is None or known[0] != final:
                 known = self._layouts[id(module)] = final, data_parallel.layout_of(module)
-            self._begun.append(Steering(known[1], final, module.require_backward_grad_sync, module.require_forward_param_sync))
+            self._begun.append(data_parallel.steering_of(module, known[1]))
 
     def reset(self) -> None:
         """After a failed attempt that is redone, before tensors and gradients are put back: drops what it has left under way."""
@@ -91,6 +101,8 @@ class Frameworks:
             data_parallel.put(module, steering)
         for schedule in self._schedules:
             schedule.restore()
+        for (module, group), switches in zip(self._sharded_groups(), self._switches, strict=False):
+            fully_sharded.set_switches(module, group, switches)
 
     def meet_newcomers(self) -> None:
         """On a survivor, before it describes itself: brings what only a first step does to where a newcomer is."""
@@ -99,7 +111,7 @@ class Frameworks:
             if not data_parallel.settled(module):
                 data_parallel.settle_alone(module)
             if module.static_graph:
-                data_parallel.put(module, data_parallel.read(module), anew=True)
+                data_parallel.count_anew(module)
 
     # -- what the ranks tell each other ------------------------------------------------------------------------------------
 
@@ -136,11 +148,19 @@ class Frameworks:
             theirs = next((told[rank][name] for rank in sorted(told) if rank in entry[0] and name in told[rank]), None)
             if theirs is not None:
                 data_parallel.put(module, Steering(*theirs[2][STEERING]), anew=True)
+        self._adopt_switches(told)
         for number, schedule in enumerate(pipelines.schedules()):
             name = _own_name(number, schedule)
             theirs = next((told[rank][name] for rank in sorted(told) if name in told[rank]), None)
             if theirs is not None:
                 pipelines.adopt(schedule, *theirs[2]["set up"])
+
+    def _adopt_switches(self, told: Mapping[int, Described]) -> None:
+        mine = [(name, entry) for name, entry in self.described().items() if name.startswith("fsdp/")]
+        for (module, group), (name, entry) in zip(self._sharded_groups(), mine, strict=True):
+            theirs = next((told[rank][name] for rank in sorted(told) if rank in entry[0] and name in told[rank]), None)
+            if theirs is not None:
+                fully_sharded.set_switches(module, group, theirs[2][fully_sharded.SWITCHES])
 
 
 def _pipeline(number: int, schedule: Any, members: Mapping[int, tuple[str, list[int]]]) -> Described:

@@ -10,6 +10,11 @@ from typing import Any
 
 import torch
 
+from understudy.worker.errors import Misuse
+
+SWITCHES = "switches of the backward"  # the fact that a newcomer adopts
+_OF_GROUP = ("reduce_grads", "all_reduce_grads", "reshard_after_backward", "unshard_in_backward")
+
 
 def is_sharded(module: torch.nn.Module) -> bool:
     return hasattr(module, "_get_fsdp_state") and hasattr(module, "reset_iter_state")
@@ -19,6 +24,38 @@ def _groups(state: Any) -> list[Any]:
     many = getattr(state, "_fsdp_param_groups", None)
     one = getattr(state, "_fsdp_param_group", None)
     return list(many) if many else [one] if one is not None else []
+
+
+def groups_of(module: Any) -> list[Any]:
+    return _groups(module._get_fsdp_state())
+
+
+def switches_of(module: Any, group: Any) -> list[bool]:
+    """What the script sets between micro-batches, and a failed attempt leaves as it was in the middle."""
+    return [*(bool(getattr(group, name)) for name in _OF_GROUP), bool(module._get_fsdp_state()._state_ctx.is_last_backward)]
+
+
+def set_switches(module: Any, group: Any, switches: list[bool]) -> None:
+    for name, value in zip(_OF_GROUP, switches[:-1], strict=True):
+        setattr(group, name, value)
+    module._get_fsdp_state()._state_ctx.is_last_backward = switches[-1]
+
+
+def refuse_unreduced(group: Any) -> None:
+    """In front of a vote: gradients that wait for their reduction in a later transaction are nowhere but in this process."""
+    if group.reduce_grads and group.all_reduce_grads:
+        return
+    if group._partial_reduce_output is not None or any(map(_waits, group.fsdp_params)):
+        raise Misuse(
+            "fully_shard: gradients are accumulated without reduction over more than one transaction (set_requires_gradient_sync or "
+            "set_requires_all_reduce), where a spare could not have them. Put all micro-batches up to the reduction into one @job.step"
+        )
+
+
+def _waits(parameter: Any) -> bool:
+    """Whether it has a gradient that is not reduced yet."""
+    unsharded = getattr(parameter, "_unsharded_param", None)
+    return parameter.unsharded_accumulated_grad is not None or (isinstance(unsharded, torch.Tensor) and unsharded.grad is not None)
 
 
 def reset(module: Any) -> None:
@@ -52,8 +89,10 @@ def facts(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
                     "mesh": [list(mesh.mesh.shape), list(mesh.mesh_dim_names or ())],
                     "reshard_after_forward": reshard,
                     "mixed precision": repr(group.mp_policy),
-                    "parameters": [str(parameter._param_fqn) for parameter in group.fsdp_params],
-                    "gradient reduction": [bool(group.reduce_grads), bool(group.all_reduce_grads), bool(group.reshard_after_backward)],
+                    "sizes of parameters": [
+                        list(parameter._orig_size) for parameter in group.fsdp_params
+                    ],  # names come with the first forward
+                    SWITCHES: switches_of(module, group),
                 },
             )
         )

@@ -79,7 +79,7 @@ class Door(Store):
     def check(self, keys: list[str]) -> bool:
         return self._open().check(keys)
 
-    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:  # type: ignore[override]
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         store = self._open()
         store.wait(keys) if timeout is None else store.wait(keys, timeout)
 

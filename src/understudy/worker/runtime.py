@@ -273,12 +273,6 @@ class Runtime(Membership):
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
         self.works.settle()
-        if carried and self.state.carried():
-            raise Misuse(
-                f"rank {self.rank}: {self.kind} leaves gradients in FSDP2 that are not reduced yet "
-                f"(set_requires_gradient_sync(False)) to a later "
-                "transaction: nobody could give them to a newcomer. Accumulate them inside one @job.step"
-            )
         if self._before is not None and (told := self.early.look(self._before)):
             self.notice(told)
         self.frameworks.settle()

@@ -58,14 +58,3 @@ def reshard(module: torch.nn.Module) -> None:
         give_up = getattr(part, "reshard", None)
         if callable(give_up) and hasattr(part, "_get_fsdp_state"):
             give_up()
-
-
-def carried(module: torch.nn.Module) -> bool:
-    """Whether gradients of whole parameters wait in FSDP2 to be added to later ones, and reduced with them."""
-    for part in module.modules():
-        for group in groups_of(part):
-            for parameter in group.fsdp_params:
-                unsharded = getattr(parameter, "_unsharded_param", None)
-                if parameter.unsharded_accumulated_grad is not None or getattr(unsharded, "grad", None) is not None:
-                    return True
-    return False

@@ -34,7 +34,7 @@ from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.gradients import Gradients
 from understudy.worker.optimizers import all_tensors, common_values, loose_values, parameters_of
 from understudy.worker.randomness import Randomness, Streams
-from understudy.worker.shards import carried, named_parameters, reshard, shards_of
+from understudy.worker.shards import named_parameters, reshard, shards_of
 from understudy.worker.tensors import Description, describe, digest_of, empty, in_place, is_trained, local_tensor, put_back
 
 
@@ -199,10 +199,6 @@ class State:
         """In a recovery: nobody has gathered anything then, as a newcomer has not."""
         for module in self.modules.values():
             reshard(module)
-
-    def carried(self) -> bool:
-        """Whether FSDP2 keeps gradients of whole parameters for later: these are in no tensor that could be moved."""
-        return any(carried(self.modules[key]) for key, shards in (self._shards or {}).items() if shards)
 
     def owners(self) -> dict[str, str]:
         """The parameter to which each moment belongs."""

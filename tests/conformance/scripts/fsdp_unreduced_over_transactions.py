@@ -1,0 +1,39 @@
+"""FSDP2 accumulates gradients without reduction over three transactions, so they are nowhere but in one process."""
+
+# ranks: 2
+# expect: refused
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = fully_shard(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)), mesh=init_device_mesh("cpu", (2,)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(last):
+    model.set_requires_gradient_sync(last)
+    loss = model(torch.randn(6, 8)).square().mean() / 3
+    loss.backward()
+    if last:
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.item()
+
+
+for step in job.steps(9):
+    trace.line(f"step {step}", loss=train_step(step % 3 == 2))
+
+trace.final(model=model, optimizer=optimizer)

@@ -1,0 +1,128 @@
+"""What DDP holds is read and set in one process; what ranks tell each other of it is compared; hooks that keep something are known."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from understudy.worker import data_parallel
+from understudy.worker.comm_hooks import Hook, keeps
+from understudy.worker.data_parallel import Steering
+from understudy.worker.frameworks import Described, brief, disagreement
+
+
+@pytest.fixture
+def world() -> Iterator[None]:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def _model(**options: Any) -> DistributedDataParallel:
+    return DistributedDataParallel(nn.Sequential(*[nn.Linear(8, 8) for _ in range(3)]), bucket_cap_mb=0.0003, **options)
+
+
+def _train(model: DistributedDataParallel) -> None:
+    model(torch.randn(2, 8)).sum().backward()
+
+
+def test_a_rebuild_in_the_middle_of_an_attempt_is_taken_back(world: None) -> None:
+    model = _model()
+    begun = data_parallel.read(model)
+    assert not begun.rebuilt
+    _train(model)
+    _train(model)  # its forward rebuilds
+    rebuilt = data_parallel.read(model)
+    assert rebuilt.rebuilt and rebuilt.layout != begun.layout
+    data_parallel.put(model, begun)
+    assert data_parallel.read(model) == begun
+    _train(model)
+    assert data_parallel.read(model) == begun
+    _train(model)
+    assert data_parallel.read(model) == rebuilt
+
+
+def test_a_pending_rebuild_happens_when_it_is_asked_for(world: None) -> None:
+    model = _model()
+    data_parallel.settle(model)
+    assert not data_parallel.settled(model)
+    _train(model)
+    data_parallel.settle(model)
+    assert data_parallel.settled(model)
+
+
+@pytest.mark.parametrize("static_graph", [False, True])
+def test_any_layout_can_be_given_and_stays(world: None, static_graph: bool) -> None:
+    model = _model(static_graph=static_graph)
+    wanted = Steering([[0, 5], [3, 2, 1], [4]], True, True, False)
+    data_parallel.put(model, wanted, anew=True)
+    assert data_parallel.read(model) == wanted
+    _train(model)
+    _train(model)
+    assert data_parallel.read(model).layout == wanted.layout
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_a_backward_that_failed_half_way_leaves_nothing(world: None) -> None:
+    model = _model()
+    begun = data_parallel.read(model)
+
+    def fail(_: torch.Tensor) -> None:
+        raise ValueError("in the middle")
+
+    first = next(model.module[1].parameters())
+    handle = first.register_hook(fail)
+    with pytest.raises(ValueError, match="in the middle"):
+        _train(model)
+    handle.remove()
+    data_parallel.put(model, begun)
+    _train(model)
+    assert data_parallel.read(model) == begun
+
+
+def test_frozen_later_and_never_rebuilt(world: None) -> None:
+    model = _model(find_unused_parameters=True)
+    next(model.parameters()).requires_grad_(False)
+    assert sorted(number for bucket in data_parallel.layout_of(model) for number in bucket) == list(range(6))
+    assert data_parallel.settled(model)
+
+
+def test_hooks_that_keep_something() -> None:
+    class Errors:
+        pass
+
+    errors = Errors()
+
+    def with_errors(state: Any, bucket: Any) -> Any:
+        return errors
+
+    assert keeps(Hook(default_hooks.bf16_compress_hook), set()) == ""
+    assert keeps(Hook(default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook)), set()) == ""
+    assert keeps(Hook(dist.BuiltinCommHookType.FP16_COMPRESS), set()) == ""  # type: ignore[attr-defined]
+    assert keeps(Hook(default_hooks.fp16_compress_wrapper(with_errors)), set()).endswith(".Errors")
+    assert keeps(Hook(functools.partial(with_errors, errors)), {id(errors)}) == ""
+    assert keeps(Hook(powerSGD_hook.powerSGD_hook, errors), set()).endswith(".Errors")
+
+
+def test_what_ranks_use_together_is_compared_in_both_directions() -> None:
+    def told(ranks: list[int], **facts: Any) -> list[Any]:
+        return [ranks, "DistributedDataParallel over Net", facts]
+
+    one: Described = {"ddp/0/1": told([0, 1], layout=[[0], [1]]), "ddp/1/1": told([0], layout=[[7]])}
+    assert disagreement({0: one, 1: {"ddp/0/1": told([0, 1], layout=[[0], [1]])}, 2: {}}) == ""
+    assert "layout is [[0], [1]] on rank 0, is [[0, 1]] on rank 1" in disagreement({0: one, 1: {"ddp/0/1": told([0, 1], layout=[[0, 1]])}})
+    assert disagreement({0: one, 1: {}}) == "rank 0 has made a DistributedDataParallel over Net, rank 1 has not"
+    assert disagreement({0: {}, 1: one}) == "rank 1 has made a DistributedDataParallel over Net, rank 0 has not"
+    long = {"ddp/0/1": told([0, 1], layout=[list(range(100))])}
+    assert disagreement({0: brief(long), 1: brief(long)}) == ""
+    other = {"ddp/0/1": told([0, 1], layout=[list(reversed(range(100)))])}
+    assert "layout" in disagreement({0: brief(long), 1: brief(other)})
