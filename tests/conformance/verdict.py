@@ -22,6 +22,7 @@ another rank; then the incident has a note that says so, and the line is made of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from tests.conformance.scripts import PARTS, Kill, Script
 BITWISE, REFUSED, TOLD = "bitwise", "refused", "told"
 ENOUGH = 3  # kills that must have struck
 REFUSED_BEFORE = 3  # committed steps
+_ERROR = re.compile(r"\b(\w*Error|Misuse|\w*Exception|GenerationAborted): \S")
 BORROWED = "is the one of another rank"  # in a note of an incident
 
 
@@ -134,7 +136,7 @@ def _ended_badly(ran: Ran, which: str) -> Found | None:
 
 def _error(ran: Ran) -> str:
     """The line that says most: the last exception, else the last line."""
-    errors = [line for line in ran.output.splitlines() if "Error: " in line or "Misuse: " in line or "errors." in line]
+    errors = [line for line in ran.output.splitlines() if _ERROR.search(line) and "ChildFailedError" not in line]
     return (errors[-1] if errors else ran.message).strip()
 
 
