@@ -1,6 +1,7 @@
 """DDP with batch normalization and evaluations through it: a forward without gradients decides whether the next one broadcasts buffers."""
 
 # ranks: 3
+# group: ddp
 # expect: bitwise
 
 from __future__ import annotations

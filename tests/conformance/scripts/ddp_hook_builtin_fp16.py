@@ -1,6 +1,7 @@
 """A comm hook that is written in C++: fp16 compression, which is in no list of DDP's."""
 
 # ranks: 3
+# group: ddp
 # expect: bitwise
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A comm hook with error feedback of its own, whose state is registered: an object with state_dict and load_state_dict."""
 
 # ranks: 3
+# group: ddp
 # expect: bitwise
 
 from __future__ import annotations

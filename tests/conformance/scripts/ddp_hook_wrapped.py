@@ -1,6 +1,7 @@
 """A comm hook around another one, with the process group as its state."""
 
 # ranks: 3
+# group: ddp
 # expect: bitwise
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """DDP's join for uneven inputs: ranks without batches take part in the others' collectives."""
 
 # ranks: 2
+# group: ddp
 # expect: refused "(uneven inputs)"
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Gradients are accumulated over three transactions with no_sync; batch normalization's buffers are not broadcast in between."""
 
 # ranks: 3
+# group: ddp
 # expect: bitwise
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """DDP as in the tutorial: one model, AdamW, one loop over a sampler's batches."""
 
 # ranks: 3
+# group: ddp
 # expect: bitwise
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """DDP with two forwards and two backwards in each step, so that its buckets are rebuilt inside the first transaction."""
 
 # ranks: 3
+# group: ddp
 # expect: bitwise
 
 from __future__ import annotations

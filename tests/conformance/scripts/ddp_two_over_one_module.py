@@ -1,6 +1,7 @@
 """Two DistributedDataParallel over one module, with other bucket sizes, that take turns; one of them is first used in step 3."""
 
 # ranks: 3
+# group: ddp
 # expect: bitwise
 
 from __future__ import annotations

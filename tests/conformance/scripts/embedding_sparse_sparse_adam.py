@@ -1,6 +1,7 @@
 """An embedding with sparse gradients, trained with SparseAdam."""
 
 # ranks: 2
+# group: precision
 # expect: refused "sparse=True"
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """FSDP2 accumulates gradients without reduction over three transactions, so they are nowhere but in one process."""
 
 # ranks: 2
-# expect: refused
+# group: fsdp
+# expect: refused "accumulated without reduction"
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A pipeline of two stages (1F1B), each of them a DDP over two data parallel replicas."""
 
 # ranks: 4
+# group: parallel
 # expect: bitwise
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ Shapes are given to the stages: torch finds them out by computing with memory th
 """
 
 # ranks: 4
+# group: parallel
 # expect: bitwise
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: state
-# expect: told "before its vote"
+# expect: bitwise
 
 from __future__ import annotations
 
