@@ -104,6 +104,18 @@ class LoaderSource:
         found = {id(g): g for g in (getattr(owner, "generator", None) for owner in owners) if isinstance(g, torch.Generator)}
         return list(found.values())
 
+    @property
+    def draws_again(self) -> bool:
+        """Whether a newcomer runs the loader's own code from the start of the epoch, in its main process."""
+        workers = getattr(self._loader, "num_workers", 0)
+        mapped = isinstance(self._loader, DataLoader) and not isinstance(self._loader.dataset, IterableDataset)
+        return not mapped and not self._stateful and workers == 0
+
+    @property
+    def index(self) -> int:
+        """How many batches of this epoch are drawn."""
+        return self._index
+
     def position(self) -> Position:
         position: Position = {"epoch": self._epoch, "index": self._index}
         if self._index:

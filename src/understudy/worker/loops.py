@@ -16,9 +16,10 @@ from understudy.worker.codec import Unencodable, decode, encode
 from understudy.worker.contents import content_of
 from understudy.worker.copies import Boundary, LocalCopy, Place
 from understudy.worker.errors import Misuse, NotTheSame
-from understudy.worker.loaders import Source, leave_if_data_process_lost
+from understudy.worker.loaders import LoaderSource, Source, leave_if_data_process_lost
 from understudy.worker.randomness import Randomness
 
+LOOKS = 8  # batches that are looked at
 END: Place = [1 << 62, 0, 0]  # behind every place of the script
 
 
@@ -28,6 +29,7 @@ class Loops:
     def __init__(self, randomness: Randomness | None, tell: Callable[[str], None] = lambda text: None) -> None:
         """`tell`: gets what the user should know."""
         self._tell = tell
+        self._looks = LOOKS
         self._randomness = randomness  # None: without an agent, where nobody will ever continue this loop
         self._loop = 0  # the loop that is running, or the next one
         self._iteration = -1
@@ -87,6 +89,7 @@ class Loops:
         except RuntimeError as error:
             leave_if_data_process_lost(error)
             raise
+        self._look_at_streams(source, boundary)
         content = content_of(batch)
         boundary.batch, boundary.opaque = content.all, content.opaque
         if content.opaque:
@@ -96,6 +99,21 @@ class Loops:
                 "rank is lost, the job ends. Let the loader give tensors, arrays, plain values and containers or plain objects of them"
             )
         return batch
+
+    def _look_at_streams(self, source: Source, boundary: Boundary) -> None:
+        """For the first draws from a loader whose code a newcomer runs again: whether it takes from streams that the training
+        takes from, too.
+        """
+        if self._looks and isinstance(source, LoaderSource) and source.draws_again and source.index > 1 and self._randomness is not None:
+            self._looks -= 1
+            if self._randomness.capture() != boundary.streams:
+                self._looks = 0
+                self._tell(
+                    "the loader draws from the global random streams while it is iterated, and a newcomer draws its epoch again "
+                    "without what "
+                    "the training has drawn in between: it would get other batches, and the job would end. Give the dataset a generator of "
+                    "its own, seeded by epoch and rank"
+                )
 
     def redraw(self, source: Source, copy: LocalCopy, rank: int) -> Any:
         """On a newcomer: draws the batch of the iteration that the lost rank handed over, and proves that it is the same one."""

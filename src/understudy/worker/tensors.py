@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from understudy.worker.digests import digest, digest_bytes
 from understudy.worker.errors import Misuse
 
-# Data type, local shape, strides, whether it is a DTensor, the parameter that it belongs to ("" for none), device type.
+# Data type, local shape, strides, placements of a DTensor (None: it is none), the parameter that it belongs to ("" for none), device type.
 Description = list[Any]
 
 
@@ -23,15 +24,16 @@ def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
 
 def empty(description: Description, like: torch.Tensor, entry: str) -> torch.Tensor:
     """Memory as a donor describes it."""
-    kind, shape, stride, distributed, _, where = description
+    kind, shape, stride, placements, _, where = description
     dtype = getattr(torch, kind)
     device = torch.device("cpu") if where == "cpu" else local_tensor(like).device
     local = torch.empty_strided(shape, stride, dtype=dtype, device=device)
-    if not distributed:
+    if placements is None:
         return local
     if not isinstance(like, DTensor):
         raise Misuse(f"{entry} is a DTensor on its donor, but its parameter is not one here")
-    return DTensor.from_local(local, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
+    lying = [_unpacked(packed, theirs) for packed, theirs in zip(placements, like.placements, strict=True)]
+    return DTensor.from_local(local, like.device_mesh, lying, run_check=False, shape=like.shape, stride=like.stride())
 
 
 def put_back(tensor: torch.Tensor, memory: torch.Tensor) -> None:
@@ -59,7 +61,23 @@ def is_trained(tensor: torch.Tensor) -> bool:
 def describe(tensor: torch.Tensor, owner: str) -> Description:
     local = local_tensor(tensor)
     kind = str(local.dtype).removeprefix("torch.")
-    return [kind, list(local.shape), list(local.stride()), isinstance(tensor, DTensor), owner, local.device.type]
+    placements = [_packed(placement) for placement in tensor.placements] if isinstance(tensor, DTensor) else None
+    return [kind, list(local.shape), list(local.stride()), placements, owner, local.device.type]
+
+
+def _packed(placement: Placement) -> list[Any]:
+    """A gradient may lie otherwise than its parameter. Kinds that are not known here are taken over from the parameter."""
+    if type(placement) is Shard:
+        return ["shard", placement.dim]
+    if type(placement) is Partial:
+        return ["partial", placement.reduce_op]
+    return ["replicate"] if type(placement) is Replicate else ["as its parameter"]
+
+
+def _unpacked(packed: list[Any], like: Placement) -> Placement:
+    kind, *rest = packed
+    made: dict[str, Callable[..., Placement]] = {"shard": Shard, "partial": Partial, "replicate": Replicate}
+    return made[kind](*rest) if kind in made else like
 
 
 def size_of(description: Description) -> int:

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: data
-# expect: bitwise
+# expect: told "draws from the global random streams"
 
 from __future__ import annotations
 
