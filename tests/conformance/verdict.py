@@ -163,11 +163,13 @@ def differs(wanted: Trace, found: Trace, killed: Sequence[int] = (), borrowed: i
     for rank in sorted(found.lines):
         own = {line["key"]: line for line in wanted.lines.get(rank, ())}
         of_rank = 0
+        again: list[Line] = []  # without a loop every newcomer of the rank tells all of its lines once more
         for line in found.lines[rank]:
-            if line == own.get(line["key"]):
+            if line == own.get(line["key"]) or line in again:
                 continue
             if line["key"] in own and _of_others(line, wanted, rank) and taken < borrowed and of_rank < killed.count(rank):
                 taken, of_rank = taken + 1, of_rank + 1
+                again.append(line)
                 continue
             return f"rank {rank}, {line['key']}: {_parts(own.get(line['key']), line)}"
     for rank in sorted(found.finals):

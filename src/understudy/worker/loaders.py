@@ -92,6 +92,7 @@ class LoaderSource:
         self._randomness = randomness
         self._stateful = callable(getattr(loader, "state_dict", None)) and callable(getattr(loader, "load_state_dict", None))
         self._iterator: Any = None
+        self.goes_on = False  # whether its worker processes have gone from one epoch to another, with what they have drawn at random
         self._epoch = 0
         self._index = 0
         self._start: Streams = {}
@@ -169,6 +170,12 @@ class LoaderSource:
                 next(iterator)
 
     def _open(self) -> None:
+        if (
+            getattr(self._loader, "_iterator", None) is not None
+            and getattr(self._loader, "persistent_workers", False)
+            and not self._stateful
+        ):
+            self.goes_on = True
         self._set_epoch()
         self._start = self._randomness.capture()
         self._start_generators = [bytes(g.get_state().numpy().tobytes()) for g in self._generators()]

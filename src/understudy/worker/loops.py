@@ -104,6 +104,13 @@ class Loops:
         """For the first draws from a loader whose code a newcomer runs again: whether it takes from streams that the training
         takes from, too.
         """
+        if isinstance(source, LoaderSource) and source.goes_on:
+            source.goes_on = False
+            self._tell(
+                "the loader keeps its worker processes from epoch to epoch (persistent_workers=True), and a newcomer's begin anew: "
+                "if the dataset "
+                "draws at random in them, the batch of a later epoch is not the same there, and the job ends. Leave persistent_workers out"
+            )
         if self._looks and isinstance(source, LoaderSource) and source.draws_again and source.index > 1 and self._randomness is not None:
             self._looks -= 1
             if self._randomness.capture() != boundary.streams:

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: data
-# expect: bitwise
+# expect: told "persistent_workers"
 
 from __future__ import annotations
 
