@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -83,11 +84,11 @@ def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tm
             before = _pid(job.pid, module)
             assert before
             os.kill(before, signal.SIGKILL)
-            wait_until(lambda module=module, before=before: _pid(job.pid, module) not in (0, before), f"{module} is started again")  # type: ignore[misc]
+            wait_until(partial(_another, job.pid, module, before), f"{module} is started again")
         wait_until(lambda: _answers(run, "training"), "the job is led again")
         (spare,) = _status(run)["spares"]
         os.kill(spare["pid"], signal.SIGKILL)
-        wait_until(lambda: any("has no page" in notice for notice in _status(run).get("notices", ())), "the next spare says what it lacks")
+        wait_until(lambda: "has no page" in told.read_text(), "the next spare says what it lacks")
         wait_until(lambda: [one["state"] for one in _status(run).get("spares", ())] == ["warm"], "and can take a rank all the same")
         again = _pid(job.pid, "understudy.orchestrator")
         assert first != again
@@ -99,6 +100,10 @@ def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tm
             job.terminate()
             job.wait(60)
     assert "SIGBUS" not in told.read_text()
+
+
+def _another(parent: int, module: str, before: int) -> bool:
+    return _pid(parent, module) not in (0, before)
 
 
 def _pid(parent: int, module: str) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.integration.hosts import needs_hosts, network
 from tests.integration.processes import marked, wait_for_end, wait_until
@@ -72,6 +75,32 @@ def test_a_script_that_fails_gives_its_exit_code(service: Service) -> None:
     job = service.run("failing", ["--spares", "0"], "misuse.py nested").ends()
     assert job.code == 2, "understudy refuses a script that is not there"
     assert "there is no script" in job.output
+
+
+def test_a_job_that_the_journal_cannot_tell_is_put_aside_and_hinders_no_other(service: Service) -> None:
+    """Its workers go on, and can be ended."""
+    service.start_agent("a", 2)
+    odd = service.run("odd", ["--spares", "0"], "spread.py", WAIT="1")
+    odd.wait_for_state("training")
+    pid = odd.status()["ranks"][0]["pid"]
+    service.kill_orchestrator()
+    with closing(sqlite3.connect(service.state / "journal.db")) as journal, journal:
+        journal.execute("update events set event = '{\"type\":\"NodeJoined\"}' where job = 'odd' and number = 1")
+    service.start_orchestrator()
+    service.wait_for_nodes(1)
+    health = httpx.get(f"{service.url}/v1/health").json()
+    assert health["status"] == "degraded" and "1 jobs" in health["problems"][0]
+    (line,) = service.ask("jobs")
+    assert line["state"] == "aside" and "event 1: malformed NodeJoined" in line["message"]
+    assert "put aside" in service.command("status", "--job", "odd").stderr
+    assert service.run("odd2", ["--spares", "0", "--rdzv-id", "odd"], "spread.py").ends().code == 1, "the name is taken"
+    good = service.run("good", ["--spares", "0"], "spread.py").ends()
+    assert good.code == 0, good.output
+    os.kill(pid, 0)  # it trains on
+    assert service.command("cancel", "odd").returncode == 0
+    wait_for_end(pid)
+    odd.process.terminate()
+    odd.process.wait(LONG)
 
 
 def test_one_orchestrator_for_each_folder_and_none_for_everybody(service: Service, tmp_path: Path) -> None:

@@ -96,5 +96,6 @@ def test_pages_of_another_version_are_shorter_or_longer(more: list[Any]) -> None
 
 def test_text_that_python_made_of_undecodable_bytes_survives() -> None:
     failed = events.ScriptFailed("w0", 0, 3, "OSError", "no file \udcff.txt \U0001f525\n")
-    assert decode(encode(failed)) == failed
-    assert decode(encode(failed).encode()) == failed
+    heard = events.ScriptFailed("w0", 0, 3, "OSError", "no file \\udcff.txt \U0001f525\n")  # as it can be shown and written
+    assert decode(encode(failed)) == heard
+    assert decode(encode(failed).encode()) == heard

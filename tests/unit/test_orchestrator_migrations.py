@@ -19,7 +19,7 @@ from tests.integration.postgres import needs_postgres, postgres
 from tests.journals import HERE, SAID, version1
 
 from understudy.core import events
-from understudy.links.messages import BadMessage, encode
+from understudy.links.messages import encode
 from understudy.orchestrator import database, journal, migrations, views
 from understudy.orchestrator.leadership import Leadership
 
@@ -348,7 +348,7 @@ def test_an_event_that_is_not_known_stops_the_reader(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("update events set event = replace(event, 'Quiesced', 'Rested')")
     connection.close()
-    with pytest.raises(BadMessage, match="Rested"):
+    with pytest.raises(journal.Unreadable, match="Rested"):
         journal.read_all(path)
 
 

@@ -59,7 +59,7 @@ class Jobs:
         self.aside[name] = why
         self._tell(
             f"job {name} is put aside: {why}. Its workers, if there are any, go on until they lose one of them or finish; "
-            f"`understudy stop --job {name}` ends them. All other jobs go on as ever"
+            f"`understudy cancel {name}` ends them. All other jobs go on as ever"
         )
 
     def problems(self) -> list[str]:

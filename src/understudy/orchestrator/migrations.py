@@ -10,7 +10,7 @@ and nothing of today's `database.metadata`. A test compares the tables that the 
 Events, settings and pages are JSON in these tables, as the dataclasses of `core` have them, and the same rule keeps them readable:
 a new field has a default that means what was true before; a field that is gone is not looked at; an event or a field that gets another
 name gets a step that rewrites it (`update events set event = ... where event like '{"type":"OldName",%'`). Nothing is
-skipped in silence: an event whose name is not known stops the reader.
+skipped in silence: a job with an event whose name is not known cannot be read, and a service puts it aside.
 """
 
 from __future__ import annotations
