@@ -8,28 +8,16 @@ nothing has to be resharded to be read: that would be a gathering more in a run 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
-
-def groups_of(part: torch.nn.Module) -> list[Any]:
-    """The groups of parameters that FSDP2 handles together for this very module; none for a module that is not its own."""
-    find = getattr(part, "_get_fsdp_state", None)
-    if find is None:
-        return []
-    state = find()
-    many = getattr(state, "_fsdp_param_groups", None)
-    if many is not None:
-        return list(many)
-    one = getattr(state, "_fsdp_param_group", None)
-    return [] if one is None else [one]
+from understudy.worker.fully_sharded import groups_of, is_sharded
 
 
 def shards_of(module: torch.nn.Module) -> dict[tuple[int, str], torch.Tensor]:
     """By module (its id) and name in it: the shard of each parameter in `module`; empty without FSDP2."""
     found: dict[tuple[int, str], torch.Tensor] = {}
-    for part in module.modules():
+    for part in filter(is_sharded, module.modules()):
         for group in groups_of(part):
             for parameter in group.fsdp_params:
                 info = parameter._module_info
@@ -54,7 +42,5 @@ def named_parameters(module: torch.nn.Module, shards: dict[tuple[int, str], torc
 
 def reshard(module: torch.nn.Module) -> None:
     """Lets go of what is gathered, as a newcomer has gathered nothing either."""
-    for part in module.modules():
-        give_up = getattr(part, "reshard", None)
-        if callable(give_up) and hasattr(part, "_get_fsdp_state"):
-            give_up()
+    for part in filter(is_sharded, module.modules()):
+        part.reshard()  # type: ignore[operator]
