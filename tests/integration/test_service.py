@@ -80,11 +80,14 @@ def test_a_script_that_fails_gives_its_exit_code(service: Service) -> None:
 def test_a_job_that_the_journal_cannot_tell_is_put_aside_and_hinders_no_other(service: Service) -> None:
     """Its workers go on, and can be ended."""
     service.start_agent("a", 2)
-    odd = service.run("odd", ["--spares", "0"], "spread.py", WAIT="1")
+    patient = ["--hang-limit", "900"]  # a node that nobody leads any more ends workers that stand still, and these do
+    odd = service.run("odd", ["--spares", "0", *patient], "spread.py", WAIT="1")
     odd.wait_for_state("training")
     pid = odd.status()["ranks"][0]["pid"]
     service.kill_orchestrator()
-    with closing(sqlite3.connect(service.state / "journal.db")) as journal, journal:
+    place = service.state / "journal.db"
+    with closing(sqlite3.connect(place)) as journal, journal:
+        ((was,),) = journal.execute("select event from events where job = 'odd' and number = 1")
         journal.execute("update events set event = '{\"type\":\"NodeJoined\"}' where job = 'odd' and number = 1")
     service.start_orchestrator()
     service.wait_for_nodes(1)
@@ -101,6 +104,8 @@ def test_a_job_that_the_journal_cannot_tell_is_put_aside_and_hinders_no_other(se
     wait_for_end(pid)
     odd.process.terminate()
     odd.process.wait(LONG)
+    with closing(sqlite3.connect(place)) as journal, journal:  # every journal of the tests is read at their end
+        journal.execute("update events set event = ? where job = 'odd' and number = 1", (was,))
 
 
 def test_one_orchestrator_for_each_folder_and_none_for_everybody(service: Service, tmp_path: Path) -> None:
