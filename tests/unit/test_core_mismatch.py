@@ -9,11 +9,11 @@ from understudy.core.nouns import LossCause
 
 
 def test_the_second_survivor_that_crashes_at_a_transaction_is_named_with_the_first() -> None:
-    crashes = Crashes.resumed(None, 7, {"w4": 1})
+    crashes = Crashes.resumed(None, 7, {"w4": 1}, 3)
     assert crashes is not None
     crashes.count("w0", LossCause.CRASHED, "rank 0 crashed: SIGABRT")
     assert not crashes.verdict()
-    again = Crashes.resumed(crashes, 7, {"w5": 0})
+    again = Crashes.resumed(crashes, 7, {"w5": 0}, 3)
     assert again is not None and not again.verdict()
     again.count("w2", LossCause.CRASHED, "rank 2 crashed: SIGSEGV")
     assert "rank 0 crashed: SIGABRT; rank 2 crashed: SIGSEGV" in again.verdict()
@@ -29,8 +29,15 @@ def test_other_losses_do_not_count(cause: LossCause) -> None:
 
 
 def test_newcomers_and_other_transactions_do_not_count() -> None:
-    crashes = Crashes(7, {"w4": 1}, ["rank 0 crashed"])
+    crashes = Crashes(7, {"w4": 1}, 3, ["rank 0 crashed"])
     crashes.count("w4", LossCause.CRASHED, "rank 1 crashed")
     assert not crashes.verdict()
-    assert Crashes.resumed(crashes, 8, {"w5": 0}) == Crashes(8, {"w5": 0})
-    assert Crashes.resumed(None, 8, {}) is None
+    assert Crashes.resumed(crashes, 8, {"w5": 0}, 3) == Crashes(8, {"w5": 0}, 3)
+    assert Crashes.resumed(None, 8, {}, 4) is None
+
+
+def test_the_first_crash_of_the_only_survivor_ends_the_job() -> None:
+    crashes = Crashes.resumed(None, 7, {"w2": 1}, 1)
+    assert crashes is not None
+    crashes.count("w0", LossCause.CRASHED, "rank 0 crashed: SIGABRT")
+    assert "rank 0 crashed: SIGABRT" in crashes.verdict()

@@ -10,8 +10,8 @@ rank has committed the transaction at which it went on. The first one may be a c
 the same transaction, in that recovery or the next that goes on there, ends the job. Those that are killed from outside, newcomers that
 crash themselves, and recoveries without a newcomer do not count.
 
-Known limit: with two ranks there is one survivor only, which can crash once. That cannot be told from a chance fault; its newcomer then
-meets the one before it, and the two agree.
+Where only one survivor is left, its first crash ends the job: another newcomer would meet the one before it, the two would agree, and
+nobody could tell a chance fault from wrong state any more.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ class Crashes:
 
     transaction: int
     newcomers: dict[str, int] = field(default_factory=dict)  # worker -> rank: of all recoveries that went on there
+    survivors: int = ENOUGH  # of the last of these recoveries
     told: list[str] = field(default_factory=list)  # the crashes, in words
 
     @staticmethod
-    def resumed(before: Crashes | None, transaction: int, newcomers: dict[str, int]) -> Crashes | None:
-        """A recovery goes on at `transaction`, with these newcomers."""
+    def resumed(before: Crashes | None, transaction: int, newcomers: dict[str, int], survivors: int) -> Crashes | None:
+        """A recovery goes on at `transaction`, with these newcomers, and so many that were there before."""
         if before is None or before.transaction != transaction:
-            return Crashes(transaction, newcomers) if newcomers else None
-        return Crashes(transaction, {**before.newcomers, **newcomers}, before.told)
+            return Crashes(transaction, newcomers, survivors) if newcomers else None
+        return Crashes(transaction, {**before.newcomers, **newcomers}, survivors, before.told)
 
     def count(self, worker: str, cause: LossCause, what: str) -> None:
         """`worker` holds a rank and is lost; `what` says so."""
@@ -45,7 +46,7 @@ class Crashes:
 
     def verdict(self) -> str:
         """Why the job ends; empty if it does not."""
-        if len(self.told) < ENOUGH:
+        if len(self.told) < min(ENOUGH, max(self.survivors, 1)):
             return ""
         new = ", ".join(f"rank {rank} on {worker}" for worker, rank in self.newcomers.items())
         return (

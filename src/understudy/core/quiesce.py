@@ -254,7 +254,9 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
     recovery.decision = decision
     state.phase = Phase.RESUMING
     newcomers = state.newcomers()
-    state.crashes = Crashes.resumed(state.crashes, decision.start, {worker.name: worker.rank for worker in newcomers})
+    state.crashes = Crashes.resumed(
+        state.crashes, decision.start, {worker.name: worker.rank for worker in newcomers}, state.spec.world_size - len(newcomers)
+    )
     for worker in members + newcomers:
         message = Recover(
             worker=worker.name,

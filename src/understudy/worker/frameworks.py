@@ -184,25 +184,27 @@ def _own_name(number: int, schedule: Any) -> str:
 
 
 def disagreement(told: Mapping[int, Described]) -> str:
-    """What the ranks in `told` do not have in common and should, in words for a person; "" if nothing."""
-    ranks = sorted(told)
-    for number, one in enumerate(ranks):
-        for other in ranks[number + 1 :]:
-            if found := _between(one, told[one], other, told[other]):
+    """What the ranks in `told` do not have in common and should, in words for a person; "" if nothing.
+
+    Each is compared with the first one that uses the same object: as many comparisons as there are ranks.
+    """
+    for rank in sorted(told):
+        for name, entry in told[rank].items():
+            users = [user for user in entry[0] if user in told]
+            if not users:
+                continue
+            if lacking := [user for user in (users if users[0] == rank else users[:1]) if name not in told[user]]:
+                return f"rank {rank} has made a {entry[1]}, rank {lacking[0]} has not"
+            if found := _between(users[0], told[users[0]][name], rank, entry):
                 return found
     return ""
 
 
-def _between(one: int, mine: Described, other: int, theirs: Described) -> str:
-    shared = {name for name, entry in mine.items() if other in entry[0]} | {name for name, entry in theirs.items() if one in entry[0]}
-    for name in sorted(shared):
-        if name not in mine or name not in theirs:
-            has, lacks, entry = (one, other, mine[name]) if name in mine else (other, one, theirs[name])
-            return f"rank {has} has made a {entry[1]}, rank {lacks} has not"
-        for fact in mine[name][2].keys() | theirs[name][2].keys():
-            left, right = mine[name][2].get(fact), theirs[name][2].get(fact)
-            if left != right:
-                return f"{mine[name][1]}: {fact} {_short(left)} on rank {one}, {_short(right)} on rank {other}"
+def _between(one: int, mine: list[Any], other: int, theirs: list[Any]) -> str:
+    for fact in mine[2].keys() | theirs[2].keys():
+        left, right = mine[2].get(fact), theirs[2].get(fact)
+        if left != right:
+            return f"{mine[1]}: {fact} {_short(left)} on rank {one}, {_short(right)} on rank {other}"
     return ""
 
 
