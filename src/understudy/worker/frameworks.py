@@ -46,7 +46,7 @@ class Frameworks:
         self._known: list[DistributedDataParallel] | None = None  # none is made any more once this is asked for
         self._layouts: dict[int, tuple[bool, Layout]] = {}  # by id of the DDP: whether it was final when it was read, and it
         self._begun: list[Steering] = []  # of each DDP, as the present attempt found it
-        self._switches: list[list[bool]] = []  # the same of the groups of FSDP2
+        self._switches: list[list[Any]] = []  # the same of the groups of FSDP2
         self._groups_of_fsdp: list[tuple[Any, Any]] | None = None  # with their modules
         self._schedules: list[pipelines.Begun] = []  # the same of pipelines
 

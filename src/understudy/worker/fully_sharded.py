@@ -30,15 +30,25 @@ def groups_of(module: Any) -> list[Any]:
     return _groups(module._get_fsdp_state())
 
 
-def switches_of(module: Any, group: Any) -> list[bool]:
-    """What the script sets between micro-batches, and a failed attempt leaves as it was in the middle."""
-    return [*(bool(getattr(group, name)) for name in _OF_GROUP), bool(module._get_fsdp_state()._state_ctx.is_last_backward)]
+def switches_of(module: Any, group: Any) -> list[Any]:
+    """What the script sets between micro-batches or for an evaluation, and a failed attempt leaves as it was in the middle."""
+    state, after_forward = module._get_fsdp_state(), group.post_forward_mesh_info
+    resharding = "no" if after_forward is None else "whole" if after_forward is group.mesh_info else "parts"
+    switches = [bool(getattr(group, name)) for name in _OF_GROUP]
+    return [*switches, bool(state._state_ctx.is_last_backward), bool(state._auto_reshard_after_forward), resharding]
 
 
-def set_switches(module: Any, group: Any, switches: list[bool]) -> None:
-    for name, value in zip(_OF_GROUP, switches[:-1], strict=True):
+def set_switches(module: Any, group: Any, switches: list[Any]) -> None:
+    *switches, last_backward, decides, resharding = switches
+    state = module._get_fsdp_state()
+    for name, value in zip(_OF_GROUP, switches, strict=True):
         setattr(group, name, value)
-    module._get_fsdp_state()._state_ctx.is_last_backward = switches[-1]
+    state._state_ctx.is_last_backward = last_backward
+    state._auto_reshard_after_forward = decides
+    if decides and state._is_root is None:
+        return  # torch decides in the first forward, which this newcomer has not had
+    if resharding != "parts":  # which only the constructor can say
+        group.post_forward_mesh_info = None if resharding == "no" else group.mesh_info
 
 
 def refuse_unreduced(group: Any) -> None:
@@ -74,6 +84,11 @@ def reset(module: Any) -> None:
                 unsharded.grad = None
 
 
+def _told(state: Any, switches: list[Any]) -> list[Any]:
+    """Where torch decides about resharding, it has done so on a rank that has had a forward, and not yet on a newcomer."""
+    return [*switches[:-1], "torch decides"] if state._auto_reshard_after_forward else switches
+
+
 def facts(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
     """Of each of its groups of parameters: the global ranks that take part, and what steers the collectives."""
     state = module._get_fsdp_state()
@@ -92,7 +107,7 @@ def facts(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
                     "sizes of parameters": [
                         list(parameter._orig_size) for parameter in group.fsdp_params
                     ],  # names come with the first forward
-                    SWITCHES: switches_of(module, group),
+                    SWITCHES: _told(state, switches_of(module, group)),
                 },
             )
         )
