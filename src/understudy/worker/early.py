@@ -71,6 +71,7 @@ class Early:
         self._found: dict[str, set[str]] = {}  # by function: what it is known to change before its vote
         self._calls: dict[str, int] = {}  # of each function: how many transactions of it have begun
         self._watched = _Watched()
+        self._copies: dict[str, torch.Tensor] = {}  # memory to use again, of what is known to change
         self._mark = 0  # of what was found, for the agreement
         self.entries: set[str] = set()  # what any function changes
         self.unequal = False  # ranks have found different things: told at the next begin
@@ -85,9 +86,22 @@ class Early:
             self._watch()
         before, known = Before(function, full), self._found.get(function, ())
         if full or known:
-            before.kept = {entry: _keep(tensor) for entry, tensor in self._tensors() if full or entry in known}
+            before.kept = {entry: self._keep(entry, tensor, entry in known) for entry, tensor in self._tensors() if full or entry in known}
         before.versions = [tensor._version for tensor in self._watched.counting]
         return before
+
+    def _keep(self, entry: str, tensor: torch.Tensor, again: bool) -> _Kept:
+        """`again`: at the next begin, too, so that the memory of the copy is kept for that."""
+        memory, copy = local_tensor(tensor), self._copies.get(entry)
+        if not again:
+            return _Kept(tensor, memory, memory.cpu() if memory.device.type != "cpu" else memory.clone())
+        if copy is None or copy.shape != memory.shape or copy.stride() != memory.stride() or copy.dtype != memory.dtype:
+            copy = self._copies[entry] = torch.empty_like(memory, device="cpu")
+        return _Kept(tensor, memory, copy.copy_(memory))
+
+    def passed(self, before: Before) -> None:
+        """The vote has passed: this transaction is not redone any more, and its copies are not needed."""
+        before.kept.clear()
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         yield from self._state.parameters()
@@ -176,11 +190,6 @@ class Early:
             if not self._found.get(function, set()) >= set(entries):
                 self.add(function, set(entries))
         self.unequal = False
-
-
-def _keep(tensor: torch.Tensor) -> _Kept:
-    memory = local_tensor(tensor)
-    return _Kept(tensor, memory, memory.cpu() if memory.device.type != "cpu" else memory.clone())
 
 
 def _is_same(tensor: torch.Tensor, kept: _Kept) -> bool:

@@ -10,13 +10,18 @@ front of the loop is not missing, but has that value on a newcomer.
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 from types import FrameType
 
 
 def missing_behind(frame: FrameType) -> tuple[list[str], str]:
     """Names that the loop whose iterator is being made in `frame` sets, and that are read behind it without another value; and where."""
-    file, line = frame.f_code.co_filename, frame.f_lineno
+    return _missing_behind(frame.f_code.co_filename, frame.f_lineno)
+
+
+@functools.cache
+def _missing_behind(file: str, line: int) -> tuple[list[str], str]:
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):

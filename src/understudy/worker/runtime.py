@@ -295,6 +295,8 @@ class Runtime(Membership):
                 self.must_redo = True
                 raise GenerationAborted("this transaction is redone") from error
         self.past_vote = True
+        if self._before is not None:
+            self.early.passed(self._before)
         self.control.page.enter(Activity.COMMITTING, self.transaction)
 
     def _commit(self, kind: str, function: Callable[..., Any], place: list[int], result: Any) -> None:
