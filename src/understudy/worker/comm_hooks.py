@@ -6,7 +6,7 @@ A hook may keep something between two backwards, as PowerSGD does its errors and
 every rank adds up, so it has to be registered, as an object with `state_dict` and `load_state_dict`; else the hook is refused before the
 first transaction. Numbers, functions, modules and process groups that a hook holds are no state.
 
-Limit: a hook that keeps something in a global variable, or in a container that it captures, is not known to.
+Limit: what a hook keeps elsewhere is not known: in a global variable, in what it captures, in the object whose method it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import types
 import weakref
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,27 +100,11 @@ def _is_plain(thing: Any) -> bool:
     return False
 
 
-def _held(function: Any, seen: frozenset[int] = frozenset()) -> Iterator[Any]:
-    """The objects that a callable holds, except further functions, into which it looks."""
-    if id(function) in seen:
-        return
-    seen |= {id(function)}
+def _held(function: Any) -> list[Any]:
+    """What a callable is given with every call."""
     if isinstance(function, functools.partial):
-        held = [function.func, *function.args, *function.keywords.values()]
-    elif isinstance(function, types.MethodType):
-        held = [function.__func__, function.__self__]
-    elif isinstance(function, types.FunctionType):
-        held = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
-    elif isinstance(function, types.BuiltinFunctionType):
-        return
-    else:
-        yield function  # an object that can be called
-        return
-    for thing in held:
-        if isinstance(thing, functools.partial | types.MethodType | types.FunctionType):
-            yield from _held(thing, seen)
-        else:
-            yield thing
+        return [*_held(function.func), *(thing for thing in [*function.args, *function.keywords.values()] if not callable(thing))]
+    return []
 
 
 def _name(function: Any) -> str:
