@@ -148,7 +148,7 @@ def test_parts_that_come_after_the_set_up_and_large_attributes_are_told() -> Non
     state.snapshot()
     state.encoded_values()
     first, second = state.attributes.news()
-    assert first.startswith("net.head (one of 1 parts") and second.startswith("net.:hidden is an attribute of a module that has changed")
+    assert first.startswith("net.head (one of 3 parts") and second.startswith("net.:hidden is an attribute of a module that has changed")
 
 
 def test_buffers_take_the_shape_that_a_rank_has_and_stay_the_scripts_own() -> None:

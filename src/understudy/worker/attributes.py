@@ -71,7 +71,7 @@ class Attributes:
         self._extra: list[tuple[str, torch.nn.Module]] = []  # those with a `get_extra_state` of their own
         self._first: dict[str, bytes] | None = None  # as of the end of the set-up
         self._first_parts: set[str] = set()
-        self._first_size = -1
+        self._changed: list[str] = []  # what of that came or went since then
         self._first_large: dict[str, int] = {}  # entries that are too large, or not on the host, with the addresses of their memory
         self._watched: set[str] = set()  # entries that have changed since then
         self._large: list[str] = []  # those of them that have changed
@@ -104,6 +104,12 @@ class Attributes:
             if type(part).get_extra_state is not torch.nn.Module.get_extra_state
         ]
         self._size = places.size()
+        self._changed = sorted(self._first_parts ^ self._names()) if self._first is not None else []
+
+    def _names(self) -> set[str]:
+        """Parts, and the parameters and buffers that they have."""
+        tensors = {f"{entry}.{name}" for entry, part in self._parts for name in (*part._parameters, *part._buffers)}
+        return tensors | {entry for entry, _ in self._parts}
 
     # -- redo ------------------------------------------------------------------------------------------------------------
 
@@ -144,20 +150,18 @@ class Attributes:
         """At the end of the set-up: from now on counts what changes."""
         self.refresh()
         self._first = dict(self._plain())
-        self._first_size = self._size
-        self._first_parts = {entry for entry, _ in self._parts}
+        self._first_parts = self._names()
 
     def news(self) -> list[str]:
         """What is to be told of changes that a newcomer could not follow. Cheap while there are none."""
         found = []
-        if self._first is not None and self._size != self._first_size:
-            changed = sorted(self._first_parts ^ {entry for entry, _ in self._parts})
-            if changed:
-                found.append(
-                    f"{changed[0].replace('/attribute/', '.')} (one of {len(changed)} parts of modules) came or went after training "
-                    f"began: a "
-                    "newcomer's script does not do that, so if a rank is lost, the job ends. Make all parts before the first transaction"
-                )
+        if changed := self._changed:
+            found.append(
+                f"{changed[0].replace('/attribute/', '.').replace('..', '.')} (one of {len(changed)} parts of modules) came or went "
+                f"after training "
+                f"began: a "
+                "newcomer's script does not do that, so if a rank is lost, the job ends. Make all parts before the first transaction"
+            )
         if self._large:
             found.append(
                 f"{self._large[0].replace('/attribute/', '.')} is an attribute of a module that has changed, and too large to be "

@@ -73,6 +73,13 @@ def uncovered(state: State) -> str:
     for name, optimizer in state.optimizers.items():
         if not all(id(parameter) in known for parameter in parameters_of(optimizer)):
             return f"optimizer {name} steps parameters of a model that is not registered: add the model to job.register(...)"
+    for name, optimizer in state.optimizers.items():
+        if type(optimizer).__name__ == "ZeroRedundancyOptimizer":
+            return (
+                f"optimizer {name} is a ZeroRedundancyOptimizer: its state is on one rank only, and its step broadcasts parameters "
+                f"behind the vote. "
+                "Use torch.distributed.fsdp.fully_shard on a 2-D mesh (HSDP)"
+            )
     scheduled: set[int] = set()
     others = 0
     for thing in state.values.values():

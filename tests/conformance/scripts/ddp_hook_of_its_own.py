@@ -2,8 +2,7 @@
 
 # ranks: 3
 # group: ddp
-# expect: told "hook"
-# waits for: census
+# expect: refused "has the communication hook"
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 # ranks: 4
 # group: ddp
-# expect: told "collectives after its vote"
+# expect: refused "has the communication hook"
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: state
-# expect: told "added"
+# expect: told "came or went"
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: optimizers
-# expect: told "group"
+# expect: bitwise
 
 from __future__ import annotations
 
