@@ -62,8 +62,9 @@ def by_hand(loaders: Mapping[str, Any]) -> str:
     """The name of a loader of which an iterator is in use that the script has made, or ""."""
     for made_of, made in _made:
         loader, iterator = made_of(), made()
-        if iterator is not None and getattr(loader, "_iterator", None) is not iterator:
-            for name, known in loaders.items():
-                if known is loader:
-                    return name
+        if iterator is None or (getattr(loader, "_iterator", None) is iterator and getattr(iterator, "_finished", True)):
+            continue  # a loader may keep an iterator that has come to its end: StatefulDataLoader, and one with persistent workers
+        for name, known in loaders.items():
+            if known is loader:
+                return name
     return ""

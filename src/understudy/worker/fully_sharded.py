@@ -45,9 +45,9 @@ def set_switches(module: Any, group: Any, switches: list[Any]) -> None:
         setattr(group, name, value)
     state._state_ctx.is_last_backward = last_backward
     state._auto_reshard_after_forward = decides
-    if decides and state._is_root is None:
-        return  # torch decides in the first forward, which this newcomer has not had
-    if resharding != "parts":  # which only the constructor can say
+    if decides:  # then the first forward makes the root's parameters stay gathered; it may have come behind what is restored here
+        group.post_forward_mesh_info = None if state._is_root else group.mesh_info
+    elif resharding != "parts":  # which only the constructor can say
         group.post_forward_mesh_info = None if resharding == "no" else group.mesh_info
 
 

@@ -2,8 +2,7 @@
 
 # ranks: 3
 # group: data
-# expect: bitwise
-# waits for: census
+# expect: refused "draws from it by hand"
 
 from __future__ import annotations
 
