@@ -10,21 +10,17 @@ from tests.conformance import runs
 from tests.conformance.scripts import FOLDER, read
 from tests.conformance.suite import Result, attempt
 
-# One of each chapter and class, also of what is refused or told; about five minutes, with two at once.
+# One of each chapter and class, also of what is refused or told; about five minutes on two cores.
 DIAGONAL = (
     "ddp_plain",
     "ddp_two_forwards_in_each_step",
     "ddp_hook_powersgd",
     "moco_momentum_encoder",
-    "ema_swapped_in_for_evaluation",
     "evaluation_leaves_eval_mode",
     "optimizer_adamw_learning_rate_is_a_tensor",
-    "buffer_grows",
     "batches_changed_in_place_tensor",
     "async_work_waited_for_in_next_step",
-    "loader_with_workers",
     "hsdp_plain",
-    "tensor_parallel_with_sequence_parallel",
     "pipeline_1f1b",
     "grad_scaler",
     "like_nanogpt_train",
