@@ -41,7 +41,7 @@ class Steering:
     layout: Layout
     rebuilt: bool  # whether the layout is final
     backward_sync: bool  # whether the next backward reduces
-    forward_sync: bool  # whether the next forward broadcasts buffers: not after one without gradients
+    forward_sync: bool  # whether the next forward broadcasts buffers, if there are any: not after one without gradients
     counted: bool = False  # of a static graph: whether it has had its first backward
 
     def packed(self) -> list[Any]:
@@ -77,7 +77,10 @@ def read(module: DistributedDataParallel) -> Steering:
 def steering_of(module: DistributedDataParallel, layout: Layout) -> Steering:
     """The same with a layout that is known."""
     counted = bool(module.static_graph and module._static_graph_delay_allreduce_enqueued)
-    return Steering(layout, settled(module), module.require_backward_grad_sync, module.require_forward_param_sync, counted)
+    # A rank may well have had a forward alone, as for an evaluation: without buffers that means nothing.
+    broadcasts = module.forward_sync_buffers and len(module.modules_buffers) > 0
+    forward_sync = module.require_forward_param_sync or not broadcasts
+    return Steering(layout, settled(module), module.require_backward_grad_sync, forward_sync, counted)
 
 
 def put(module: DistributedDataParallel, steering: Steering, anew: bool = False) -> None:

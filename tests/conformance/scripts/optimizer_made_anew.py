@@ -1,8 +1,8 @@
-"""Training in two phases: after step 6 the script makes another optimizer, which nobody registered."""
+"""Training in two phases: after two steps the script makes another optimizer, which nobody registered."""
 
 # ranks: 3
 # group: optimizers
-# expect: told "stepped but not registered"
+# expect: refused "stepped but not registered"
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def train_step(batch):
 
 
 for batch in job.batches(loader, steps=12):
-    if job.committed == 6:
+    if job.committed == 2:
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
     loss = train_step(batch)
     trace.line(f"step {job.committed}", loss=loss)

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: optimizers
-# expect: bitwise
+# expect: refused "has sparse=True"
 
 from __future__ import annotations
 

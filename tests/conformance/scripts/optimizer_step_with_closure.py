@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: optimizers
-# expect: refused "collectives after its vote"
+# expect: refused "after its vote"
 
 from __future__ import annotations
 
