@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from understudy.worker import drawn, session
+from understudy.worker.ahead import TRANSACTION, read_ahead
 from understudy.worker.errors import Misuse
 from understudy.worker.late import Look
 from understudy.worker.loaders import Counter, LoaderSource, Source
@@ -112,6 +113,7 @@ class Job:
             value: R = self._runtime.run(function, kind, args, kwargs)
             return value
 
+        setattr(transaction, TRANSACTION, kind)
         return transaction
 
     def batches(self, loader: Any, steps: int | None = None) -> Iterator[Any]:
@@ -136,6 +138,11 @@ class Job:
                     f"{', '.join(names[:4])} (set in the loop at {where}) is read behind the loop: a newcomer that joins there does "
                     f"not run the "
                     "loop, and the name is missing. Let a transaction behind the loop return it, or give it a value in front of the loop"
+                )
+            if ahead := read_ahead(frame, runtime.state.covers):
+                runtime.notice(
+                    f"{ahead} is used in front of a transaction: a newcomer comes by there before its state has arrived, so what it "
+                    "computes, prints or saves there would be of its initial state. Put it into a @job.section that every rank calls"
                 )
         try:
             if runtime is not None and newcomer is not None and not newcomer.done:

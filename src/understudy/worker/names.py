@@ -14,6 +14,8 @@ import functools
 import linecache
 from types import FrameType
 
+OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
 
 def missing_behind(frame: FrameType) -> tuple[list[str], str]:
     """Names that the loop whose iterator is being made in `frame` sets, and that are read behind it without another value; and where."""
@@ -26,7 +28,7 @@ def _missing_behind(file: str, line: int) -> tuple[list[str], str]:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return [], ""
-    found = _loop_at(tree, line)
+    found = loop_at(tree, line)
     if found is None:
         return [], ""
     scope, loop = found
@@ -44,37 +46,37 @@ def _missing_behind(file: str, line: int) -> tuple[list[str], str]:
     return behind, f"{file}:{line}"
 
 
-def _loop_at(tree: ast.AST, line: int) -> tuple[ast.AST, ast.For] | None:
+def loop_at(tree: ast.AST, line: int) -> tuple[ast.AST, ast.For] | None:
     """The innermost scope with a `for` statement whose iterable stands at `line`."""
     best: tuple[ast.AST, ast.For] | None = None
     for scope in ast.walk(tree):
         if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in _inside(scope):
+            for node in inside(scope):
                 if isinstance(node, ast.For) and node.iter.lineno <= line <= (node.iter.end_lineno or line):
                     best = scope, node
     return best
 
 
-def _inside(scope: ast.AST) -> list[ast.AST]:
-    """The nodes of a scope without those of functions and classes in it."""
+def inside(scope: ast.AST, itself: bool = False) -> list[ast.AST]:
+    """The nodes in a scope or a part of one, without those of functions and classes in it; `itself`: and that node."""
     found: list[ast.AST] = []
-    waiting = list(ast.iter_child_nodes(scope))
+    waiting = [scope] if itself else list(ast.iter_child_nodes(scope))
     while waiting:
         node = waiting.pop()
         found.append(node)
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        if not isinstance(node, OTHER_SCOPES):
             waiting += ast.iter_child_nodes(node)
     return found
 
 
 def _names(node: ast.AST) -> list[tuple[str, bool, int]]:
     """Name, whether it is set, and line, of all in `node`."""
-    return [(one.id, isinstance(one.ctx, ast.Store), one.lineno) for one in [node, *_inside(node)] if isinstance(one, ast.Name)]
+    return [(one.id, isinstance(one.ctx, ast.Store), one.lineno) for one in [node, *inside(node)] if isinstance(one, ast.Name)]
 
 
 def _names_of(scope: ast.AST) -> list[tuple[str, bool, int]]:
     found = _names(scope)
-    for node in _inside(scope):
+    for node in inside(scope):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.append((node.name, True, node.lineno))
         elif isinstance(node, ast.Import | ast.ImportFrom):

@@ -84,6 +84,13 @@ class State:
         self._beside: set[str] = set()  # optimizers that keep something beside tensors
         self.kept_gradients = Gradients(self.optimizers)
 
+    def covers(self, thing: Any) -> bool:
+        """Whether it is a registered optimizer, or a part of a registered module, that training changes."""
+        if isinstance(thing, torch.nn.Module):
+            trained = any(parameter.requires_grad for parameter in thing.parameters())
+            return trained and any(part is thing for module in self.modules.values() for part in module.modules())
+        return any(thing is optimizer for optimizer in self.optimizers.values())
+
     def register(self, name: str, thing: Any) -> None:
         """Raises `Misuse` for a thing whose state cannot be read and set."""
         if isinstance(thing, torch.nn.Module):

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: ddp
-# expect: bitwise
+# expect: told "in front of a transaction"
 
 from __future__ import annotations
 
