@@ -6,17 +6,22 @@ is a power of two, every Work is noted (by a kernel of the same kind as the set-
 behind the transaction without having waited for it is told about. Such a function is watched from then on, and its Works are waited for
 before each vote, so that at least nobody passes a vote with a collective under way.
 
+Functional collectives have no Work that a script could hold: their result is a tensor that waits when it is first read. Those that have not
+been read are waited for before every vote, and the script reads them later as it likes.
+
 Known limits: a Work that the script drops without waiting is not told about; it is waited for in watched transactions only.
 """
 
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.distributed import Work
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from understudy.worker.record import Kernels
 
@@ -30,10 +35,13 @@ class Works:
         self._waited: set[int] = set()  # ids of those for which the script has waited
         self._settled: set[int] = set()  # numbers of those for which this has
         self._wait: Callable[..., Any] = Work.wait
+        self._unread = Unread()
+        self._unread.install()
 
     def begin(self, function: str, closely: bool) -> None:
         """Notes what follows, if it is to be noted."""
         self.end()
+        self._unread.forget()
         if closely or function in self._leaving:
             self._kernels = _Noting()
             self._kernels.install()
@@ -54,6 +62,7 @@ class Works:
             assert self._kernels is not None
             self._wait(self._kernels.works[number])
             self._settled.add(number)
+        self._unread.settle()
 
     def _pending(self) -> list[int]:
         """Works that somebody holds and has not waited for, by number."""
@@ -84,6 +93,40 @@ class Works:
             Work.wait = self._wait  # type: ignore[method-assign]
             self._waited.clear()
             self._settled.clear()
+
+
+class Unread:
+    """Results of functional collectives for which nobody has waited yet."""
+
+    def __init__(self) -> None:
+        self._results: list[weakref.ref[AsyncCollectiveTensor]] = []
+        self._make = AsyncCollectiveTensor.__new__
+
+    def install(self) -> None:
+        """Notes them from now on."""
+        make, results = self._make, self._results
+
+        def noted(cls: type[AsyncCollectiveTensor], elem: torch.Tensor) -> AsyncCollectiveTensor:
+            result: AsyncCollectiveTensor = make(cls, elem)
+            results.append(weakref.ref(result))
+            return result
+
+        AsyncCollectiveTensor.__new__ = staticmethod(noted)  # type: ignore[method-assign]
+
+    def remove(self) -> None:
+        AsyncCollectiveTensor.__new__ = self._make  # type: ignore[method-assign]
+
+    def forget(self) -> None:
+        """What a failed attempt has left is nobody's."""
+        self._results.clear()
+
+    def settle(self) -> None:
+        """Before a vote: waits for them. Raises what the collectives raise."""
+        for reference in self._results:
+            result = reference()
+            if result is not None:
+                result.trigger_wait()  # type: ignore[no-untyped-call]
+        self._results.clear()
 
 
 class _Noting(Kernels):

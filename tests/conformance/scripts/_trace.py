@@ -101,3 +101,5 @@ class Trace:
         partial.write_text(json.dumps(found, indent=0, sort_keys=True))
         partial.rename(self._final)
         print(f"trace: rank {self._rank} is done", file=sys.stderr, flush=True)
+        if "UNDERSTUDY_RUN_DIR" not in os.environ and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()  # else Gloo's threads abort a torchrun worker at its end, now and then
