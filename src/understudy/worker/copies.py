@@ -125,6 +125,9 @@ class LocalState:
             return True
         if self.comparisons < CLASSIFIED and not self._large:
             return True
+        # The vote notices when something parts that all ranks have alike, but not when it is shared by a few, maybe by chance.
+        if not self._large and len(set(self.replicas.classes[entry])) > 1:
+            return True
         return not self.replicas.of(entry, self._rank)
 
     def make(

@@ -64,7 +64,7 @@ class Late:
             self._found.add(number)
             runtime.notice(
                 f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
-                "again there; a loss of this rank before that loses this one change."
+                "again there; a loss of this rank between a vote and that point loses the change of that step."
             )
 
     def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: state
-# expect: bitwise
+# expect: told "behind the vote"
 
 from __future__ import annotations
 
