@@ -63,13 +63,26 @@ def test_a_pending_rebuild_happens_when_it_is_asked_for(world: None) -> None:
 @pytest.mark.parametrize("static_graph", [False, True])
 def test_any_layout_can_be_given_and_stays(world: None, static_graph: bool) -> None:
     model = _model(static_graph=static_graph)
-    wanted = Steering([[0, 5], [3, 2, 1], [4]], True, True, False)
+    wanted = Steering([[0, 5], [3, 2, 1], [4]], True, False, True)
     data_parallel.put(model, wanted, anew=True)
     assert data_parallel.read(model) == wanted
+    model.require_backward_grad_sync = True
     _train(model)
     _train(model)
     assert data_parallel.read(model).layout == wanted.layout
     assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize("buffers", [False, True])
+def test_an_evaluation_of_one_rank_matters_where_buffers_are_broadcast(world: None, buffers: bool) -> None:
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), *[nn.BatchNorm1d(8)] * buffers))
+    with torch.no_grad():
+        model(torch.randn(2, 8))
+    steering = data_parallel.read(model)
+    assert steering.forward_sync is not buffers
+    _train(model)
+    data_parallel.put(model, steering)
+    assert data_parallel.read(model).forward_sync is not buffers
 
 
 def test_a_backward_that_failed_half_way_leaves_nothing(world: None) -> None:
