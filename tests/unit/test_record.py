@@ -100,3 +100,20 @@ def test_small_results_beyond_the_limit_are_refused_too(recorder: Recorder, monk
         dist.broadcast(tensor, 0)
     with pytest.raises(Misuse, match="collective number 2 "):
         recorder.finish(parts[:2])
+
+
+def test_registered_state_that_ranks_do_not_make_alike_is_kept_as_far_as_there_is_room(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "LIMIT", 3 * WHOLE)
+    alike, changed, too_much = torch.zeros(LARGE), torch.zeros(LARGE), torch.zeros(4 * LARGE)
+    dist.broadcast(alike, 0)
+    assert not recorder.moved([alike])
+    dist.all_gather_into_tensor(changed, torch.ones(LARGE))
+    dist.broadcast(too_much, 0)
+    assert recorder.moved([alike, changed, too_much])
+    assert not recorder.moved([alike, too_much]), "of what is registered"
+    entries = decode(recorder.finish([alike, changed, too_much], unlike=True))
+    assert ["whole" in entry for entry in entries] == [True, True, False]
+    assert torch.equal(entries[1]["whole"][0], torch.ones(LARGE))
+    assert recorder.given_up == 4 * LARGE * 4

@@ -5,11 +5,13 @@ given. Both sides work by a kernel in front of the `c10d` operators (every colle
 collectives, passes the dispatcher): the recorder calls the operator and notes its output, the replayer writes the noted
 output instead of calling it. At the first transaction the kernels are taken away again, so training has nothing in the way.
 
-Outputs are kept whole, except large ones in the memory of registered state, as of a broadcast of parameters: that content comes over
-later, so only its digest is kept, and the newcomer keeps its own value until then. What is registered is known at the first transaction;
-until then everything is kept, up to a limit (`UNDERSTUDY_SETUP_LIMIT`). To make room, contents of large outputs are given up whose memory
-is still in use, as that of parameters is and that of a received object is not. What was given up, or never had room, must turn out to
-be registered state: else the script is refused, because a newcomer would go on with other values than the lost rank had.
+Outputs are kept whole, except large ones in the memory of registered state, as of a broadcast of parameters, that gave every rank what it
+had anyway: a newcomer has it, too, so only its digest is kept. Where ranks are not seeded alike it has something else, and what the script
+derives from that before its first step (a frozen copy of the model) would be something else. What is registered is known at the first
+transaction; until then everything is kept, up to a limit (`UNDERSTUDY_SETUP_LIMIT`). To make room, contents of large outputs are given up
+whose memory is still in use, as that of parameters is and that of a received object is not. What was given up, or never had room, must
+turn out to be registered state, whose content comes over later, and is told about if it was something else: if it is not registered the
+script is refused, because a newcomer would go on with other values than the lost rank had.
 
 DistributedDataParallel broadcasts parameters in flat buffers that it then copies from. `_broadcast_coalesced`, which does that, is
 therefore watched for where its results go.
@@ -131,9 +133,13 @@ class _Large:
     size: int
     memory: list[StorageWeakRef]  # where it went; as long as somebody refers to it so, no other storage has its identity
     content: list[torch.Tensor] | None
+    moved: bool  # it was something else than its memory had held before
 
     def in_use(self) -> bool:
         return not any(reference.expired() for reference in self.memory)  # type: ignore[no-untyped-call]
+
+    def within(self, storages: set[int]) -> bool:
+        return bool(self.memory) and all(reference.cdata in storages for reference in self.memory)
 
 
 class Recorder(Kernels):
@@ -142,9 +148,10 @@ class Recorder(Kernels):
     def __init__(self) -> None:
         super().__init__()
         self.entries: list[dict[str, Any]] = []
-        self._late: list[tuple[int, list[torch.Tensor]]] = []
+        self._late: list[tuple[int, list[torch.Tensor], list[int]]] = []
         self._large: list[_Large] = []
         self._kept = 0
+        self.given_up = 0  # bytes of registered state that were not kept, when `finish` was told that they matter
         self._targets: list[torch.Tensor] = []  # of the coalesced broadcast that is under way
         self._coalesced: Callable[..., None] | None = None  # torch's own
 
@@ -167,36 +174,38 @@ class Recorder(Kernels):
             _torch._broadcast_coalesced, self._coalesced = self._coalesced, None
 
     def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
-        result = operate()
         tensors = _tensors(outputs)
+        before = _digests(tensors) if _size(tensors) > WHOLE else []
+        result = operate()
         entry: dict[str, Any] = {"operator": name, "group": group, "outputs": _describe(tensors)}
         self.entries.append(entry)
         if name in ("recv_", "recv_any_source_", "send"):
-            self._late.append((len(self.entries) - 1, tensors))
+            self._late.append((len(self.entries) - 1, tensors, before))
             return result
         work = result[-1] if isinstance(result, tuple) else result
         if isinstance(work, torch.ScriptObject):
             Work.unbox(work).wait()
         self._settle()
-        self._note(len(self.entries) - 1, tensors)
+        self._note(len(self.entries) - 1, tensors, before)
         return result
 
     def _settle(self) -> None:
         late, self._late = self._late, []
-        for number, tensors in late:
-            self._note(number, tensors)
+        for number, tensors, before in late:
+            self._note(number, tensors, before)
 
-    def _note(self, number: int, tensors: list[torch.Tensor]) -> None:
+    def _note(self, number: int, tensors: list[torch.Tensor], before: list[int]) -> None:
         entry = self.entries[number]
-        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        size = _size(tensors)
         room = self._make_room(size)
         if size <= WHOLE and room:
             self._kept += size
             entry["whole"] = _copies(tensors)
             return
-        entry["digests"] = [digest(tensor.detach().contiguous()) for tensor in tensors]
+        entry["digests"] = _digests(tensors)
+        moved = bool(before) and before != entry["digests"]
         memory = [StorageWeakRef(_storage(tensor)) for tensor in self._targets or tensors]  # type: ignore[no-untyped-call]
-        self._large.append(_Large(number, entry, size, memory, _copies(tensors) if room else None))
+        self._large.append(_Large(number, entry, size, memory, _copies(tensors) if room else None, moved))
         self._kept += size if room else 0
 
     def _make_room(self, size: int) -> bool:
@@ -208,16 +217,23 @@ class Recorder(Kernels):
                     self._kept -= large.size
         return self._kept + size <= LIMIT
 
-    def finish(self, state: Iterable[torch.Tensor] = ()) -> bytes:
-        """Takes the kernels away and gives the record. `state`: all registered tensors.
+    def moved(self, state: Iterable[torch.Tensor]) -> bool:
+        """Whether a large result has changed what this rank had in registered `state`, so that ranks do not set that up alike."""
+        self._settle()
+        registered = _storages(state)
+        return any(large.moved and large.within(registered) for large in self._large)
+
+    def finish(self, state: Iterable[torch.Tensor] = (), unlike: bool = False) -> bytes:
+        """Takes the kernels away and gives the record. `state`: all registered tensors. `unlike`: some rank has `moved`.
 
         Raises `Misuse` if there is more to keep than the limit allows.
         """
         self._settle()
         self.remove()
-        registered = {_storage(tensor)._cdata for tensor in state}
+        registered = _storages(state)
         for large in self._large:
-            if large.memory and all(reference.cdata in registered for reference in large.memory):
+            if large.within(registered) and (large.content is None or not unlike):
+                self.given_up += large.size if unlike else 0
                 continue
             if large.content is None:
                 raise Misuse(_refusal(large))
@@ -225,6 +241,19 @@ class Recorder(Kernels):
             del large.entry["digests"]
         self._large.clear()
         return encode(self.entries)
+
+
+def _storages(state: Iterable[torch.Tensor]) -> set[int]:
+    return {_storage(tensor)._cdata for tensor in state}
+
+
+def _size(tensors: list[torch.Tensor]) -> int:
+    """In bytes."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _digests(tensors: list[torch.Tensor]) -> list[int]:
+    return [digest(tensor.detach().contiguous()) for tensor in tensors]
 
 
 def _copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:

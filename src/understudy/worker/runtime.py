@@ -116,9 +116,11 @@ class Runtime(Membership):
         assert self.recorder is not None and self.channel is not None
         self._refuse_uncovered()
         self.state.set_up()
-        record = self.setup_record = self.recorder.finish(self.state.all_tensors().values())
+        record, broken = self._finish_record(self.recorder)
         self.recorder = None
         try:
+            if broken is not None:
+                raise broken
             self.sums = self.groups.sums()
             self.frameworks.settle()
             self.comparison.run()
@@ -135,6 +137,25 @@ class Runtime(Membership):
                 raise Misuse("the job starts anew") from error  # not reached: the orchestrator ends this worker instead
         self.transaction, self.stand = 0, Stand.IDLE
         self._collectives_at_end = self.groups.collectives()
+
+    def _finish_record(self, recorder: Recorder) -> tuple[bytes, RuntimeError | None]:
+        """The record of the set-up, and the failure of a peer meanwhile."""
+        assert self.channel is not None
+        tensors, broken = list(self.state.all_tensors().values()), None
+        try:
+            unlike = self.channel.agree([int(recorder.moved(tensors))])[0] > 0
+        except RuntimeError as error:
+            unlike, broken = True, error
+        self.setup_record = recorder.finish(tensors, unlike)
+        if recorder.given_up:
+            self.notice(
+                f"ranks do not make the same model: {recorder.given_up / 1e6:.1f} MB of registered state came from another rank in the "
+                "set-up, too much to be kept for a newcomer. What the script derives from it before the first step (a frozen copy, a "
+                "norm) would be something else on a newcomer. Seed every rank alike before the model is made, or raise "
+                "UNDERSTUDY_SETUP_LIMIT (bytes)",
+                everyone=False,
+            )
+        return self.setup_record, broken
 
     def _refuse_uncovered(self) -> None:
         unknown = self.groups.unsupported()
