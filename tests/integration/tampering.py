@@ -108,12 +108,16 @@ class Tamperer:
         foreign = {"type": "WorkerLost", "worker": "w999", "cause": "killed", "detail": "", "happened": 1.0}
         lost = {"type": "NodesLost", "nodes": [{"node": "a", "detail": ""}]}
         not_an_agents = self._chance.choice([lost, {"type": "StopAsked", "reason": "", "exit_code": 1}])
-        return self._chance.choice([("foreign", json.dumps(foreign)), ("not its", json.dumps(not_an_agents)), self._broken(message)])
+        return self._one_of([("foreign", json.dumps(foreign)), ("not its", json.dumps(not_an_agents)), self._broken(message)])
 
     def _from_the_orchestrator(self, message: dict[str, Any]) -> tuple[str, str]:
         elsewhere = {"type": "StartWorker", "node": "elsewhere", "worker": "w998", "spare": True}
         unknown = {"type": "KillWorker", "worker": "w997", "reason": "nobody"}
-        return self._chance.choice([("elsewhere", json.dumps(elsewhere)), ("unknown", json.dumps(unknown)), self._broken(message)])
+        return self._one_of([("elsewhere", json.dumps(elsewhere)), ("unknown", json.dumps(unknown)), self._broken(message)])
+
+    def _one_of(self, inventions: list[tuple[str, str]]) -> tuple[str, str]:
+        """By chance, but of every kind one: how many messages there are is not known."""
+        return self._chance.choice([one for one in inventions if not self.sent[one[0]]] or inventions)
 
     def _broken(self, message: dict[str, Any]) -> tuple[str, str]:
         text = json.dumps(message)

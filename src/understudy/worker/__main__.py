@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import mmap
 import os
 import runpy
 import signal
@@ -27,6 +28,8 @@ from understudy.worker import session, template
 from understudy.worker.control import Control
 from understudy.worker.template import Forked
 from understudy.worker.warm import import_torch, script_source, warm_imports, warm_torch
+
+RESERVE = 16 << 20  # bytes with which a script that has no memory left is still reported
 
 
 def main() -> None:
@@ -114,6 +117,7 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
     from understudy.worker.membership import EXPLANATION
     from understudy.worker.recovery import leave
 
+    reserve = mmap.mmap(-1, RESERVE)  # never touched: address space, not memory
     try:
         if module:
             sys.argv = arguments[1:]
@@ -126,6 +130,7 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
             code = error.code if isinstance(error.code, int) else 1
             _fail(control, f"the script ended with sys.exit({error.code!r})", "", code)
     except BaseException as error:
+        reserve.close()
         leave_if_data_process_lost(error)
         runtime = session.current.runtime if session.current else None
         if runtime is not None and runtime.transaction < 0 and runtime.starts_anew(error):
