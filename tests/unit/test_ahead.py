@@ -1,162 +1,83 @@
-"""Places that read the state in front of a transaction are found in the source of real functions."""
+"""What workers do while nobody waits for them: digests of what stays as it is, and memory for what will come."""
 
 from __future__ import annotations
 
-import copy
-import linecache
-import sys
-from collections.abc import Callable, Iterator
-from typing import Any
-
-import pytest
 import torch
-from torch import nn
 
-from understudy.worker.ahead import TRANSACTION, read_ahead
-
-model, teacher = nn.Sequential(nn.Linear(2, 2)), nn.Linear(2, 2)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-found: list[str] = []
-DATA = torch.ones(1, 2)
+from understudy.worker.known import Known
+from understudy.worker.missing import Missing
+from understudy.worker.state import State
 
 
-class Job:
-    def steps(self, count: int) -> Iterator[int]:
-        frame = sys._getframe(1)
-        found.append(read_ahead(frame, lambda thing: thing is optimizer or any(thing is part for part in model.modules())))
-        return iter(range(count))
+def trained() -> State:
+    """A model whose optimizer has moments."""
+    state = fresh()
+    for parameter in state.modules["model"].parameters():
+        parameter.grad = torch.ones_like(parameter)
+    state.optimizers["optimizer"].step()
+    return state
 
 
-job = Job()
+def fresh() -> State:
+    torch.manual_seed(0)
+    state, model = State(), torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+    state.register("model", model)
+    state.register("optimizer", torch.optim.AdamW(model.parameters()))
+    return state
 
 
-def step() -> None:
-    model(DATA)
+def test_what_is_known_is_what_would_be_found_and_is_told_once() -> None:
+    state = trained()
+    known = Known(state)
+    known.make(lambda: False)
+    tensors = dict(state.parameters()) | dict(state.moments())
+    taken = known.take(tensors)
+    assert taken.keys() == tensors.keys()
+    assert taken == State.digests_of(tensors, {})
+    assert State.digests_of(tensors, {}, taken) == taken
+    assert known.take(tensors) == {}
 
 
-def section() -> None:
-    model.state_dict()
+def test_what_has_changed_since_is_not_known() -> None:
+    state = trained()
+    known = Known(state)
+    known.make(lambda: False)
+    changed, replaced, *rest = state.modules["model"].parameters()
+    with torch.no_grad():
+        changed.add_(1)
+    replaced.data = replaced.data.clone()
+    taken = known.take(dict(state.parameters()))
+    assert taken.keys() == {f"model/parameter/{name}" for name in ("1.weight", "1.bias")} and len(rest) == 2
 
 
-setattr(step, TRANSACTION, "step")
-setattr(section, TRANSACTION, "section")
+def test_it_stops_when_the_decision_is_there() -> None:
+    state = trained()
+    known, asked = Known(state), iter([False, False, True])
+    known.make(lambda: next(asked))
+    assert len(known.take(dict(state.parameters()))) == 2
 
 
-@torch.no_grad()
-def evaluate(of: nn.Module, number: int = 0) -> None:
-    of.eval()
-    of(DATA)
-    of.train()
+def test_memory_that_is_ready_is_used() -> None:
+    donor, newcomer = trained(), fresh()
+    missing = Missing(newcomer)
+    described = Missing(donor).describe()
+    assert len(described) == 12  # a step and two moments for each of four parameters
+    missing.prepare(described, lambda: False)
+    assert dict(newcomer.moments()) == {}, "nothing is set ahead"
+    ready = {entry: tensor.data_ptr() for entry, (_, tensor) in missing._ready.items()}
+    missing.make(described)
+    made = dict(newcomer.moments())
+    assert {entry: tensor.data_ptr() for entry, tensor in made.items()} == ready
+    assert newcomer.descriptions(made) == described
+    assert missing._ready == {}
 
 
-def through_another() -> None:
-    evaluate(model)
-
-
-def evaluated() -> None:
-    for number in job.steps(2):
-        if number % 2 == 0:
-            evaluate(model)  # here
-        step()
-
-
-def evaluated_by_another() -> None:
-    for _ in job.steps(2):
-        through_another()
-        step()
-
-
-def part_used() -> None:
-    for _ in job.steps(2):
-        model[0]
-        first = model.forward(DATA)  # type: ignore[no-untyped-call]  # here
-        step()
-        print(first)
-
-
-def saved() -> None:
-    for _ in job.steps(2):
-        with torch.no_grad():
-            torch.save({"optimizer": optimizer.state_dict()}, "/dev/null")  # here
-        step()
-
-
-def copied() -> None:
-    for _ in job.steps(2):
-        copy.deepcopy(model)  # here
-        step()
-
-
-def between_epochs() -> None:
-    for _ in range(2):
-        for _ in job.steps(2):
-            step()
-        evaluate(number=1, of=model)  # here
-
-
-def only_sometimes_arrived() -> None:
-    for number in job.steps(2):
-        if number == 0:
-            section()
-        model(DATA)  # here
-        step()
-
-
-def behind_its_transaction() -> None:
-    for number in job.steps(2):
-        if number:
-            section()
-            model(DATA)
-        else:
-            section()
-        model(DATA)
-        step()
-
-
-def ordinary() -> None:
-    model(DATA)
-    for _ in range(2):
-        model.train()
-        for _ in job.steps(2):
-            optimizer.zero_grad()
-            for group in optimizer.param_groups:
-                group["lr"] = 0.1
-            teacher(DATA)
-            evaluate(teacher)
-            step()
-            evaluate(model)
-            model.state_dict()
-        section()
-        for _ in job.steps(2):
-            step()
-            evaluate(model)
-    model(DATA)
-
-
-@pytest.mark.parametrize("script", [evaluated, part_used, saved, copied, between_epochs, only_sometimes_arrived])
-def test_it_is_found_with_its_line(script: Callable[[], None]) -> None:
-    found.clear()
-    script()
-    name, _, line = found[0].rpartition(":")
-    text = linecache.getline(__file__, int(line))
-    assert __file__ in name and name.split(" at ")[0] in text
-    assert "# here" in text or text.strip() == "of(DATA)"
-
-
-def test_through_functions() -> None:
-    found.clear()
-    evaluated_by_another()
-    assert found[0].startswith("of at ")
-
-
-@pytest.mark.parametrize("script", [behind_its_transaction, ordinary])
-def test_what_is_right_is_not_told(script: Callable[[], Any]) -> None:
-    found.clear()
-    script()
-    assert set(found) == {""}
-
-
-def test_without_a_source_nothing_is_found() -> None:
-    found.clear()
-    exec("for _ in job.steps(1):\n    model(DATA)", globals())
-    assert found == [""]
+def test_memory_that_does_not_fit_any_more_is_made_anew() -> None:
+    """The rank has changed its optimizer since."""
+    donor, newcomer = trained(), fresh()
+    missing = Missing(newcomer)
+    described = Missing(donor).describe()
+    other = {entry: [kind, [7], [1], *rest] for entry, (kind, _, _, *rest) in described.items() if entry.endswith("exp_avg")}
+    missing.prepare(other, lambda: False)
+    missing.make(described)
+    assert newcomer.descriptions(dict(newcomer.moments())) == described

@@ -1,0 +1,162 @@
+"""Places that read the state in front of a transaction are found in the source of real functions."""
+
+from __future__ import annotations
+
+import copy
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from understudy.worker.ahead import TRANSACTION, read_ahead
+
+model, teacher = nn.Sequential(nn.Linear(2, 2)), nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+found: list[str] = []
+DATA = torch.ones(1, 2)
+
+
+class Job:
+    def steps(self, count: int) -> Iterator[int]:
+        frame = sys._getframe(1)
+        found.append(read_ahead(frame, lambda thing: thing is optimizer or any(thing is part for part in model.modules())))
+        return iter(range(count))
+
+
+job = Job()
+
+
+def step() -> None:
+    model(DATA)
+
+
+def section() -> None:
+    model.state_dict()
+
+
+setattr(step, TRANSACTION, "step")
+setattr(section, TRANSACTION, "section")
+
+
+@torch.no_grad()
+def evaluate(of: nn.Module, number: int = 0) -> None:
+    of.eval()
+    of(DATA)
+    of.train()
+
+
+def through_another() -> None:
+    evaluate(model)
+
+
+def evaluated() -> None:
+    for number in job.steps(2):
+        if number % 2 == 0:
+            evaluate(model)  # here
+        step()
+
+
+def evaluated_by_another() -> None:
+    for _ in job.steps(2):
+        through_another()
+        step()
+
+
+def part_used() -> None:
+    for _ in job.steps(2):
+        model[0]
+        first = model.forward(DATA)  # type: ignore[no-untyped-call]  # here
+        step()
+        print(first)
+
+
+def saved() -> None:
+    for _ in job.steps(2):
+        with torch.no_grad():
+            torch.save({"optimizer": optimizer.state_dict()}, "/dev/null")  # here
+        step()
+
+
+def copied() -> None:
+    for _ in job.steps(2):
+        copy.deepcopy(model)  # here
+        step()
+
+
+def between_epochs() -> None:
+    for _ in range(2):
+        for _ in job.steps(2):
+            step()
+        evaluate(number=1, of=model)  # here
+
+
+def only_sometimes_arrived() -> None:
+    for number in job.steps(2):
+        if number == 0:
+            section()
+        model(DATA)  # here
+        step()
+
+
+def behind_its_transaction() -> None:
+    for number in job.steps(2):
+        if number:
+            section()
+            model(DATA)
+        else:
+            section()
+        model(DATA)
+        step()
+
+
+def ordinary() -> None:
+    model(DATA)
+    for _ in range(2):
+        model.train()
+        for _ in job.steps(2):
+            optimizer.zero_grad()
+            for group in optimizer.param_groups:
+                group["lr"] = 0.1
+            teacher(DATA)
+            evaluate(teacher)
+            step()
+            evaluate(model)
+            model.state_dict()
+        section()
+        for _ in job.steps(2):
+            step()
+            evaluate(model)
+    model(DATA)
+
+
+@pytest.mark.parametrize("script", [evaluated, part_used, saved, copied, between_epochs, only_sometimes_arrived])
+def test_it_is_found_with_its_line(script: Callable[[], None]) -> None:
+    found.clear()
+    script()
+    name, _, line = found[0].rpartition(":")
+    text = linecache.getline(__file__, int(line))
+    assert __file__ in name and name.split(" at ")[0] in text
+    assert "# here" in text or text.strip() == "of(DATA)"
+
+
+def test_through_functions() -> None:
+    found.clear()
+    evaluated_by_another()
+    assert found[0].startswith("of at ")
+
+
+@pytest.mark.parametrize("script", [behind_its_transaction, ordinary])
+def test_what_is_right_is_not_told(script: Callable[[], Any]) -> None:
+    found.clear()
+    script()
+    assert set(found) == {""}
+
+
+def test_without_a_source_nothing_is_found() -> None:
+    found.clear()
+    exec("for _ in job.steps(1):\n    model(DATA)", globals())
+    assert found == [""]
