@@ -10,7 +10,7 @@ from tests.conformance import runs
 from tests.conformance.scripts import FOLDER, read
 from tests.conformance.suite import Result, attempt
 
-# One of each chapter and class, also of what is refused or told; about five minutes on two cores.
+# Of most chapters and classes one, also of what is refused or told.
 DIAGONAL = (
     "ddp_plain",
     "ddp_two_forwards_in_each_step",

@@ -133,7 +133,41 @@ def ordinary() -> None:
     model(DATA)
 
 
-@pytest.mark.parametrize("script", [evaluated, part_used, saved, copied, between_epochs, only_sometimes_arrived])
+class Trainer:
+    def __init__(self) -> None:
+        self.model = model
+        self.batch = torch.ones(2)  # is not to be compared with anything
+        self.train = step
+
+    def evaluate(self) -> None:
+        self.model(self.batch)  # here
+
+    def train_by_another(self) -> None:
+        self.train()
+
+
+def method() -> None:
+    trainer = Trainer()
+    for _ in job.steps(2):
+        trainer.evaluate()
+        trainer.train()
+
+
+def method_behind_its_transaction() -> None:
+    trainer = Trainer()
+    for _ in job.steps(2):
+        trainer.train_by_another()
+        trainer.evaluate()
+
+
+def transaction_is_not_found() -> None:
+    trainers = [Trainer()]
+    for _ in job.steps(2):
+        model(DATA)
+        trainers[0].train()
+
+
+@pytest.mark.parametrize("script", [method, evaluated, part_used, saved, copied, between_epochs, only_sometimes_arrived])
 def test_it_is_found_with_its_line(script: Callable[[], None]) -> None:
     found.clear()
     script()
@@ -149,7 +183,7 @@ def test_through_functions() -> None:
     assert found[0].startswith("of at ")
 
 
-@pytest.mark.parametrize("script", [behind_its_transaction, ordinary])
+@pytest.mark.parametrize("script", [behind_its_transaction, ordinary, method_behind_its_transaction, transaction_is_not_found])
 def test_what_is_right_is_not_told(script: Callable[[], Any]) -> None:
     found.clear()
     script()

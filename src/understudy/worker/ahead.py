@@ -4,17 +4,15 @@ A newcomer runs the script up to the transaction at which the job stands, and on
 way, between the top of an iteration and the transaction, or between the loops of earlier epochs, would be of its initial state. Such
 places are found in the source, once, when a loop begins, and told before any loss.
 
-Known limits: only the scope that holds the loop, and plain functions that it calls, a few deep, where their source can be read. Methods
-other than `forward` and `state_dict` are not looked into.
+Known limits: only the scope that holds the loop, and functions and methods that it calls, a few deep, where their source can be read. If no
+transaction that every iteration comes to is found there, nothing is told of the iteration.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-import functools
 import inspect
-import linecache
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, FunctionType
 from typing import Any
@@ -22,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from understudy.worker.names import OTHER_SCOPES, inside, loop_at
+from understudy.worker.names import OTHER_SCOPES, inside, loop_at, nodes_of
 
 DEPTH = 4  # functions that call each other
 TRANSACTION = "__understudy_transaction__"  # what `job.step` and `job.section` make has this attribute
@@ -35,28 +33,20 @@ def read_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
     """The first place where the scope of the loop whose iterator is being made in `frame` reads what is `covered` before it may have
     arrived, as "NAME at FILE:LINE"; or ""."""
     file, line = frame.f_code.co_filename, frame.f_lineno
-    tree = _tree(file)
-    found = loop_at(tree, line) if tree is not None else None
+    found = loop_at(file, line)
     if found is None:
         return ""
     scope, loop = found
     look = _Look(covered)
     names = {**frame.f_globals, **frame.f_locals}
-    look.in_turn(loop.body, names, file, DEPTH)
+    if not look.in_turn(loop.body, names, file, DEPTH):
+        look = _Look(covered)  # where the transaction is cannot be told, so what stands in front of it cannot
     around = _around(scope, loop)
     if not look.found and around is not None:
         for statement in around.body:
             for node in _outside(statement, loop):
                 look.at(node, names, file, DEPTH)
     return look.found
-
-
-@functools.cache
-def _tree(file: str) -> ast.Module | None:
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return None
 
 
 def _around(scope: ast.AST, loop: ast.For) -> ast.For | ast.While | None:
@@ -80,7 +70,7 @@ class _Look:
     def __init__(self, covered: Callable[[Any], bool]) -> None:
         self.found = ""
         self._covered = covered
-        self._seen: set[tuple[object, ...]] = set()
+        self._seen: dict[tuple[object, ...], bool] = {}  # functions, with whether a transaction is in them
 
     def in_turn(self, body: list[ast.stmt], names: _Scope, file: str, depth: int) -> bool:
         """Looks at statements up to the first transaction that every iteration comes to; whether there is one."""
@@ -103,27 +93,30 @@ class _Look:
     def _expression(self, node: ast.AST, names: _Scope, file: str, depth: int) -> bool:
         """Whether there is a transaction in it; looks at all of it otherwise."""
         nodes = [one for one in inside(node, itself=True) if isinstance(one, ast.Call)]
-        if any(hasattr(_thing(one.func, names), TRANSACTION) for one in nodes):
+        if any(_is_transaction(_thing(one.func, names)) for one in nodes):
             return True
         return any(self.at(one, names, file, depth) for one in nodes)
 
     def at(self, node: ast.AST, names: _Scope, file: str, depth: int) -> bool:
-        """Notes a call that reads, and looks into plain functions; whether a transaction is in there."""
-        if not isinstance(node, ast.Call) or self.found:
+        """Notes a call that reads, and looks into plain functions and methods; whether a transaction is in there."""
+        if not isinstance(node, ast.Call):
             return False
         called = _thing(node.func, names)
-        if hasattr(called, TRANSACTION):
+        if _is_transaction(called):
             return True
-        owner = _thing(node.func.value, names) if isinstance(node.func, ast.Attribute) and node.func.attr in _READS else called
-        whole = [argument for argument in node.args if self._covered(_thing(argument, names))] if called in _TAKE_WHOLE else []
-        if whole or self._covered(owner):
-            self.found = f"{ast.unparse(whole[0] if whole else node.func)} at {file}:{node.lineno}"
+        owner = _thing(node.func.value, names) if isinstance(node.func, ast.Attribute) else None
+        reads = owner if isinstance(node.func, ast.Attribute) and node.func.attr in _READS else called
+        whole = [one for one in node.args if self._covered(_thing(one, names))] if any(called is one for one in _TAKE_WHOLE) else []
+        if whole or self._covered(reads):
+            self.found = self.found or f"{ast.unparse(whole[0] if whole else node.func)} at {file}:{node.lineno}"
             return False
         if isinstance(called, FunctionType) and depth:
-            return self._function(called, node, names, depth)
+            own = getattr(owner, "__dict__", {}).values()
+            first = [] if owner is None or any(called is one for one in own) else [owner]
+            return self._function(called, [*first, *(_thing(one, names) for one in node.args)], _keywords(node, names), depth)
         return False
 
-    def _function(self, called: FunctionType, call: ast.Call, names: _Scope, depth: int) -> bool:
+    def _function(self, called: FunctionType, arguments: list[Any], keywords: dict[str, Any], depth: int) -> bool:
         plain = inspect.unwrap(called)
         if not isinstance(plain, FunctionType) or plain.__module__.partition(".")[0] in ("torch", "understudy"):
             return False
@@ -132,19 +125,25 @@ class _Look:
         if definition is None:
             return False
         parameters = [argument.arg for argument in (*definition.args.posonlyargs, *definition.args.args)]
-        given = dict(zip(parameters, call.args, strict=False)) | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-        bound = {name: _thing(argument, names) for name, argument in given.items()}
+        bound = dict(zip(parameters, arguments, strict=False)) | keywords
         key = (plain, *sorted(f"{name} {id(thing)}" for name, thing in bound.items() if thing is not None))
-        if key in self._seen:
-            return False
-        self._seen.add(key)
-        return self.in_turn(definition.body, {**_variables(plain), **bound}, file, depth - 1)
+        if key not in self._seen:
+            self._seen[key] = False  # until it is known, for one that calls itself
+            self._seen[key] = self.in_turn(definition.body, {**_variables(plain), **bound}, file, depth - 1)
+        return self._seen[key]
+
+
+def _is_transaction(called: Any) -> bool:
+    return isinstance(called, FunctionType) and hasattr(called, TRANSACTION)
+
+
+def _keywords(call: ast.Call, names: _Scope) -> dict[str, Any]:
+    return {keyword.arg: _thing(keyword.value, names) for keyword in call.keywords if keyword.arg}
 
 
 def _definition(file: str, line: int) -> ast.FunctionDef | None:
     """Of the function whose code begins at `line`: with its first decorator, if it has any."""
-    tree = _tree(file)
-    for node in ast.walk(tree) if tree is not None else ():
+    for node in nodes_of(file):
         if isinstance(node, ast.FunctionDef) and line in (node.lineno, *(one.lineno for one in node.decorator_list)):
             return node
     return None
@@ -167,6 +166,9 @@ def _thing(node: ast.AST, names: _Scope) -> Any:
     if not isinstance(node, ast.Attribute):
         return None
     owner = _thing(node.value, names)
-    if isinstance(owner, nn.Module):
-        return owner._modules.get(node.attr)
-    return vars(owner).get(node.attr) if inspect.ismodule(owner) else None
+    if owner is None:
+        return None
+    if isinstance(owner, nn.Module) and node.attr in owner._modules:
+        return owner._modules[node.attr]
+    found = inspect.getattr_static(owner, node.attr, None)
+    return found.__func__ if isinstance(found, staticmethod) else found

@@ -24,11 +24,7 @@ def missing_behind(frame: FrameType) -> tuple[list[str], str]:
 
 @functools.cache
 def _missing_behind(file: str, line: int) -> tuple[list[str], str]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return [], ""
-    found = loop_at(tree, line)
+    found = loop_at(file, line)
     if found is None:
         return [], ""
     scope, loop = found
@@ -46,10 +42,19 @@ def _missing_behind(file: str, line: int) -> tuple[list[str], str]:
     return behind, f"{file}:{line}"
 
 
-def loop_at(tree: ast.AST, line: int) -> tuple[ast.AST, ast.For] | None:
+@functools.cache
+def nodes_of(file: str) -> list[ast.AST]:
+    """Of the whole source; none if it cannot be read."""
+    try:
+        return list(ast.walk(ast.parse("".join(linecache.getlines(file)))))
+    except (SyntaxError, ValueError):
+        return []
+
+
+def loop_at(file: str, line: int) -> tuple[ast.AST, ast.For] | None:
     """The innermost scope with a `for` statement whose iterable stands at `line`."""
     best: tuple[ast.AST, ast.For] | None = None
-    for scope in ast.walk(tree):
+    for scope in nodes_of(file):
         if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
             for node in inside(scope):
                 if isinstance(node, ast.For) and node.iter.lineno <= line <= (node.iter.end_lineno or line):

@@ -151,7 +151,7 @@ class Runtime(Membership):
             self.notice(
                 f"ranks do not make the same model: {recorder.given_up / 1e6:.1f} MB of registered state came from another rank in the "
                 "set-up, too much to be kept for a newcomer. What the script derives from it before the first step (a frozen copy, a "
-                "norm) would be something else on a newcomer. Seed every rank alike before the model is made, or raise "
+                "norm) would be something else on a newcomer. Seed every rank alike or load the same file on each, or raise "
                 "UNDERSTUDY_SETUP_LIMIT (bytes)",
                 everyone=False,
             )
