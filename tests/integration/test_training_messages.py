@@ -101,6 +101,26 @@ def test_a_rank_that_leaves_its_loop_earlier_than_the_others(training: Training)
     assert "every rank must run the same transactions, in the same order and number" in outcome.output
 
 
+def test_ranks_that_leave_their_loop_while_another_one_computes_on(training: Training) -> None:
+    """Nor does that one wait for them in a collective, while they wait for it in the comparison at the end."""
+    outcome = training.run("misuse.py", "one goes on", ranks=3, spares=0)
+    assert outcome.code == 1, outcome.output
+    assert "rank 2 (w2 on node node0) failed at step 5: it is in transaction 5, and the script of rank" in outcome.output
+    assert "every rank must run the same transactions, in the same order and number" in outcome.output
+
+
+def test_a_rank_that_trains_where_another_one_does_not(training: Training) -> None:
+    outcome = training.run("misuse.py", "one trains", spares=0)
+    assert outcome.code == 1, outcome.output
+    assert "rank 0 (w0 on node node0) failed at step 0: it is in the first transaction, and the script of rank 1" in outcome.output
+
+
+def test_a_newcomer_that_comes_to_the_end_without_its_state(training: Training) -> None:
+    outcome = training.run("misuse.py", "newcomer goes elsewhere", faults="after backward:3:1")
+    assert outcome.code == 1, outcome.output
+    assert "this newcomer has come to the end of its script without passing the place where the job goes on" in outcome.output
+
+
 def test_a_loss_in_a_collective_outside_any_transaction(training: Training) -> None:
     outcome = training.run("misuse.py", "collective outside", faults="outside:3:1")
     assert outcome.code == 1

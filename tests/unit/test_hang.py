@@ -239,6 +239,26 @@ def test_the_end_of_the_job_is_not_judged() -> None:
     assert host.judge() is None
 
 
+def test_a_transaction_in_front_of_which_others_have_ended_can_never_commit() -> None:
+    host = Host()
+    done = {"w0": page(Activity.FINISHED, 8), "w1": page(Activity.FINISHED, 8)}
+    for activity, transaction in ((Activity.IDLE, 8), (Activity.COMMITTING, 7), (Activity.RECOVERING, 8), (Activity.FINISHED, 8)):
+        host.read(done | {"w2": page(activity, transaction)}, 50.0)  # may still come to its end
+        assert host.watch.left_behind(RANKS) is None
+    for activity in (Activity.RUNNING, Activity.VOTED):
+        host.read(done | {"w2": page(activity, 8)}, 51.0)
+        behind = host.watch.left_behind(RANKS)
+        assert behind is not None
+        assert behind[0] == 2
+        assert "in transaction 8, and the script of rank 0 has ended" in behind[2]
+
+
+def test_a_rank_that_sets_up_for_long_is_not_behind() -> None:
+    waiting = page(Activity.VOTED, -1, step=0)
+    pages = {"w0": page(Activity.SETUP, -1, step=0), "w1": waiting, "w2": waiting}
+    assert Host().stand(pages, 150) is None
+
+
 def test_who_does_not_come_to_rest_while_all_others_wait_in_recovery() -> None:
     host = Host()
     pages = {"w0": page(Activity.RECOVERING), "w1": page(Activity.RECOVERING, 8), "w2": page()}

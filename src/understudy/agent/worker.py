@@ -67,6 +67,8 @@ class Worker:
         view = self.look()
         if view is None or self.rank < 0:
             return ""
+        if view.activity is Activity.VOTED and view.transaction < 0:
+            return ", at the end of its set-up"
         return {
             Activity.SETUP: ", while its script set up",
             Activity.IDLE: f", between transactions {view.transaction - 1} and {view.transaction}",

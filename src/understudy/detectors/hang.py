@@ -30,7 +30,8 @@ are not known (NCCL, another platform, a worker of an earlier version), if two r
 background. A rank that waits for a hung one in a way of the script's own (a file, a store) is named in its place if all others
 wait in Gloo, the hung one in the background. Code of one rank for which the others wait, longer than the limit, looks exactly like a
 hang: raise `hang_floor` for such a job, or, if it is between transactions, put it into a section. Near the end of the job (a
-rank has finished) standstill is not judged, because a rank may work alone there. A rank that has a new holder is progress, of
+rank has finished) standstill is not judged, because a rank may work alone there: only not in a transaction in front of which the scripts
+of others have ended (`left_behind`), of which no time has to pass to be sure. A rank that has a new holder is progress, of
 which the readings know only later.
 """
 
@@ -44,6 +45,12 @@ from understudy.links.page import Activity, PageView
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})
 _STAGE = {Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3}
+
+_LEFT_BEHIND = (
+    "it is in {where}, and the script of rank {others} has ended in front of that one: every rank must run the same "
+    "transactions, in the same order and number. What ends the loop (a count, the best loss so far) was not the same on all ranks: let a "
+    "transaction decide it with a collective, and register what it is decided from"
+)
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,19 @@ class HangWatch:
         self._ranks = dict(ranks)
         return self._silent([*ranks.values(), *idle], now) or self._standstill(ranks, now)
 
+    def left_behind(self, ranks: Mapping[int, str]) -> tuple[int, PageView, str] | None:
+        """A rank in a transaction that can never commit, because the scripts of others have ended in front of it; and that in words."""
+        pages = {rank: self._workers[worker].page for rank, worker in ranks.items() if worker in self._workers}
+        ended: dict[int, list[int]] = {}
+        for rank, page in pages.items():
+            if page.activity is Activity.FINISHED:
+                ended.setdefault(page.transaction, []).append(rank)
+        for rank, page in pages.items() if ended else ():
+            if page.activity in (Activity.RUNNING, Activity.VOTED) and (others := ended.get(page.transaction)):
+                where = f"transaction {page.transaction}" if page.transaction >= 0 else "the first transaction"
+                return rank, page, _LEFT_BEHIND.format(where=where, others=others[0])
+        return None
+
     def limit(self, worker: str) -> float:
         """Seconds without a sign of life that this worker is granted."""
         return self._limit(worker, self._longest())
@@ -189,7 +209,9 @@ class HangWatch:
         if recovering:
             others = watched.keys() - set(recovering)
             return others.pop() if len(others) == 1 else None
-        places = {rank: (w.page.transaction, _STAGE.get(w.page.activity, 0)) for rank, w in watched.items()}
+        # A set-up may take one rank much longer than the others, which wait for it.
+        stages = {rank: _STAGE.get(w.page.activity, 0) if w.page.transaction >= 0 else 0 for rank, w in watched.items()}
+        places = {rank: (w.page.transaction, stages[rank]) for rank, w in watched.items()}
         lowest = min(places.values())
         last = [rank for rank, place in places.items() if place == lowest]
         if len(last) == 1:

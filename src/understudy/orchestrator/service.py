@@ -21,7 +21,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from understudy.core.commands import Assign, Command, EndJob, Prepare, Recover, SetTimer, StartWorker, Tell
-from understudy.core.events import Believed, Event, Expired, FromAgent, LostNode, NodeJoined, NodesLost, WorkerLost, WorkerStarted
+from understudy.core.events import (
+    Believed,
+    Event,
+    Expired,
+    FromAgent,
+    LostNode,
+    NodeJoined,
+    NodesLost,
+    ScriptFailed,
+    WorkerLost,
+    WorkerStarted,
+)
 from understudy.core.machine import Machine
 from understudy.core.nouns import LossCause
 from understudy.core.state import WorkerState
@@ -404,6 +415,10 @@ class Service:
         verdict = self._watch.judge(held, idle, now)
         if verdict is not None:
             self.submit(WorkerLost(verdict.worker, LossCause.HUNG, verdict.detail, verdict.happened))
+            return
+        if (behind := self._watch.left_behind(held)) is not None:
+            rank, page, detail = behind
+            self.submit(ScriptFailed(held[rank], rank, page.step, detail, ""))
             return
         stalled = not self._watch.moves(held, now) and self._watch.stalled(held, now)
         if not held or stalled < state.timeouts.hang_first:

@@ -139,10 +139,11 @@ class Job:
                     f"not run the "
                     "loop, and the name is missing. Let a transaction behind the loop return it, or give it a value in front of the loop"
                 )
-            if ahead := read_ahead(frame, runtime.state.covers):
+            if newcomer is None and (ahead := read_ahead(frame, runtime.state.covers)):
                 runtime.notice(
-                    f"{ahead} is used in front of a transaction: a newcomer comes by there before its state has arrived, so what it "
-                    "computes, prints or saves there would be of its initial state. Put it into a @job.section that every rank calls"
+                    f"{ahead} is used between transactions, where a newcomer comes by before its state has arrived: what it computes or "
+                    "prints there would be of its initial state, and where it saves, the job would end. Put it into a @job.section that "
+                    "every rank calls"
                 )
         try:
             if runtime is not None and newcomer is not None and not newcomer.done:
@@ -157,7 +158,7 @@ class Job:
                         yield batch
 
             def top(iteration: int) -> None:
-                if newcomer is not None and not newcomer.arrived:
+                if newcomer is not None and (newcomer.catching_up or not newcomer.arrived):
                     newcomer.at_top()
                 elif runtime is not None:
                     runtime.late.look("between the last transaction and the top of the next iteration", Look.AT_STREAMS)

@@ -24,11 +24,12 @@ from understudy.core.events import NewcomerReady, Prepared, Verified, VerifyFail
 from understudy.links.page import Activity
 from understudy.worker.codec import decode
 from understudy.worker.copies import LocalCopy, Place
-from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
+from understudy.worker.errors import DonorsDiffer, GenerationAborted, Misuse, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.frameworks import disagreement
 from understudy.worker.loaders import Source
 from understudy.worker.loops import END, restore_streams
 from understudy.worker.peers import Peers
+from understudy.worker.reads import Kept, Reads
 from understudy.worker.record import Replayer
 from understudy.worker.recovery import (
     Donor,
@@ -60,7 +61,10 @@ class Newcomer:
         self._copy: LocalCopy | None = None
         self._job: dict[str, Any] = {}
         self._streams_set = False
+        self._behind = False  # no transaction that is over lies ahead any more
         self.arrived = False
+        self._reads = Reads(runtime.state, self._read)
+        self._kept: Kept | None = None  # what has arrived, while it is not yet at the transaction at which the others are
 
     # -- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -138,6 +142,7 @@ class Newcomer:
                 self._reject(recovery.generation, str(error))
         runtime.control.page.enter(Activity.SETUP, -1)
         runtime.late.adopt(self._job["late_points"], self._job["late_agreed"])
+        self._reads.install()
         if self.place == END:
             self.arrive()
 
@@ -195,7 +200,7 @@ class Newcomer:
         boundary = self._copy.boundary
         if boundary is not None and boundary.loop == loop:
             source.pass_by(boundary.position)
-        if self._copy.place[0] == loop and not self._streams_set:
+        if self._copy.place[0] == loop and not self._behind:
             self._set_streams()  # the script may draw behind the loop
 
     def redraw(self, source: Source) -> Any:
@@ -219,7 +224,7 @@ class Newcomer:
             restore_streams(runtime.state.randomness, self._copy, runtime.rank)
         except NotTheSame as error:
             self._reject(runtime.control.generation, str(error))
-        self._streams_set = True
+        self._streams_set = self._behind = True
 
     def at_transaction(self, place: Place) -> tuple[bool, Any]:
         """Whether to pass this transaction by, and then its result. Arrives where the job continues."""
@@ -239,6 +244,39 @@ class Newcomer:
             )
         self.arrive()
         return False, None
+
+    def _read(self, what: str, kept: bool) -> None:
+        """The script reads state on its way: it arrives, if that is where it should. `kept`: what it reads may be written somewhere."""
+        assert self._copy is not None and self._replayer is not None
+        if self._copy.transaction < 0 or self._runtime.step == 0:
+            return  # nothing was trained by then
+        if self._behind and not self.arrived:
+            self.arrive()
+            self._kept = Kept(self._runtime.state)
+            self._replayer.install()  # the others have this way behind them: collectives are still refused
+        elif not self._behind and kept:
+            raise Misuse(
+                f"rank {self._runtime.rank}: this newcomer comes by code that saves or copies {what}, between transactions that are over "
+                "and before its state has arrived. It would write a wrong state over what this rank has saved there, so the job ends. Put "
+                "it into a @job.section that every rank calls"
+            )
+
+    @property
+    def catching_up(self) -> bool:
+        """Arrived, and on code that the others have behind them."""
+        return self._kept is not None
+
+    def caught_up(self) -> None:
+        """At the transaction at which the others are."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            assert self._replayer is not None
+            self._replayer.remove()
+            if changed := kept.put_back():
+                self._runtime.notice(
+                    f"{changed[0]} (of {len(changed)}) changes between two transactions, behind code that reads it: a newcomer has read it "
+                    "as it is after the change. Read it behind the change, or put both into a @job.section"
+                )
 
     def _result(self, place: Place) -> Any:
         assert self._copy is not None
@@ -262,7 +300,8 @@ class Newcomer:
         while not self.arrived:
             recovery = self._recovery()
             try:
-                self._attach(recovery)
+                with self._reads.ours():
+                    self._attach(recovery)
             except NotTheSame as error:
                 self._reject(recovery.generation, str(error))
             except DonorsDiffer as error:
@@ -275,6 +314,8 @@ class Newcomer:
                     raise  # nothing of the network: it would fail again
                 self._await_next(recovery.generation, error)
                 runtime.let_go()
+        if self.place != END:
+            self._reads.remove()
 
     def _attach(self, recovery: Recover) -> None:
         runtime = self._runtime

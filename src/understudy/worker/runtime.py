@@ -116,6 +116,7 @@ class Runtime(Membership):
         assert self.recorder is not None and self.channel is not None
         self._refuse_uncovered()
         self.state.set_up()
+        self.control.page.enter(Activity.VOTED, self.transaction)  # if another rank ends without any transaction, this one waits in vain
         record, broken = self._finish_record(self.recorder)
         self.recorder = None
         try:
@@ -231,6 +232,8 @@ class Runtime(Membership):
 
     def begin(self, redo: bool = False) -> None:
         """Between transactions: joins the newest generation, as often as there is one."""
+        if self.newcomer is not None:
+            self.newcomer.caught_up()
         if self.recorder is not None:
             self._arm()
         if not redo:
@@ -356,7 +359,7 @@ class Runtime(Membership):
 
     def finish(self) -> int:
         """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""
-        if self.newcomer is not None and not self.newcomer.arrived:
+        if self.newcomer is not None and (self.newcomer.catching_up or not self.newcomer.arrived):
             raise UnderstudyError(
                 f"rank {self.rank}: this newcomer has come to the end of its script without passing the place where the job goes on, so it "
                 "never got its rank's state: whatever it has written at its end is wrong. The script does not run the same way twice"

@@ -85,10 +85,10 @@ class State:
         self.kept_gradients = Gradients(self.optimizers)
 
     def covers(self, thing: Any) -> bool:
-        """Whether it is a registered optimizer, or a part of a registered module, that training changes."""
+        """Whether it is a registered optimizer, or a module with parameters of a registered one, that training changes."""
         if isinstance(thing, torch.nn.Module):
-            trained = any(parameter.requires_grad for parameter in thing.parameters())
-            return trained and any(part is thing for module in self.modules.values() for part in module.modules())
+            trained = {id(parameter) for parameter in thing.parameters() if parameter.requires_grad}
+            return bool(trained) and any(id(parameter) in trained for module in self.modules.values() for parameter in module.parameters())
         return any(thing is optimizer for optimizer in self.optimizers.values())
 
     def register(self, name: str, thing: Any) -> None:

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: ddp
-# expect: told "in front of a transaction"
+# expect: bitwise
 
 from __future__ import annotations
 

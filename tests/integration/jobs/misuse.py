@@ -6,7 +6,7 @@ import sys
 
 import torch
 import torch.distributed as dist
-from support import Counter, fault, seed  # type: ignore[import-not-found]
+from support import Counter, fault, first_time, seed  # type: ignore[import-not-found]
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
@@ -72,13 +72,19 @@ def train(batch: torch.Tensor) -> torch.Tensor:
     optimizer.step()
     if case == "collective after the vote":
         dist.all_reduce(loss.detach())
-    counter.count += job.rank + 1
+    if case != "one goes on":  # it hands nothing over either, so that its next message to others is in a collective
+        counter.count += job.rank + 1
     return loss.detach()
 
 
-for number in job.steps(8):
+if case == "one trains" and job.rank == 1:
+    sys.exit()
+elsewhere = case == "newcomer goes elsewhere" and job.rank == 1 and not first_time("rank 1")
+for number in job.steps(0 if elsewhere else 8):
     train(torch.full((4, 8), float(number)))
     if case == "leaves early" and job.rank == 1 and job.committed == 5:
+        break
+    if case == "one goes on" and job.rank != 2 and job.committed == 5:
         break
     if case == "registered late":
         job.register(late=Counter())

@@ -1,0 +1,46 @@
+"""Rank 0 alone writes a checkpoint after each epoch, outside of any transaction, and the whole model at the end."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from support import fault, final, folder, log, seed  # type: ignore[import-not-found]
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+EPOCHS, STEPS = 3, 3
+
+job = understudy.join()
+seed(40 + job.rank)
+model = DistributedDataParallel(nn.Linear(8, 8))
+optimizer = torch.optim.Adam(model.parameters())
+job.register(model=model, optimizer=optimizer)
+
+
+@job.step
+def train() -> torch.Tensor:
+    optimizer.zero_grad()
+    loss: torch.Tensor = model(torch.randn(4, 8)).square().mean()
+    loss.backward()  # type: ignore[no-untyped-call]
+    fault(job, "after backward")
+    optimizer.step()
+    return loss.detach()
+
+
+def save(name: str) -> None:
+    partial = folder / "partial.pt"
+    whole = "whole" in sys.argv
+    torch.save(model if whole else {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}, partial)
+    partial.rename(folder / name)
+
+
+for epoch in range(EPOCHS):
+    for _ in job.steps(STEPS):
+        log(job, "loss", train())
+    fault(job, "behind an epoch")
+    if job.rank == 0:
+        save(f"epoch-{epoch}.pt")
+final(job, model=model, optimizer=optimizer)
