@@ -36,6 +36,14 @@ def test_the_state_arrives_where_it_is_saved(training: Training, undisturbed: Ou
         assert _same(lost.folder / f"epoch-{epoch}.pt", undisturbed.folder / f"epoch-{epoch}.pt")
 
 
+def test_the_last_checkpoint_is_written_by_a_newcomer_at_the_end(training: Training) -> None:
+    """All others have finished, with the schedule stepped behind the last epoch: the newcomer steps its own, and then the state arrives."""
+    reference = training.torchrun("saving.py", "one epoch")
+    lost = training.run("saving.py", "one epoch", faults="behind an epoch:3:0")
+    survived(lost, reference)
+    assert _same(lost.folder / "epoch-0.pt", reference.folder / "epoch-0.pt")
+
+
 LATER = [("by state dicts", "after backward:7:0"), ("whole", "after backward:7:0"), ("by state dicts", "behind an epoch:9:0")]
 
 

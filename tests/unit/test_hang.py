@@ -247,7 +247,13 @@ def test_a_transaction_in_front_of_which_others_have_ended_can_never_commit() ->
         assert host.watch.left_behind(RANKS) is None
     for activity in (Activity.RUNNING, Activity.VOTED):
         host.read(done | {"w2": page(activity, 8)}, 51.0)
-        behind = host.watch.left_behind(RANKS)
+        host.watch.left_behind(RANKS)
+        assert host.watch.left_behind(RANKS) is None  # the same reading
+        host.read(done | {"w2": page(Activity.COMMITTING, 7)}, 52.0)
+        assert host.watch.left_behind(RANKS) is None  # it was torn
+        for clock in (53.0, 54.0):
+            host.read(done | {"w2": page(activity, 8)}, clock)
+            behind = host.watch.left_behind(RANKS)
         assert behind is not None
         assert behind[0] == 2
         assert "in transaction 8, and the script of rank 0 has ended" in behind[2]

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from understudy.worker.errors import UnderstudyError
 from understudy.worker.reads import Kept, Reads
 from understudy.worker.state import State
 
@@ -23,14 +24,15 @@ class Here:
     def __init__(self) -> None:
         self.first = nn.Linear(2, 2)
         self.model = nn.Sequential(self.first, nn.Dropout(0.5))
-        self.teacher = nn.Linear(2, 2).requires_grad_(False)
+        self.teacher, self.average = (nn.Linear(2, 2).requires_grad_(False) for _ in range(2))
         self.optimizer = torch.optim.Adam(self.model.parameters())
         self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 1)
         self.model(torch.ones(1, 2)).sum().backward()
         self.optimizer.step()
         self.state = State()
-        for name in ("model", "optimizer", "schedule"):
+        for name in ("model", "optimizer", "schedule", "average"):
             self.state.register(name, getattr(self, name))
+        self.state.set_up()
         self.seen: list[tuple[str, bool]] = []
         self.reads = Reads(self.state, self.note)
 
@@ -44,6 +46,7 @@ def here() -> Iterator[Here]:
     before = [vars(kind).get(name) for kind, name in METHODS]
     made = Here()
     made.reads.install()
+    made.reads.behind = True
     yield made
     made.reads.remove()
     assert [vars(kind).get(name) for kind, name in METHODS] == before
@@ -51,6 +54,7 @@ def here() -> Iterator[Here]:
     assert not nn.modules.module._global_forward_pre_hooks
 
 
+OTHER = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)).state_dict()
 READS: list[tuple[Callable[[Here], object], str, bool]] = [
     (lambda here: here.model.state_dict(), "Sequential", True),
     (lambda here: here.first.state_dict(), "Linear", True),
@@ -65,6 +69,11 @@ READS: list[tuple[Callable[[Here], object], str, bool]] = [
     (lambda here: here.model.train(mode=False), "Sequential", False),
     (lambda here: next(here.model.parameters()), "Sequential", False),
     (lambda here: here.model.requires_grad_(False), "Sequential", False),
+    (lambda here: here.model[1].eval(), "Dropout", False),  # without a tensor
+    (lambda here: here.model.load_state_dict(OTHER), "Sequential", False),
+    (lambda here: here.schedule.state_dict(), "StepLR", True),
+    (lambda here: here.average.state_dict(), "Linear", True),  # not trained
+    (lambda here: here.average(torch.ones(1, 2)), "Linear", False),
 ]
 
 
@@ -72,6 +81,12 @@ READS: list[tuple[Callable[[Here], object], str, bool]] = [
 def test_a_read_is_noticed_before_it_happens(here: Here, read: Callable[[Here], object], what: str, kept: bool) -> None:
     read(here)
     assert here.seen[0] == (what, kept)
+    here.seen.clear()
+    here.reads.behind = False
+    here.model.train()
+    read(here)
+    assert [found for found in here.seen if not found[1]] == []  # what is not kept does not matter in front of what is over
+    assert bool(here.seen) == kept
     here.reads.remove()
     seen = len(here.seen)
     here.model.train()
@@ -100,6 +115,34 @@ def test_what_is_not_read_is_not_noticed(here: Here) -> None:
     other.start()
     other.join()
     assert here.seen == []
+
+
+def test_what_is_bound_again_behind_the_arrival_is_put_back(here: Here) -> None:
+    """As by a script that goes back to an earlier state where its loss has grown."""
+    here.reads.remove()
+    other = copy.deepcopy(here.optimizer.state_dict())
+    for held in other["state"].values():
+        held["exp_avg"].fill_(7.0)
+    kept, moment = Kept(here.state), here.optimizer.state[here.first.weight]["exp_avg"]
+    content = moment.clone()
+    here.optimizer.load_state_dict(other)
+    here.model.__dict__["own"] = object()
+    assert here.optimizer.state[here.first.weight]["exp_avg"] is not moment
+    kept.put_back()
+    assert here.optimizer.state[here.first.weight]["exp_avg"] is moment and torch.equal(moment, content)
+    assert "own" in here.model.__dict__  # what donors would not have given either
+    assert kept.put_back() == []
+    here.first.weight = nn.Parameter(torch.ones(2, 2))
+    with pytest.raises(UnderstudyError, match="weight was replaced between two transactions"):
+        kept.put_back()
+
+
+def test_a_class_of_an_extension_is_left_alone() -> None:
+    state = State()
+    state.values["array"] = array = bytearray()
+    reads = Reads(state, lambda what, kept: None)
+    reads._wrap(type(array), "copy")
+    reads.remove()
 
 
 def test_what_changes_behind_the_arrival_is_put_back(here: Here) -> None:

@@ -31,7 +31,7 @@ background. A rank that waits for a hung one in a way of the script's own (a fil
 wait in Gloo, the hung one in the background. Code of one rank for which the others wait, longer than the limit, looks exactly like a
 hang: raise `hang_floor` for such a job, or, if it is between transactions, put it into a section. Near the end of the job (a
 rank has finished) standstill is not judged, because a rank may work alone there: only not in a transaction in front of which the scripts
-of others have ended (`left_behind`), of which no time has to pass to be sure. A rank that has a new holder is progress, of
+of others have ended (`left_behind`). A rank that has a new holder is progress, of
 which the readings know only later.
 """
 
@@ -83,6 +83,7 @@ class HangWatch:
         self._timeouts = timeouts
         self._workers: dict[str, _Watched] = {}
         self._ranks: dict[int, str] = {}  # as of the last judgement
+        self._left_behind: dict[tuple[str, int, str], float] = {}  # worker, its transaction, who has ended: unix time of the first reading
         self._changed_at = 0.0  # unix time of the last change in them
 
     def observe(self, pages: Mapping[str, PageView], clock: float, now: float) -> None:
@@ -137,16 +138,23 @@ class HangWatch:
         return self._silent([*ranks.values(), *idle], now) or self._standstill(ranks, now)
 
     def left_behind(self, ranks: Mapping[int, str]) -> tuple[int, PageView, str] | None:
-        """A rank in a transaction that can never commit, because the scripts of others have ended in front of it; and that in words."""
-        pages = {rank: self._workers[worker].page for rank, worker in ranks.items() if worker in self._workers}
-        ended: dict[int, list[int]] = {}
-        for rank, page in pages.items():
-            if page.activity is Activity.FINISHED:
-                ended.setdefault(page.transaction, []).append(rank)
-        for rank, page in pages.items() if ended else ():
-            if page.activity in (Activity.RUNNING, Activity.VOTED) and (others := ended.get(page.transaction)):
-                where = f"transaction {page.transaction}" if page.transaction >= 0 else "the first transaction"
-                return rank, page, _LEFT_BEHIND.format(where=where, others=others[0])
+        """A rank in a transaction that can never commit, because the scripts of others have ended in front of it; and that in words.
+        Only what two readings show: one alone may have been made while the page was written.
+        """
+        watched = {rank: self._workers[worker] for rank, worker in ranks.items() if worker in self._workers}
+        ended: dict[int, int] = {}
+        for rank, one in watched.items():
+            if one.page.activity is Activity.FINISHED:
+                ended.setdefault(one.page.transaction, rank)
+        before, self._left_behind = self._left_behind, {}
+        for rank, one in watched.items() if ended else ():
+            page = one.page
+            if page.activity in (Activity.RUNNING, Activity.VOTED) and page.transaction in ended:
+                key = (ranks[rank], page.transaction, ranks[ended[page.transaction]])
+                self._left_behind[key] = before.get(key, one.at)
+                if one.at > self._left_behind[key]:
+                    where = f"transaction {page.transaction}" if page.transaction >= 0 else "the first transaction"
+                    return rank, page, _LEFT_BEHIND.format(where=where, others=ended[page.transaction])
         return None
 
     def limit(self, worker: str) -> float:

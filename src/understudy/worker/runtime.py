@@ -38,7 +38,7 @@ from understudy.worker.control import Control
 from understudy.worker.copies import LocalCopy, LocalState, seal
 from understudy.worker.drawn import by_hand
 from understudy.worker.early import Before, Early
-from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
+from understudy.worker.errors import GenerationAborted, Misuse
 from understudy.worker.frameworks import Frameworks
 from understudy.worker.known import Known
 from understudy.worker.late import POINTS, Late, Look
@@ -359,12 +359,9 @@ class Runtime(Membership):
 
     def finish(self) -> int:
         """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""
-        if self.newcomer is not None and (self.newcomer.catching_up or not self.newcomer.arrived):
-            raise UnderstudyError(
-                f"rank {self.rank}: this newcomer has come to the end of its script without passing the place where the job goes on, so it "
-                "never got its rank's state: whatever it has written at its end is wrong. The script does not run the same way twice"
-            )
         self.finished = True
+        if self.newcomer is not None:
+            self.newcomer.come_to_end()
         self.stand = Stand.IDLE
         self.answers.describe()
         if self.recorder is not None:

@@ -85,11 +85,19 @@ class State:
         self.kept_gradients = Gradients(self.optimizers)
 
     def covers(self, thing: Any) -> bool:
-        """Whether it is a registered optimizer, or a module with parameters of a registered one, that training changes."""
+        """Whether it is a registered optimizer, or a part of a registered module, that training changes."""
         if isinstance(thing, torch.nn.Module):
-            trained = {id(parameter) for parameter in thing.parameters() if parameter.requires_grad}
-            return bool(trained) and any(id(parameter) in trained for module in self.modules.values() for parameter in module.parameters())
+            trained = any(parameter.requires_grad for parameter in thing.parameters())
+            return trained and any(part is thing for module in self.modules.values() for part in module.modules())
         return any(thing is optimizer for optimizer in self.optimizers.values())
+
+    def holds(self, thing: Any) -> bool:
+        """Whether it is registered, a part of a registered module, or another module with tensors of one."""
+        if not isinstance(thing, torch.nn.Module):
+            return any(thing is known for known in (*self.optimizers.values(), *self.values.values()))
+        parts = [part for module in self.modules.values() for part in module.modules()]
+        mine = {id(tensor) for part in parts for tensor in (*part._parameters.values(), *part._buffers.values()) if tensor is not None}
+        return any(part is thing for part in parts) or any(id(tensor) in mine for tensor in (*thing.parameters(), *thing.buffers()))
 
     def register(self, name: str, thing: Any) -> None:
         """Raises `Misuse` for a thing whose state cannot be read and set."""

@@ -1,4 +1,4 @@
-"""The first rank alone writes a checkpoint at the top of every other iteration, behind which the learning rate changes."""
+"""The first rank alone evaluates in inference mode and writes a checkpoint at the top of an iteration; then the learning rate changes."""
 
 # ranks: 3
 # group: loops
@@ -41,8 +41,16 @@ def train_step(batch):
     return loss.item()
 
 
+@torch.inference_mode()
+def evaluate():
+    model.module[2].eval()
+    return nn.functional.mse_loss(model.module(data.tensors[0]), data.tensors[1]).item()
+
+
 for batch in job.batches(loader, steps=12):
     if job.committed % 2 == 0 and job.rank == 0:
+        trace.line(f"evaluation {job.committed}", loss=evaluate())
+        model.train()
         partial = folder / "partial.pt"
         torch.save({"model": model.module.state_dict(), "moments": optimizer.state_dict()["state"]}, partial)
         partial.rename(folder / f"checkpoint-{job.committed}.pt")

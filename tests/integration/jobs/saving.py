@@ -11,13 +11,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 import understudy
 
-EPOCHS, STEPS = 3, 3
+EPOCHS, STEPS = (1 if "one epoch" in sys.argv else 3), 3
 
 job = understudy.join()
 seed(40 + job.rank)
 model = DistributedDataParallel(nn.Linear(8, 8))
 optimizer = torch.optim.Adam(model.parameters())
-job.register(model=model, optimizer=optimizer)
+schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+job.register(model=model, optimizer=optimizer, schedule=schedule)
 
 
 @job.step
@@ -40,7 +41,8 @@ def save(name: str) -> None:
 for epoch in range(EPOCHS):
     for _ in job.steps(STEPS):
         log(job, "loss", train())
+    schedule.step()
     fault(job, "behind an epoch")
     if job.rank == 0:
         save(f"epoch-{epoch}.pt")
-final(job, model=model, optimizer=optimizer)
+final(job, model=model, optimizer=optimizer, schedule=schedule)
