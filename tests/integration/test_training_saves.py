@@ -1,4 +1,4 @@
-"""Checkpoints that a script writes outside of any transaction: what a newcomer finds there is right, and never written over."""
+"""Checkpoints that a script writes outside of any transaction: a newcomer writes the last one, and never goes over an earlier one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.integration.processes import marked
-from tests.integration.training import Outcome, Training, survived, training
+from tests.integration.processes import marked, wait_until
+from tests.integration.training import LONG, Outcome, Training, survived, training, understudy
 
 __all__ = ["training"]
 
@@ -27,24 +27,15 @@ def _same(one: Path, other: Path) -> bool:
     return all(torch.equal(mine, theirs) for mine, theirs in pairs)
 
 
-@pytest.mark.parametrize("fault", ["behind an epoch:3:0", "after backward:3:0"])
-def test_the_state_arrives_where_it_is_saved(training: Training, undisturbed: Outcome, fault: str) -> None:
-    """Rank 0 is lost before it saves the first epoch, or right behind that: its newcomer writes it (again), as it was."""
-    lost = training.run("saving.py", faults=fault)
-    survived(lost, undisturbed)
-    for epoch in range(3):
-        assert _same(lost.folder / f"epoch-{epoch}.pt", undisturbed.folder / f"epoch-{epoch}.pt")
-
-
 def test_the_last_checkpoint_is_written_by_a_newcomer_at_the_end(training: Training) -> None:
-    """All others have finished, with the schedule stepped behind the last epoch: the newcomer steps its own, and then the state arrives."""
+    """All others have finished, with the schedule stepped behind the last epoch: the newcomer steps it again."""
     reference = training.torchrun("saving.py", "one epoch")
     lost = training.run("saving.py", "one epoch", faults="behind an epoch:3:0")
     survived(lost, reference)
     assert _same(lost.folder / "epoch-0.pt", reference.folder / "epoch-0.pt")
 
 
-LATER = [("by state dicts", "after backward:7:0"), ("whole", "after backward:7:0"), ("by state dicts", "behind an epoch:9:0")]
+LATER = [(how, fault) for how in ("by state dicts", "whole") for fault in ("after backward:7:0", "behind an epoch:9:0")]
 
 
 @pytest.mark.parametrize(("how", "fault"), LATER)
@@ -52,7 +43,28 @@ def test_checkpoints_of_earlier_epochs_are_not_written_over(training: Training, 
     lost = training.run("saving.py", how, faults=fault)
     assert lost.code == 1
     assert "this newcomer comes by code that saves or copies" in lost.output
-    assert "is used between transactions, where a newcomer comes by before its state has arrived" in lost.output
+    assert "is used between transactions: a newcomer comes by there before its state has arrived" in lost.output
     assert not (lost.folder / "epoch-2.pt").exists()
-    for epoch in range(2) if how != "whole" else ():
-        assert _same(lost.folder / f"epoch-{epoch}.pt", undisturbed.folder / f"epoch-{epoch}.pt")
+    for epoch in range(2):
+        path = lost.folder / f"epoch-{epoch}.pt"
+        if how == "whole":
+            weights = torch.load(path, weights_only=False)["net"].state_dict()
+            assert all(torch.equal(weights[name], value) for name, value in torch.load(undisturbed.folder / path.name)["model"].items())
+        else:
+            assert _same(path, undisturbed.folder / path.name)
+
+
+def test_a_planned_migration_is_given_up_there(training: Training) -> None:
+    """Nobody is lost: the rank stays where it is, and the job goes on."""
+    job = training.begin("saving.py", "moved")
+    run = str(job.folder / "run")
+    wait_until(lambda: all((job.folder / f"waiting on {rank}").exists() for rank in range(2)), "both ranks at step 7", LONG)
+    wait_until(lambda: "warm" in understudy("status", "--run-dir", run).stdout, "a warm spare", LONG)
+    asked = understudy("migrate", "--rank", "0", "--run-dir", run)
+    assert asked.returncode == 0, asked.stderr
+    wait_until((job.folder / "newcomer").exists, "the newcomer's set-up", LONG)
+    (job.folder / "go on").touch()
+    outcome = job.ends()
+    assert outcome.code == 0, outcome.output
+    assert "this newcomer comes by code that saves or copies" in outcome.output
+    assert [path.name for path in sorted(job.folder.glob("epoch-*.pt"))] == ["epoch-0.pt", "epoch-1.pt", "epoch-2.pt"]

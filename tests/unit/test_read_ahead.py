@@ -58,14 +58,12 @@ def evaluated() -> None:
         if number % 2 == 0:
             evaluate(model)  # here
         step()
-        section()
 
 
 def evaluated_by_another() -> None:
     for _ in job.steps(2):
         through_another()
         step()
-        section()
 
 
 def part_used() -> None:
@@ -73,7 +71,6 @@ def part_used() -> None:
         model[0]
         first = model.forward(DATA)  # type: ignore[no-untyped-call]  # here
         step()
-        section()
         print(first)
 
 
@@ -82,14 +79,12 @@ def saved() -> None:
         with torch.no_grad():
             torch.save({"optimizer": optimizer.state_dict()}, "/dev/null")  # here
         step()
-        section()
 
 
 def copied() -> None:
     for _ in job.steps(2):
         copy.deepcopy(model)  # here
         step()
-        section()
 
 
 def between_epochs() -> None:
@@ -156,7 +151,6 @@ def method() -> None:
     for _ in job.steps(2):
         trainer.evaluate()
         trainer.train()
-        section()
 
 
 def method_behind_its_transaction() -> None:
@@ -164,16 +158,6 @@ def method_behind_its_transaction() -> None:
     for _ in job.steps(2):
         trainer.train_by_another()
         trainer.evaluate()
-
-
-def one_transaction() -> None:
-    """Its state arrives where it is read: nothing that is over lies ahead."""
-    trainer = Trainer()
-    for _ in job.steps(2):
-        evaluate(model)
-        torch.save(model.state_dict(), "/dev/null")
-        trainer.train_by_another()
-        evaluate(model)
 
 
 def transaction_is_not_found() -> None:
@@ -199,9 +183,7 @@ def test_through_functions() -> None:
     assert found[0].startswith("of at ")
 
 
-@pytest.mark.parametrize(
-    "script", [behind_its_transaction, ordinary, one_transaction, method_behind_its_transaction, transaction_is_not_found]
-)
+@pytest.mark.parametrize("script", [behind_its_transaction, ordinary, method_behind_its_transaction, transaction_is_not_found])
 def test_what_is_right_is_not_told(script: Callable[[], Any]) -> None:
     found.clear()
     script()

@@ -1,9 +1,8 @@
 """Places where a script reads its state ahead of a transaction: a newcomer comes by there before its state has arrived.
 
-A newcomer runs the script up to the transaction at which the job stands. Its state arrives where it is read first behind the last
-transaction that is over (`worker/reads.py`), and no sooner. What the script evaluates or saves in front of that, at the top of an iteration
-with several transactions, or between the loops of earlier epochs, a newcomer would do with its initial state. Such places are found in the
-source, once, when a loop begins, and told before any loss.
+A newcomer runs the script up to the transaction at which the job stands, and only there gets its state. What it evaluates or saves on the
+way, between the top of an iteration and the transaction, or between the loops of earlier epochs, would be of its initial state. Such
+places are found in the source, once, when a loop begins, and told before any loss.
 
 Known limits: only the scope that holds the loop, and functions and methods that it calls, a few deep, where their source can be read. If no
 transaction that every iteration comes to is found there, nothing is told of the iteration.
@@ -24,7 +23,6 @@ from torch import nn
 from understudy.worker.names import OTHER_SCOPES, inside, loop_at, nodes_of
 
 DEPTH = 4  # functions that call each other
-SEVERAL = 2  # transactions of an iteration: a newcomer passes one by, and comes to the next one
 TRANSACTION = "__understudy_transaction__"  # what `job.step` and `job.section` make has this attribute
 _READS = ("forward", "state_dict")
 _TAKE_WHOLE = (torch.save, copy.copy, copy.deepcopy)
@@ -41,9 +39,8 @@ def read_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
     scope, loop = found
     look = _Look(covered)
     names = {**frame.f_globals, **frame.f_locals}
-    first = look.in_turn(loop.body, names, file, DEPTH)  # False: where it is cannot be told, so what stands in front of it cannot
-    if not first or (look.found and look.transactions(loop, names, file, DEPTH) < SEVERAL):
-        look = _Look(covered)
+    if not look.in_turn(loop.body, names, file, DEPTH):
+        look = _Look(covered)  # where the transaction is cannot be told, so what stands in front of it cannot
     around = _around(scope, loop)
     if not look.found and around is not None:
         for statement in around.body:
@@ -92,10 +89,6 @@ class _Look:
             if isinstance(statement, ast.Continue | ast.Break | ast.Return):
                 return False
         return False
-
-    def transactions(self, loop: ast.For, names: _Scope, file: str, depth: int) -> int:
-        """How many calls in the body are one, or come to one."""
-        return sum(self.at(node, names, file, depth) for statement in loop.body for node in inside(statement, itself=True))
 
     def _expression(self, node: ast.AST, names: _Scope, file: str, depth: int) -> bool:
         """Whether there is a transaction in it; looks at all of it otherwise."""

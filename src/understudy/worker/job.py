@@ -141,7 +141,7 @@ class Job:
                 )
             if newcomer is None and (ahead := read_ahead(frame, runtime.state.covers)):
                 runtime.notice(
-                    f"{ahead} is used between transactions, where a newcomer comes by before its state has arrived: what it computes or "
+                    f"{ahead} is used between transactions: a newcomer comes by there before its state has arrived, so what it computes or "
                     "prints there would be of its initial state, and where it saves, the job would end. Put it into a @job.section that "
                     "every rank calls"
                 )
@@ -158,7 +158,7 @@ class Job:
                         yield batch
 
             def top(iteration: int) -> None:
-                if newcomer is not None and (newcomer.catching_up or not newcomer.arrived):
+                if newcomer is not None and not newcomer.arrived:
                     newcomer.at_top()
                 elif runtime is not None:
                     runtime.late.look("between the last transaction and the top of the next iteration", Look.AT_STREAMS)

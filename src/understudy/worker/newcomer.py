@@ -1,7 +1,7 @@
 """A newcomer: a spare that takes a lost rank in the middle of a job.
 
 It runs the script from its start. Until the place where the job continues, collectives are replayed, loops and transactions that
-are over are passed by, and the batch of the current iteration is drawn again and compared. Behind the last one that is over it attaches,
+are over are passed by, and the batch of the current iteration is drawn again and compared. At that place it attaches,
 receives its state, proves it, and is a rank like the others.
 """
 
@@ -30,7 +30,7 @@ from understudy.worker.frameworks import disagreement
 from understudy.worker.loaders import Source
 from understudy.worker.loops import END, restore_streams
 from understudy.worker.peers import Peers
-from understudy.worker.reads import Kept, Reads
+from understudy.worker.reads import Reads
 from understudy.worker.record import Replayer
 from understudy.worker.recovery import (
     Donor,
@@ -65,8 +65,7 @@ class Newcomer:
         self._behind = False  # no transaction that is over lies ahead any more
         self.arrived = False
         self._reads = Reads(runtime.state, self._read)
-        self._attributes: dict[str, bytes] = {}  # of modules, at the last transaction that is over
-        self._kept: Kept | None = None  # what has arrived, until it is at the transaction at which the others are
+        self._values: dict[str, bytes] = {}  # as they have arrived at the end of the job
 
     # -- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -145,6 +144,10 @@ class Newcomer:
         runtime.control.page.enter(Activity.SETUP, -1)
         runtime.late.adopt(self._job["late_points"], self._job["late_agreed"])
         self._reads.install()
+        if self.place == END:
+            self.arrive()
+            with self._reads.ours():
+                self._values = runtime.state.encoded_values()
 
     def _take_memory(self, limit: timedelta = FOREVER) -> None:
         """Nobody waits for this newcomer yet: takes the memory that it will need, as the rank describes it, which is alive."""
@@ -167,18 +170,6 @@ class Newcomer:
             os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank
         os.environ.update(control.assignment.environment)
         self._started = time.time()
-
-    def come_to_end(self) -> None:
-        """The script has ended. Raises `UnderstudyError` if that is not where the others are."""
-        if not self.arrived and self._copy is not None and self.place == END:
-            self.arrive()
-        if not self.arrived or (self.catching_up and self.place != END):
-            raise UnderstudyError(
-                f"rank {self._runtime.rank}: this newcomer has come to the end of its script without passing the place where the job goes "
-                "on, so it never got its rank's state: whatever it has written at its end is wrong. The script does not run the same way "
-                "twice"
-            )
-        self.caught_up()
 
     @property
     def done(self) -> bool:
@@ -236,11 +227,7 @@ class Newcomer:
             restore_streams(runtime.state.randomness, self._copy, runtime.rank)
         except NotTheSame as error:
             self._reject(runtime.control.generation, str(error))
-        self._streams_set = True
-        if not self._behind:
-            self._behind = self._reads.behind = True
-            with self._reads.ours():
-                self._attributes = runtime.state.attributes.encoded(None, closely=True)
+        self._streams_set = self._behind = True
 
     def at_transaction(self, place: Place) -> tuple[bool, Any]:
         """Whether to pass this transaction by, and then its result. Arrives where the job continues."""
@@ -254,59 +241,49 @@ class Newcomer:
                 self._set_streams()
             return True, result
         if place > self.place:
-            raise UnderstudyError(self._elsewhere(place))
+            raise UnderstudyError(
+                f"rank {self._runtime.rank}: this newcomer reached place {place}, behind {self.place} where the job continues: the "
+                "script does not run the same way twice"
+            )
         self.arrive()
         return False, None
 
-    def _read(self, what: str, kept: bool) -> None:
-        """The script reads state on its way. `kept`: what it reads may be written somewhere."""
-        assert self._copy is not None and self._replayer is not None
-        runtime = self._runtime
-        if self._copy.transaction < 0 or self.arrived:
+    def _read(self, what: str) -> None:
+        """The script saves or copies state on its way."""
+        assert self._copy is not None
+        control = self._runtime.control
+        if self._copy.transaction < 0 or self._runtime.step == 0:
+            return  # nothing was trained by then
+        if self.place == END and self._behind:
+            self._put_back()
             return
-        if self._behind:
-            attributes = runtime.state.attributes
-            with torch.inference_mode(False):
-                set_since = {e: data for e, data in attributes.encoded(None, closely=True).items() if self._attributes.get(e) != data}
-                self.arrive()
-                self._kept = Kept(runtime.state)
-                for entry, data in set_since.items():
-                    attributes.load(entry, data)
-            self._replayer.install()  # the others have this way behind them: collectives are still refused
-            runtime.control.page.enter(Activity.IDLE, runtime.transaction)
-        elif kept and runtime.step > 0:
-            raise Misuse(
-                f"rank {runtime.rank}: this newcomer comes by code that saves or copies {what}, between transactions that are over. It has "
-                "not the state of that moment, and what it wrote would go over what this rank has saved there, so the job ends. Put it "
-                "into a @job.section that every rank calls"
-            )
-
-    @property
-    def catching_up(self) -> bool:
-        """Arrived, and on code that the others have behind them."""
-        return self._kept is not None
-
-    def caught_up(self) -> None:
-        """Where the others are: at a transaction, or at the end. Raises `UnderstudyError` if it is another one."""
-        kept, self._kept = self._kept, None
-        if kept is None:
-            return
-        assert self._replayer is not None
-        self._replayer.remove()
-        if (place := self._runtime.place_now()) != self.place:
-            raise UnderstudyError(self._elsewhere(place))
-        if changed := kept.put_back():
-            self._runtime.notice(
-                f"{changed[0]} (of {len(changed)}) changes between two transactions. This newcomer has come by there with its state as it "
-                "is behind that change: what it has evaluated or saved in front of it is not what the lost rank had there. Change it "
-                "first, or put it into a @job.step"
-            )
-
-    def _elsewhere(self, place: Place) -> str:
-        return (
-            f"rank {self._runtime.rank}: this newcomer reached place {place}, and the job continues at {self.place}: the script does not "
-            "run the same way twice"
+        text = (
+            f"rank {self._runtime.rank}: this newcomer comes by code that saves or copies {what} between transactions. It has not the "
+            "state of that moment, and what it wrote would go over what this rank has saved there. Put it into a @job.section that every "
+            "rank calls"
         )
+        if control.assignment is not None and control.assignment.planned:
+            self._reject(control.generation, text)  # the rank stays where it is
+        raise Misuse(f"{text}; the job ends")
+
+    def _put_back(self) -> None:
+        """At the end of the job: what has arrived there and the script has changed again, as a schedule that is stepped behind a loop."""
+        state = self._runtime.state
+        now = state.encoded_values()
+        for entry, data in self._values.items():
+            if now.get(entry) != data:
+                state.load_value(entry, data)
+
+    def come_to_end(self) -> None:
+        """The script has ended. Raises `UnderstudyError` if this newcomer has not passed the place where the job goes on."""
+        if not self.arrived:
+            raise UnderstudyError(
+                f"rank {self._runtime.rank}: this newcomer has come to the end of its script without passing the place where the job goes "
+                "on, so it never got its rank's state: whatever it has written at its end is wrong. The script does not run the same way "
+                "twice"
+            )
+        self._reads.remove()
+        self._put_back()
 
     def _result(self, place: Place) -> Any:
         assert self._copy is not None
@@ -330,7 +307,7 @@ class Newcomer:
         while not self.arrived:
             recovery = self._recovery()
             try:
-                with self._reads.ours():
+                with torch.inference_mode(False), self._reads.ours():
                     self._attach(recovery)
             except NotTheSame as error:
                 self._reject(recovery.generation, str(error))
@@ -344,7 +321,8 @@ class Newcomer:
                     raise  # nothing of the network: it would fail again
                 self._await_next(recovery.generation, error)
                 runtime.let_go()
-        self._reads.remove()
+        if self.place != END:
+            self._reads.remove()
 
     def _attach(self, recovery: Recover) -> None:
         runtime = self._runtime

@@ -232,8 +232,6 @@ class Runtime(Membership):
 
     def begin(self, redo: bool = False) -> None:
         """Between transactions: joins the newest generation, as often as there is one."""
-        if self.newcomer is not None:
-            self.newcomer.caught_up()
         if self.recorder is not None:
             self._arm()
         if not redo:
@@ -359,9 +357,9 @@ class Runtime(Membership):
 
     def finish(self) -> int:
         """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""
-        self.finished = True
         if self.newcomer is not None:
             self.newcomer.come_to_end()
+        self.finished = True
         self.stand = Stand.IDLE
         self.answers.describe()
         if self.recorder is not None:

@@ -92,12 +92,11 @@ class State:
         return any(thing is optimizer for optimizer in self.optimizers.values())
 
     def holds(self, thing: Any) -> bool:
-        """Whether it is registered, a part of a registered module, or another module with tensors of one."""
+        """Whether it is a registered optimizer, or a module that has tensors of a registered one."""
         if not isinstance(thing, torch.nn.Module):
-            return any(thing is known for known in (*self.optimizers.values(), *self.values.values()))
-        parts = [part for module in self.modules.values() for part in module.modules()]
-        mine = {id(tensor) for part in parts for tensor in (*part._parameters.values(), *part._buffers.values()) if tensor is not None}
-        return any(part is thing for part in parts) or any(id(tensor) in mine for tensor in (*thing.parameters(), *thing.buffers()))
+            return any(thing is optimizer for optimizer in self.optimizers.values())
+        mine = {id(tensor) for module in self.modules.values() for tensor in (*module.parameters(), *module.buffers())}
+        return any(id(tensor) in mine for tensor in (*thing.parameters(), *thing.buffers()))
 
     def register(self, name: str, thing: Any) -> None:
         """Raises `Misuse` for a thing whose state cannot be read and set."""

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: ddp
-# expect: bitwise
+# expect: told "is used between transactions"
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from support import fault, final, folder, log, seed  # type: ignore[import-not-found]
+from support import fault, final, first_time, folder, log, seed, wait_for_file  # type: ignore[import-not-found]
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -32,14 +32,20 @@ def train() -> torch.Tensor:
 
 
 def save(name: str) -> None:
-    partial = folder / "partial.pt"
-    whole = "whole" in sys.argv
-    torch.save(model if whole else {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}, partial)
-    partial.rename(folder / name)
+    if "whole" in sys.argv:
+        torch.save({"net": model.module}, folder / name)
+    else:
+        torch.save({"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}, folder / name)
 
 
+moved = "moved" in sys.argv
+if not first_time(f"set-up of {job.rank}"):
+    (folder / "newcomer").touch()
 for epoch in range(EPOCHS):
-    for _ in job.steps(STEPS):
+    for _ in job.steps(300 if moved and epoch == EPOCHS - 1 else STEPS):
+        if moved and job.committed == 7:
+            (folder / f"waiting on {job.rank}").touch()
+            wait_for_file("go on")
         log(job, "loss", train())
     schedule.step()
     fault(job, "behind an epoch")
