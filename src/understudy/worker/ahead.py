@@ -1,8 +1,8 @@
 """Places where a script reads its state ahead of a transaction: a newcomer comes by there before its state has arrived.
 
-A newcomer runs the script up to the transaction at which the job stands, and only there gets its state. What it evaluates or saves on the
-way, between the top of an iteration and the transaction, or between the loops of earlier epochs, would be of its initial state. Such
-places are found in the source, once, when a loop begins, and told before any loss.
+A newcomer runs the script up to the transaction at which the job stands, and only there gets its state. What it evaluates on the way,
+between the top of an iteration and the transaction, or between the loops of earlier epochs, would be of its initial state, and what it
+saves is refused (`worker/reads.py`). Such places are found in the source, once, when a loop begins, and told before any loss.
 
 Known limits: only the scope that holds the loop, and functions and methods that it calls, a few deep, where their source can be read. If no
 transaction that every iteration comes to is found there, nothing is told of the iteration.

@@ -23,6 +23,7 @@ from understudy.core.commands import Recover
 from understudy.core.coverage import Replicas
 from understudy.core.events import NewcomerReady, Prepared, Verified, VerifyFailed
 from understudy.links.page import Activity
+from understudy.worker.attributes import is_of_module
 from understudy.worker.codec import decode
 from understudy.worker.copies import LocalCopy, Place
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, Misuse, NotTheSame, PeerLost, UnderstudyError
@@ -65,7 +66,7 @@ class Newcomer:
         self._behind = False  # no transaction that is over lies ahead any more
         self.arrived = False
         self._reads = Reads(runtime.state, self._read)
-        self._values: dict[str, bytes] = {}  # as they have arrived at the end of the job
+        self._given: dict[str, bytes] = {}  # at the end of the job: values as donors have them there
 
     # -- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -144,10 +145,6 @@ class Newcomer:
         runtime.control.page.enter(Activity.SETUP, -1)
         runtime.late.adopt(self._job["late_points"], self._job["late_agreed"])
         self._reads.install()
-        if self.place == END:
-            self.arrive()
-            with self._reads.ours():
-                self._values = runtime.state.encoded_values()
 
     def _take_memory(self, limit: timedelta = FOREVER) -> None:
         """Nobody waits for this newcomer yet: takes the memory that it will need, as the rank describes it, which is alive."""
@@ -228,6 +225,8 @@ class Newcomer:
         except NotTheSame as error:
             self._reject(runtime.control.generation, str(error))
         self._streams_set = self._behind = True
+        if self.place == END and not self.arrived:
+            self.arrive()  # no transaction follows at which it could
 
     def at_transaction(self, place: Place) -> tuple[bool, Any]:
         """Whether to pass this transaction by, and then its result. Arrives where the job continues."""
@@ -249,7 +248,7 @@ class Newcomer:
         return False, None
 
     def _read(self, what: str) -> None:
-        """The script saves or copies state on its way."""
+        """The script saves or copies state on its way. It is right only at the end of the job, behind all that is over."""
         assert self._copy is not None
         control = self._runtime.control
         if self._copy.transaction < 0 or self._runtime.step == 0:
@@ -267,10 +266,12 @@ class Newcomer:
         raise Misuse(f"{text}; the job ends")
 
     def _put_back(self) -> None:
-        """At the end of the job: what has arrived there and the script has changed again, as a schedule that is stepped behind a loop."""
+        """What donors have given at the end of the job, and the script has changed again: they had the change already, as of a schedule
+        that is stepped behind the last loop. Not attributes of modules, which a script sets for a while (eval mode).
+        """
         state = self._runtime.state
-        now = state.encoded_values()
-        for entry, data in self._values.items():
+        now = state.encoded_values(self._given.keys())
+        for entry, data in self._given.items():
             if now.get(entry) != data:
                 state.load_value(entry, data)
 
@@ -368,7 +369,9 @@ class Newcomer:
             restore_streams(runtime.state.randomness, copy, runtime.rank)
             self._streams_set = True
         self._verify(plan, copy, donors)
-        if self.place != END:
+        if self.place == END:
+            self._given = {entry: data for entry, data in plan.values.items() if not is_of_module(entry)}
+        else:
             self._compare_frameworks(recovery, donors)
         notes = self._notes()
         runtime.phase_of(recovery.generation, "verify", started)
