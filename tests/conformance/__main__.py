@@ -33,7 +33,12 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=2, metavar="N", help="scripts that are tried at the same time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for all results")
     parser.add_argument("--write", type=Path, metavar="FILE", help="file for the table, in Markdown")
-    parser.add_argument("--only-failed", type=Path, metavar="FILE", help="only what is wrong in this file, which --json wrote")
+    parser.add_argument(
+        "--only-failed",
+        type=Path,
+        metavar="FILE",
+        help="only what is wrong in this file, which --json wrote; the others' results are taken from it",
+    )
     parser.add_argument("--no-alone", action="store_true", help="where a run with kills differs, do not look for the phase")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for output, traces and run directories of every run")
     args = parser.parse_args()
@@ -45,20 +50,24 @@ def main() -> int:
     if unknown := [name for name in args.names if name not in names]:
         parser.error(f"there is no script {unknown[0]!r} in {args.scripts}")
     wanted = [script for script in known if not args.names or script.name in args.names]
-    if args.only_failed:
-        failed = {result["script"] for result in json.loads(args.only_failed.read_text()) if result["wrong"]}
+    before: list[dict[str, Any]] = json.loads(args.only_failed.read_text()) if args.only_failed else []
+    if before:
+        failed = {result["script"] for result in before if result["wrong"]}
         wanted = [script for script in wanted if script.name in failed]
     if not wanted:
         parser.error("no script is left")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no run is left behind
     with tempfile.TemporaryDirectory(prefix="understudy-conformance-") as scratch:
         results = _run(wanted, args.keep or Path(scratch), args)
+    again = {result["script"]: result for result in results}
+    results = [again.get(result["script"], result) for result in before] or results
     Console().print(table.shown(results))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
     if args.write:
-        command = "make conformance" if len(wanted) == len(known) else f"python -m tests.conformance {' '.join(args.names)}".strip()
-        args.write.write_text(table.document(results, command, torch.__version__))
+        command = "make conformance" if len(results) == len(known) else f"python -m tests.conformance {' '.join(args.names)}".strip()
+        mended = f", and again with `--only-failed` after what was wrong was mended ({', '.join(sorted(again))})," if before else ""
+        args.write.write_text(table.document(results, f"`{command}`{mended}", torch.__version__))
     return 1 if any(result["wrong"] for result in results) else 0
 
 

@@ -34,10 +34,10 @@ that waits for an issue is expected to fail until that is built; it then has to 
 """
 
 
-def document(results: Sequence[Values], command: str, torch: str) -> str:
-    """Markdown."""
+def document(results: Sequence[Values], how: str, torch: str) -> str:
+    """Markdown. `how`: the command, in Markdown."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    text = [HEAD, f"Made by `{command}` with torch {torch} on {today}: {summary(results)}.", ""]
+    text = [HEAD, f"Made by {how} with torch {torch} on {today}: {summary(results)}.", ""]
     for group, members in groupby(results, key=lambda result: str(result["group"])):
         text += [
             f"## {group[:1].upper()}{group[1:]}",

@@ -3,6 +3,7 @@
 # ranks: 3
 # group: ddp
 # expect: bitwise
+# kills: backward@0:1 forward@2:2 verify@2:2 vote agreement@4:0 between@6:2 applied@8:1 forward@10:0 forward@10:2 backward@12:1
 
 from __future__ import annotations
 
