@@ -66,8 +66,8 @@ def main() -> int:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
     if args.write:
         command = "make conformance" if len(results) == len(known) else f"python -m tests.conformance {' '.join(args.names)}".strip()
-        mended = f", and again with `--only-failed` after what was wrong was mended ({', '.join(sorted(again))})," if before else ""
-        args.write.write_text(table.document(results, f"`{command}`{mended}", torch.__version__))
+        again_too = f", and `python -m tests.conformance --only-failed` after what was wrong was mended ({', '.join(sorted(again))}),"
+        args.write.write_text(table.document(results, f"`{command}`{again_too if before else ''}", torch.__version__))
     return 1 if any(result["wrong"] for result in results) else 0
 
 
