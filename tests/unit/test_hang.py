@@ -289,3 +289,13 @@ def test_who_was_stopped_itself_does_not_take_that_time_for_the_jobs() -> None:
     host.read(pages, host.clock + 60.0)
     verdict = host.judge()
     assert verdict is not None and verdict.worker == "w2"
+
+
+def test_one_that_has_not_beaten_yet_is_not_silent() -> None:
+    """Its page is there before its first beat, and says nothing of when it began."""
+    host = Host()
+    pages = {"w0": page(), "w1": page()._replace(beats=0, beat_at=0.0), "w2": page()}
+    assert host.stand(pages, seconds=40, frozen=("w1",)) is None
+    pages["w1"] = page()._replace(beats=1, beat_at=0.0)
+    verdict = host.stand(pages, seconds=40, frozen=("w1",))
+    assert verdict is not None and verdict.worker == "w1" and "no sign of life" in verdict.detail

@@ -51,3 +51,17 @@ def test_another_roll_is_refused() -> None:
     assert not roll.refuses(Hello(2, "disk 2", ())), "it has not heard of it yet"
     assert roll.refuses(Hello(2, "disk 2", ("disk 0", "disk 1", "another")))
     assert roll.refuses(Hello(2, "another", ()))
+
+
+def test_a_roll_of_another_size_is_another_jobs() -> None:
+    """A member that was started with another list of hosts, and finds itself on a longer or shorter roll."""
+    for names in (("disk 0", "disk 1"), ("disk 0", "disk 1", "disk 2", "disk 3", "disk 4")):
+        roll = Roll(1, 3, "disk 1")
+        assert not roll.hear(Hello(0, "disk 0", names))
+        assert roll.stranger and not roll.names
+
+
+def test_a_member_without_a_roll_accepts_and_refuses_nobody() -> None:
+    roll = Roll(1, 3, "disk 1")
+    for hello in (Hello(0, "disk 0", ()), Hello(0, "disk 0", ("disk 0", "disk 1", "disk 2"))):
+        assert not roll.accepts(hello) and not roll.refuses(hello)

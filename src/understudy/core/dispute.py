@@ -19,11 +19,11 @@ handed to its buddies, and the incident says so.
 from __future__ import annotations
 
 from understudy.core.events import Believed, NodeTainted, ReplicasDiffer
-from understudy.core.loss import Loss, lose
-from understudy.core.membership import open_incident, top_up
+from understudy.core.loss import Loss, departed_needed, lose
+from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
 from understudy.core.nouns import LossCause
-from understudy.core.quiesce import HAS_STATE, advance, begin
+from understudy.core.quiesce import HAS_STATE, advance, begin, want_more
 from understudy.core.state import Dispute, JobState, Phase, Stage, Worker, WorkerState
 
 
@@ -37,7 +37,7 @@ def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
     if not now and not (state.phase is Phase.QUIESCING and on_the_way_to_a_boundary):
         return
     odd = [_at(state, rank) for rank in event.odd if rank in state.ranks]
-    if odd and not any(other.state is WorkerState.LOST for other in odd):
+    if odd:
         _replace(state, odd, event.detail)
     elif event.sides:
         _hold(state, event)
@@ -54,7 +54,11 @@ def _at(state: JobState, rank: int) -> Worker:
 def _replace(state: JobState, odd: list[Worker], detail: str) -> None:
     for worker in odd:
         _taint(state, worker.node, f"rank {worker.rank} (worker {worker.name}): {detail}")
-    lose(state, [Loss(worker, LossCause.CORRUPT, detail, state.now) for worker in odd])
+    there = [worker for worker in odd if worker.state is not WorkerState.LOST]
+    if there:
+        lose(state, [Loss(worker, LossCause.CORRUPT, detail, state.now) for worker in there])
+    else:  # all of them had finished and are gone: the others, which have found it, stand still
+        departed_needed(state, detail)
     if state.incident is not None and state.ended is None:
         for worker in odd:
             state.incident.note(
@@ -122,8 +126,8 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
     if node.taint:
         node.taint = ""
         state.tell(f"node {node.name} is trusted again")
-    if state.phase not in (Phase.FORMING, Phase.ENDED) and (state.incident is None or state.vacant()):
-        top_up(state)
+    if state.phase not in (Phase.FORMING, Phase.ENDED):
+        want_more(state)
 
 
 def _taint(state: JobState, name: str, reason: str) -> None:

@@ -54,6 +54,8 @@ def start_anew(state: JobState, reason: str) -> None:
             fence(state, worker, "the job starts anew")
     state.ranks.clear()
     state.fallen.clear()
+    state.departed.clear()
+    state.broken = ""
     state.recovery = state.migration = state.dispute = state.crashes = None
     state.cancel("quiesce", "hold", "resume", "communication", "migration", TIMER)
     state.phase = Phase.FORMING

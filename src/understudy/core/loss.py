@@ -89,7 +89,7 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
 
 def verify_failed(state: JobState, event: VerifyFailed) -> None:
     worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.NEWCOMER or event.generation != worker.recovered:
+    if worker is None or worker.state is not WorkerState.NEWCOMER or not worker.comes_with(event.generation):
         return
     lose(state, [Loss(worker, LossCause.DIGEST, event.detail, state.now)])
 
@@ -105,7 +105,7 @@ def communication_broken(state: JobState, event: CommunicationBroken) -> None:
     state.broken = f"{state.describe(worker)} says: {event.detail}"
     state.broken_at = state.now
     if state.departed:
-        _departed_needed(state)
+        departed_needed(state, state.broken)
     else:
         # The first time all recover as soon as a lost node would be known. If that does not help, the network is given time.
         state.timer("communication", explained_after(state.timeouts) if state.settled else EXPLAIN_WITHIN)
@@ -207,19 +207,16 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         if state.ended is None:
             advance(state)
     elif state.departed and state.broken:
-        _departed_needed(state)
+        departed_needed(state, state.broken)
     else:
         maybe_done(state)
 
 
-def _departed_needed(state: JobState) -> None:
+def departed_needed(state: JobState, why: str) -> None:
     """Others still wait for a rank whose worker had finished and is gone: it is a loss after all."""
-    gone = [state.holder(rank) for rank in sorted(state.departed)]
-    reason = f"{', '.join(map(state.describe, gone))} was lost after it had finished, and is needed: {state.broken}"
-    incident = open_incident(state, state.now, reason)
-    for worker in gone:
-        worker.finished = False
-        incident.lost(worker.rank, LossCause.EXITED, "lost after it had finished", worker.name)
-    begin(state, reason, [(worker.rank, LossCause.EXITED) for worker in gone])
+    gone = ", ".join(state.describe(state.holder(rank)) for rank in sorted(state.departed))
+    reason = f"{gone} was lost after it had finished, and is needed: {why}"
+    open_incident(state, state.now, reason)
+    begin(state, reason, [])
     if state.ended is None:
         advance(state)

@@ -28,7 +28,7 @@ def refusal(state: JobState, rank: int) -> str:
         return "the job is over"
     if state.migration is not None:
         return f"rank {state.migration.rank} is already migrating"
-    if state.phase is not Phase.TRAINING or state.incident is not None:
+    if state.phase is not Phase.TRAINING or state.incident is not None or state.broken:
         return "the job is not in plain training: wait until every rank has committed a step"
     if not state.settled:
         return "the job has not committed its first step yet"
@@ -67,6 +67,8 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     newcomer = state.workers[migration.newcomer]
     if event.generation != migration.generation or newcomer.assign is None:
         return
+    if state.broken:
+        return  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
     state.cancel("migration")
     if any(worker.finished for worker in state.members()):
         give_back(state, newcomer, "the job is about to finish")
@@ -95,7 +97,6 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
         message = Pause(worker.name, state.generation, state.store, (migration.rank,))
         recovery.sent[worker.name] = message
         state.emit(message)
-    state.cancel("communication")
     state.timer("quiesce", state.timeouts.quiesce)
 
 

@@ -40,9 +40,9 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
         )
         return
     carried = state.recovery.lost if state.recovery is not None and not state.recovery.counted else []
+    lost = lost + _departed(state)
     state.generation, state.store = state.next_generation(), survivors[0].store
     state.phase, state.settled, state.broken = Phase.QUIESCING, False, ""
-    state.departed.clear()
     state.cancel("communication", "resume")
     if state.migration is not None and state.migration.stage is Stage.MOVING:
         survivors.append(state.workers[state.migration.leaver])  # it may get its rank back
@@ -64,6 +64,17 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
         state.emit(message)
     fill(state)
     state.timer("quiesce", state.timeouts.quiesce)
+
+
+def _departed(state: JobState) -> list[tuple[int, LossCause]]:
+    """Workers that had finished and were lost then: from now on somebody waits for their ranks."""
+    ranks = sorted(state.departed)
+    state.departed.clear()
+    for worker in map(state.holder, ranks):
+        worker.finished = False
+        if state.incident is not None:
+            state.incident.lost(worker.rank, LossCause.EXITED, "lost after it had finished", worker.name)
+    return [(rank, LossCause.EXITED) for rank in ranks]
 
 
 def fill(state: JobState) -> None:
@@ -88,6 +99,14 @@ def fill(state: JobState) -> None:
     if state.idle(WorkerState.STARTING) and "hold" not in state.timers:
         state.tell(f"no spare is warm for {_ranks(vacant)}: the job holds until one is")
         state.timer("hold", state.timeouts.hang_first)
+
+
+def want_more(state: JobState) -> None:
+    """There may be room for spares where there was none. In an incident only a rank that waits for one makes it worth the time."""
+    if state.vacant():
+        fill(state)
+    elif state.incident is None:
+        top_up(state)
 
 
 def quiesced(state: JobState, event: Quiesced) -> None:

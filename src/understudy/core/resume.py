@@ -35,7 +35,7 @@ def phase_done(state: JobState, event: PhaseDone) -> None:
 def verified(state: JobState, event: Verified) -> None:
     """True forever for the generation that it names, also if a later loss was seen first."""
     worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.NEWCOMER or event.generation != worker.recovered:
+    if worker is None or worker.state is not WorkerState.NEWCOMER or not worker.comes_with(event.generation):
         return
     if state.incident is not None:
         state.incident.digests_verified += event.digests
@@ -52,7 +52,7 @@ def committed(state: JobState, event: Committed) -> None:
     if worker is None or worker.state is WorkerState.LOST or event.generation != state.generation:
         return
     state.begun = True
-    if worker.state is WorkerState.NEWCOMER and worker.recovered == event.generation:
+    if worker.state is WorkerState.NEWCOMER and worker.comes_with(event.generation):
         _promote(state, worker)  # nobody votes unverified: what said so was lost with a connection
     if worker.state is WorkerState.MEMBER:
         worker.committed, worker.step = event.generation, event.step
@@ -64,7 +64,7 @@ def finished(state: JobState, event: Finished) -> None:
     if worker is None or worker.state not in (WorkerState.MEMBER, WorkerState.NEWCOMER):
         return
     if worker.state is WorkerState.NEWCOMER:
-        if worker.recovered != event.generation:
+        if not worker.comes_with(event.generation):
             return
         _promote(state, worker)
     worker.finished = True

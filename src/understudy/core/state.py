@@ -83,6 +83,10 @@ class Worker:
     step: int = 0  # last step that it said it has committed
     finished: bool = False  # its script has ended; that cannot be undone
 
+    def comes_with(self, generation: int) -> bool:
+        """Whether this newcomer was told to take part in that generation."""
+        return generation >= 0 and generation == self.recovered
+
 
 @dataclass
 class Recovery:

@@ -13,7 +13,7 @@ from understudy.core.events import NodeJoined, StartRefused, WorkerStarted, Work
 from understudy.core.forming import give_out_ranks, start_ranks
 from understudy.core.membership import start_worker, top_up
 from understudy.core.preparation import missed, prepare, publish_again
-from understudy.core.quiesce import advance, fill
+from understudy.core.quiesce import advance, fill, want_more
 from understudy.core.state import JobState, Migration, Node, Phase, Stage, Worker, WorkerState
 
 MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no more workers on a node either
@@ -23,12 +23,11 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
     node = state.nodes.get(event.node)
     if node is not None:
         node.address = event.address
+        _repeat(state, node)
         if node.lost:
             node.lost, node.spares = False, _spares(state, event)
             state.tell(f"node {node.name} is back")
-            if state.incident is None or state.vacant():
-                top_up(state)
-        _repeat(state, node)
+            want_more(state)
         return
     if event.node_rank in state.places or event.node_rank < 0 or (event.node_rank >= state.spec.nodes and event.spares < 0):
         state.tell(f"node {event.node} was refused: its node rank {event.node_rank} is taken or out of range")
@@ -39,8 +38,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         return
     if node.rank < state.spec.nodes:
         start_ranks(state)
-    if state.incident is None or state.vacant():
-        top_up(state)
+    want_more(state)
 
 
 def _spares(state: JobState, event: NodeJoined) -> int:
