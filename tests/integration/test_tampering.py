@@ -115,6 +115,8 @@ class Quiet:
 
     def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None: ...
 
+    def publish_rest(self, abort: commands.Abort) -> None: ...
+
     def collectives(self) -> int:
         return 0
 

@@ -28,6 +28,7 @@ HUNG = Bounds(transactions=1, faults={"hung": 1})
 CRASH = Bounds(transactions=1, faults={"kill": 1, "crash": 1}, together=2)
 MOVE = Bounds(transactions=2, faults={"migrate": 1})
 BREAK = Bounds(transactions=2, faults={"migrate": 1, "break": 1}, together=2)
+SETUP = Bounds(transactions=1, faults={"kill": 1}, begin="setup")
 RING = Bounds(ranks=3, transactions=2, keepers=1, faults={"kill": 1})
 THREE = Bounds(ranks=3, transactions=1, spares=2, faults={"kill": 2}, together=2)
 AHEAD = Bounds(transactions=2, spares=2, prepared=2, faults={"kill": 2}, together=2)
@@ -214,6 +215,16 @@ def _position_too_high(w: Worker, generation: int, stand: Stand) -> Worker:
 quiesce_of = steps.quiesce
 
 
+def _published_once(world_: World, w: Worker) -> World:
+    """A record that came while its holder was called is never published."""
+    return world_.put(w)
+
+
+def _publishes_nothing(worker: Worker, message: Any) -> frozenset[Any]:
+    """No record of a set-up is ever published."""
+    return frozenset()
+
+
 BUGS = [
     Bug("a transaction whose vote has passed is redone", quiesce, "decide", _always_redo, KILL),
     Bug("a transaction that nobody has voted for is rolled forward", quiesce, "decide", _always_forward, KILL),
@@ -239,6 +250,8 @@ BUGS = [
     Bug("a spare that is prepared for one rank takes another", quiesce, "choose_spare", _any_spare, AHEAD),
     Bug("a migration does not wait for a boundary", migration, "newcomer_ready", _moves_unasked, MOVE),
     Bug("a broken connection does not call a migration off", loss, "disrupted", _not_called_off, BREAK),
+    Bug("no record of a set-up is published", steps, "records", _publishes_nothing, KILL),
+    Bug("a record that comes late is not published", steps, "_rests", _published_once, SETUP),
     Bug("the vote is skipped", steps, "acts_of", _vote_skipped, KILL),
     Bug("a vote counts before its copies are there", steps, "acts_of", _counts_before_its_copies, KILL),
     Bug("a newcomer goes on unverified", steps, "acts_of", _goes_on_unverified, KILL),

@@ -24,6 +24,11 @@ _NAME = re.compile(r"(?:s-)?w(\d+)")
 
 def tidy(world: World, current: int) -> World:
     """The same world without the words that nobody can ask for again: `current` is the machine's generation."""
+    if world.records:
+        wanted = {(w.heard, w.rank if w.rank >= 0 else w.prepared) for w in world.workers if w.mode in (Mode.SETUP, Mode.PREPARING)}
+        hosts = {f"s-{w.name}" for w in world.workers if w.alive}
+        kept = {(g, store, r) for g, store, r in world.records if store in hosts and (g >= current or (g, r) in wanted)}
+        world = world._replace(records=frozenset(kept))
     if not (world.handed or world.agreed or world.met):
         return world
     first: dict[int, int] = {current: 99}
@@ -54,6 +59,7 @@ def tidy_worker(w: Worker, remembers: bool) -> Worker:
         recover=None if done else w.recover,
         stand=w.stand if waits else Stand.RUNNING,
         abort=w.abort if w.abort > w.generation else -1,
+        called=w.called if w.abort > w.generation else None,
         pause=w.pause if w.pause > w.generation else -1,
         pause_agreed=w.pause_agreed if w.pause_agreed > w.generation else -1,
         answered=w.answered if waits else -1,
@@ -97,7 +103,7 @@ class Keys:
         before = -9 if state.before is None else self._code(state.before.key, state.before, spoken)
         return hash((
             tuple([self._code(w, w, spoken) for w in rows]), self._code(interned.key, interned, spoken), before, state.left, state.total,
-            *world[1:],
+            *world[1:-1], _renamed(world.records, spoken),
         ))  # fmt: skip
 
     def _names(self, value: Any, owner: Worker | Interned) -> int:

@@ -21,7 +21,9 @@ def order(command: commands.Command) -> Order | None:
         case commands.Prepare():
             return ("prepare", command.generation, command.rank, command.store)
         case commands.Abort():
-            return ("abort", command.generation, command.store)
+            return ("abort", command.generation, command.lost, command.store)
+        case commands.Publish():
+            return ("publish", command.generation, command.ranks, command.store)
         case commands.Pause():
             return ("pause", command.generation, command.store)
         case commands.Recover(generation=g, start=start, newcomers=newcomers, holders=holders, leavers=leavers, store=store):
@@ -41,6 +43,8 @@ def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
         return worker._replace(released=True)
     if kind == "start":  # a repeat: the agent says what it knows
         return worker._replace(up=worker.up + story(worker))
+    if kind == "publish":
+        return worker  # `records`
     generation: int = rest[0]
     if generation > worker.entered:  # the agent forgets what was said in older generations
         kept = tuple(event for event in worker.said if isinstance(event, events.Finished | events.Prepared))
@@ -59,7 +63,17 @@ def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
     decided = worker.recover is not None and worker.recover[1] >= generation
     if worker.answer is not None and worker.answer.generation == generation and not decided:  # asked again: the same answer
         return worker._replace(up=(*worker.up, worker.answer))
-    return worker._replace(abort=generation) if kind == "abort" else worker._replace(pause=generation)
+    return worker._replace(abort=generation, called=message) if kind == "abort" else worker._replace(pause=generation)
+
+
+def records(worker: Worker, message: Order | None) -> frozenset[tuple[int, str, int]]:
+    """Which records of the set-up it publishes when it hears this, and again when it has come to rest (`Answers.publish`), each by
+    generation, store and rank: those of ranks of which it keeps copies, because the record comes with the first of them.
+    """
+    if message is None or message[0] not in ("abort", "publish") or message[1] < worker.heard:
+        return frozenset()
+    _, generation, ranks, store = message
+    return frozenset((generation, store, rank) for rank, _ in worker.shelf if rank in ranks)
 
 
 def _takes(worker: Worker, rank: int, generation: int, newcomer: bool, shape: Shape) -> Worker:

@@ -92,6 +92,8 @@ class Moves:
                 w = w._replace(down=w.down[1:])
             workers.append(self._keys.kept(w, remembers))
         world = world._replace(workers=tuple(workers))
+        if state.before is None and not _sets_up(state.machine):
+            world = world._replace(records=frozenset())
         return state._replace(world=tidy(world, state.machine.state.generation))
 
     def _is_dead(self, interned: Interned, event: events.Event) -> bool:
@@ -228,7 +230,8 @@ class Moves:
         return self.submit(state._replace(world=world), w.up[0])
 
     def _told(self, state: State, w: Worker) -> State:
-        return state._replace(world=state.world.put(obey(w._replace(down=w.down[1:]), w.down[0], self.shape)))
+        world = state.world.put(obey(w._replace(down=w.down[1:]), w.down[0], self.shape))
+        return state._replace(world=steps.published(world, w, w.down[0]))
 
     def _connect(self, state: State, node: int) -> State:
         """The agent introduces itself and repeats what it knows; what it had kept and does not repeat comes behind."""
@@ -242,6 +245,14 @@ class Moves:
         world = state.world._replace(workers=tuple(workers), linked=linked, away=away)
         known = tuple(w.name for w in workers if w.node == node and not w.forgotten)
         return self.submit(state._replace(world=world), events.NodeJoined(f"n{node}", f"10.0.0.{node}", node, workers=known))
+
+
+def _sets_up(machine: Machine) -> bool:
+    """Whether anybody looks for a record of a set-up, or may be told to before others are published."""
+    s = machine.state
+    if s.phase is Phase.QUIESCING or s.migration is not None or s.unverified:
+        return True
+    return any(worker.prepare is not None and not worker.ready for worker in s.unassigned.values())
 
 
 def _is_decision(command: commands.Command) -> bool:

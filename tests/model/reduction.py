@@ -18,6 +18,7 @@ from __future__ import annotations
 from tests.model import steps
 from tests.model.bounds import Bounds
 from tests.model.faults import FATAL, FAULTS, RECONNECTING
+from tests.model.messages import records
 from tests.model.state import State
 from tests.model.world import Mode, Order, Shape, Worker, World
 from understudy.core import events
@@ -64,6 +65,8 @@ class Reduction:
         if state.total > 0 and state.left[self._doubling]:
             return False
         usable = w.recover is not None and w.recover[1] > w.newest
+        if records(w, message):
+            return False  # others see what it publishes then
         match message[0]:
             case "assign":
                 return w.mode is Mode.SPARE  # it does nothing by itself
@@ -108,6 +111,8 @@ class Reduction:
         """
         known = state.machine.state.workers.get(w.name)
         if ("kill",) not in w.down or known is None or known.state is not WorkerState.LOST:
+            return False
+        if any(records(w, message) for message in (w.called, *w.down)):
             return False
         store, others = f"s-{w.name}", [other for other in state.world.workers if other.alive and other is not w]
         newer = {message[1] for message in (w.pending, w.recover, *w.down) if message and len(message) > 1} - {w.generation}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.model.messages import dies, says, warm
+from tests.model.messages import dies, records, says, warm
 from tests.model.world import Mode, Order, Shape, Worker, World, Wrong
 from understudy.core import events
 from understudy.core.nouns import Copy, Position, Stand
@@ -24,6 +24,8 @@ def acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
     newest, aborted = w.newest, w.aborted
     if w.mode is Mode.STARTING:
         return [("is warm", world.put(w._replace(mode=Mode.SPARE, up=(*w.up, *warm(w)))))]
+    if w.mode in (Mode.PREPARING, Mode.SETUP) and not _has_record(world, w):
+        return []
     if w.mode is Mode.PREPARING:
         return [("is prepared", world.put(says(w._replace(mode=Mode.PREPARED), events.Prepared(w.name, w.prepared))))]
     if w.mode is Mode.SETUP:
@@ -32,13 +34,14 @@ def acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
         return [("arrives", after) for after in _decided(world, shape, w, w.abort)]
     if w.mode is Mode.WAIT:
         if w.abort > w.answered:  # overtaken by the next generation
-            return [("says again where it stands", world.put(quiesce(w, w.abort, w.stand)))]
+            return [("says again where it stands", _rests(world, quiesce(w, w.abort, w.stand)))]
         return [("hears the decision", after) for after in _decided(world, shape, w, w.answered)]
     if w.mode in (Mode.IDLE, Mode.DONE):
         if aborted or (w.pause > newest and w.pause == w.pause_agreed):
-            return [("quiesces", world.put(quiesce(w, max(w.abort, w.pause if w.pause == w.pause_agreed else -1), Stand.IDLE)))]
+            newest = max(w.abort, w.pause if w.pause == w.pause_agreed else -1)
+            return [("quiesces", _rests(world, quiesce(w, newest, Stand.IDLE)))]
         if w.pending is not None:
-            return [("publishes its state", _publish(world, shape, w))] if _reaches(world, w, w.pending[-1]) else []
+            return [("publishes its state", _publish(world, shape, w))] if reaches(world, w, w.pending[-1]) else []
         if w.mode is Mode.DONE:
             return []
         if w.t == shape.transactions:
@@ -47,7 +50,7 @@ def acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
     if w.mode is Mode.APPLY:
         return [("commits", world.put(_commit(w)))]
     if aborted:
-        found.append(("breaks off", world.put(_broken_off(w))))
+        found.append(("breaks off", _rests(world, _broken_off(w))))
     if w.broken:
         return found  # a connection broke: it hears why before it does anything else
     if w.mode is Mode.RUN and not aborted:
@@ -63,7 +66,7 @@ def acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
         assert w.pending is not None
         _, generation, _, _, _, leavers, store = w.pending
         members = range(shape.ranks + len(leavers))
-        if all(_known(world, w, "published", generation, member) for member in members) and _reaches(world, w, store):
+        if all(_known(world, w, "published", generation, member) for member in members) and reaches(world, w, store):
             connected = world.put(w._replace(mode=Mode.CONNECTED))
             found.append(("connects", _tell(connected, w, "connected", generation, _member(shape, w, leavers))))
     if w.mode is Mode.CONNECTED:
@@ -74,7 +77,23 @@ def acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
     return found
 
 
-def _reaches(world: World, w: Worker, store: str) -> bool:
+def _rests(world: World, w: Worker) -> World:
+    """It has let go of its generation. A record that came to it while it was called is published now."""
+    return published(world.put(w), w, w.called if w.mode is Mode.WAIT else None)
+
+
+def published(world: World, w: Worker, message: Order | None) -> World:
+    """With the records that it publishes because of this message."""
+    return world._replace(records=world.records | {record for record in records(w, message) if reaches(world, w, record[1])})
+
+
+def _has_record(world: World, w: Worker) -> bool:
+    """Whether what its rank did in its set-up lies where it looks for it: in the newest generation that it has heard of."""
+    rank = w.rank if w.mode is Mode.SETUP else w.prepared
+    return any(r == rank and g == w.heard and reaches(world, w, store) for g, store, r in world.records)
+
+
+def reaches(world: World, w: Worker, store: str) -> bool:
     """Whether the worker that serves `store` lives and is not on the other side of a split."""
     host = world.of(store.removeprefix("s-"))
     return host.alive and _hears(world, w, host.node)
@@ -127,7 +146,7 @@ def _decided(world: World, shape: Shape, w: Worker, generation: int) -> list[Wor
     if w.newcomer:
         if w.rank not in newcomers:
             raise Wrong(f"{w.name} is a newcomer, and generation {g} does not know it as one")
-        return [_publish(world, shape, w._replace(pending=message))] if _reaches(world, w, message[-1]) else []
+        return [_publish(world, shape, w._replace(pending=message))] if reaches(world, w, message[-1]) else []
     if w.t == start:
         return [world.put(w._replace(mode=Mode.IDLE, pending=message, shelf=shelf))]
     if w.t == start - 1 and w.stand is Stand.VOTED:
@@ -226,7 +245,7 @@ def _moves(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
         return [("is verified", _tell(_share(world, after), w, "verified", generation, w.rank))]
     if w.rank in leavers:
         return []  # waits until it is released, or the generation is over
-    if not _reaches(world, w, store) or not all(_known(world, w, "verified", generation, rank) for rank in newcomers):
+    if not reaches(world, w, store) or not all(_known(world, w, "verified", generation, rank) for rank in newcomers):
         return []
     after = w._replace(mode=Mode.SHARE if newcomers else Mode.IDLE, generation=generation, pending=None)
     return [("goes on", _share(world, after) if newcomers else world.put(after))]

@@ -53,6 +53,7 @@ class Worker(NamedTuple):
     stand: Stand = Stand.RUNNING  # while it waits
     pending: Order | None = None  # the decision that it is carrying out
     abort: int = -1  # the newest that it has heard of
+    called: Order | None = None  # that abort
     pause: int = -1  # the same, of a pause
     recover: Order | None = None  # the newest decision that it has heard of
     heard: int = -1  # the newest generation that any command named
@@ -99,6 +100,7 @@ class World(NamedTuple):
     passed: int = -1  # the highest transaction of which anybody has ever passed the vote
     decisions: frozenset[tuple[int, int]] = frozenset()  # every generation that was decided, and the transaction with which it starts
     anew: int = 0  # the generation in which the ranks were started last: whoever is left of an older one does what nobody will see
+    records: frozenset[tuple[int, str, int]] = frozenset()  # generation, store, rank: the record of the rank's set-up lies there
 
     def of(self, name: str) -> Worker:
         return next(worker for worker in self.workers if worker.name == name)

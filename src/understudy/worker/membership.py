@@ -143,6 +143,8 @@ class Membership:
             self.let_go()
             position = Position(self.transaction, stand)
             self.control.send(Quiesced(self.control.worker, newest, position, self.shelf.index(), self.step))
+            if isinstance(announcement, Abort) and self.control.responder is not None:
+                self.control.responder.publish_rest(announcement)
             self.while_waiting(lambda newest=newest: self._decided(newest), stand)  # type: ignore[misc]
             self.control.wait_for(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
             recovery = self.control.recovery

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from understudy.core.commands import Abort
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 class Answers:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._published: tuple[int, Collection[int]] = (-1, ())  # of which ranks, in the newest generation that asked
         self._wanted: deque[tuple[int, str]] = deque()  # generations and stores in which newcomers of this very rank ask what it holds
 
     def break_communicators(self, abort: Abort) -> None:
@@ -51,9 +53,17 @@ class Answers:
             if self._runtime.finished:
                 self.describe()
         records = {rank: record for rank in ranks if (record := self._runtime.shelf.setup(rank)) is not None}
+        self._published = generation, records.keys()
         if records:
             named = {f"setup/{rank}": record for rank, record in records.items()}
             threading.Thread(target=self._put, args=(generation, store, named), daemon=True).start()
+
+    def publish_rest(self, abort: Abort) -> None:
+        """When this worker has come to rest: what it was about to receive when it was called, and has got since."""
+        generation, published = self._published
+        rest = [rank for rank in abort.lost if generation != abort.generation or rank not in published]
+        if any(self._runtime.shelf.setup(rank) is not None for rank in rest):
+            self.publish(abort.generation, abort.store, tuple(rest))
 
     def describe(self) -> None:
         """Between two transactions: tells a newcomer that is getting ready to take this rank what memory it will need."""
