@@ -30,6 +30,43 @@ def _kill(moves: Moves, state: State, spent: State) -> Steps:
             yield f"{w.name} is killed", always(spent._replace(world=state.world.put(dies(w, "signal 9"))))
 
 
+def _dumps(moves: Moves, state: State, spent: State) -> Steps:
+    """A worker aborts: the library below does not like what it hears."""
+    for w in state.world.workers:
+        if w.alive and not w.released and w.rank >= 0:
+            aborted = dies(w, "signal 6", LossCause.CRASHED)
+            yield f"{w.name} aborts", always(spent._replace(world=state.world.put(aborted)))
+
+
+def _snap(moves: Moves, state: State, spent: State) -> Steps:
+    """A worker dies, and a peer notices that the connection broke: it says so, before or after the agent has seen the end."""
+    for w in state.world.workers:
+        for peer in state.world.workers:
+            if w.alive and not w.released and w.rank >= 0 and peer is not w and _exchanges(peer):
+                noticed = says(peer._replace(broken=True), events.CommunicationBroken(peer.name, peer.newest, "reset"))
+                after = state.world.put(dies(w, "signal 9")).put(noticed)
+                yield f"{w.name} is killed, and {peer.name} notices", always(spent._replace(world=after))
+
+
+def _raises(moves: Moves, state: State, spent: State) -> Steps:
+    """The script raises in a spare's set-up, because the rank's own is there beside it."""
+    for w in state.world.workers:
+        if w.mode is Mode.PREPARING:
+            said = events.ScriptFailed(w.name, w.prepared, 1, "it is locked", "")
+            failed = dies(w._replace(up=(*w.up, said)), "exit 1", LossCause.EXITED)
+            yield f"the set-up of {w.name} raises", always(spent._replace(world=state.world.put(failed)))
+
+
+def _taint(moves: Moves, state: State, spent: State) -> Steps:
+    """A node is not trusted any more, or again."""
+    for node in state.machine.state.nodes.values():
+        reason = "" if node.taint else "loud"
+        yield (
+            f"{node.name} is {'trusted' if node.taint else 'tainted'}",
+            partial(moves.submit, spent, events.NodeTainted(node.name, reason)),
+        )
+
+
 def _hung(moves: Moves, state: State, spent: State) -> Steps:
     """It is taken for hung, and goes on all the same until it is ended."""
     for known in state.machine.state.workers.values():
@@ -161,6 +198,10 @@ def _unlinked(world: World) -> World:
 
 FAULTS: dict[str, Fault] = {
     "kill": _kill,
+    "dumps": _dumps,
+    "snap": _snap,
+    "raises": _raises,
+    "taint": _taint,
     "hung": _hung,
     "cut": _cut,
     "agent": _agent,
@@ -177,5 +218,5 @@ FAULTS: dict[str, Fault] = {
     "torn": _torn,
 }
 
-FATAL = frozenset({"kill", "agent", "refuse"})  # a worker may end without the machine knowing
+FATAL = frozenset({"kill", "dumps", "snap", "raises", "agent", "refuse"})  # a worker may end without the machine knowing
 RECONNECTING = frozenset({"cut", "agent", "crash", "repeat"})  # what was said once may be said again

@@ -148,6 +148,9 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
             recovery.decision, sent, len(recovery.lost),
         ),
         None if migration is None else (migration.rank, migration.leaver, migration.newcomer, migration.generation, migration.stage.value),
+        None if s.crashes is None else (
+            s.crashes.transaction, tuple(sorted(s.crashes.newcomers)), s.crashes.survivors, len(s.crashes.told)
+        ),
         None if s.dispute is None else (s.dispute.sides, s.dispute.workers),
         None if incident is None else (incident.planned, incident.decision),
     )  # fmt: skip

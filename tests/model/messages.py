@@ -87,11 +87,11 @@ def _takes(worker: Worker, rank: int, generation: int, newcomer: bool, shape: Sh
     return worker._replace(mode=Mode.IDLE, generation=generation, shelf=shelf)
 
 
-def dies(worker: Worker, detail: str) -> Worker:
+def dies(worker: Worker, detail: str, cause: LossCause = LossCause.KILLED) -> Worker:
     """Its process ends, and its agent says so; if it was told to go, that is no loss."""
     if worker.released:
         return Worker(worker.name, worker.node, Mode.GONE, up=worker.up, said=worker.said)
-    lost = events.WorkerLost(worker.name, LossCause.KILLED, detail, 0.0)
+    lost = events.WorkerLost(worker.name, cause, detail, 0.0)
     return Worker(worker.name, worker.node, Mode.GONE, up=(*worker.up, lost), said=worker.said, lost=lost)
 
 

@@ -23,6 +23,7 @@ from tests.model.reduction import Reduction
 from tests.model.state import State, Step, Steps, always
 from tests.model.world import Mode, Shape, Worker, World, Wrong, flagged
 from understudy.core import commands, events
+from understudy.core.buddies import Place, buddies
 from understudy.core.machine import Machine
 from understudy.core.nouns import JobSpec, Timeouts
 from understudy.core.state import Phase, WorkerState
@@ -37,8 +38,8 @@ class Moves:
         """`check` is asked after every event that the machine has handled. Without `reduced`, every order is tried of everything."""
         self.bounds = bounds
         ranks = bounds.ranks
-        count = min(bounds.keepers, ranks - 1)
-        keepers = tuple(tuple((r + 1 + n) % ranks for n in range(count)) for r in range(ranks))
+        places = [Place(f"n{node}", f"n{node}") for node in (rank * bounds.nodes // ranks for rank in range(ranks))]
+        keepers = tuple(buddies(places, bounds.keepers))
         self.shape = Shape(ranks, bounds.transactions, keepers, bounds.begin != "training")
         self.log: list[events.Event] | None = None  # if there is a list: every event that is handled is put into it
         self.machines = Machines(check, reconnects=not RECONNECTING.isdisjoint(bounds.faults))

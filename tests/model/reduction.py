@@ -33,7 +33,7 @@ class Reduction:
         kinds = list(FAULTS)
         self._fatal = [kinds.index(kind) for kind in FATAL]
         self._reconnecting = [kinds.index(kind) for kind in RECONNECTING]
-        self._breaking = kinds.index("break")
+        self._breaking = [kinds.index("break"), kinds.index("snap")]
         self._doubling = kinds.index("echo")
         self._migrates = "migrate" in bounds.faults
 
@@ -73,7 +73,7 @@ class Reduction:
             case "recover":
                 return True  # it is looked at only by who waits for it, and lets that one go on
             case "abort" if w.mode in (Mode.VOTING, Mode.AGREED):
-                return _is_stuck(state.world, w, self._shape) and not (state.total > 0 and state.left[self._breaking])
+                return _is_stuck(state.world, w, self._shape) and not (state.total > 0 and any(state.left[n] for n in self._breaking))
             case "abort" if w.mode in (Mode.SETUP, Mode.READY, Mode.WAIT):
                 return not usable  # there is nothing that it could go on with
             case "abort":
