@@ -14,13 +14,14 @@ STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
-.PHONY: help setup demo test model matrix conformance lint format bench peers compare clean
+.PHONY: help setup demo test model mutants matrix conformance lint format bench peers compare clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its development tools"
 	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
 	@echo "make test    lint, types and all tests"
 	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
+	@echo "make mutants changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
 	@echo "make matrix  every fault in every phase, in every way to be parallel, on real jobs (hundreds of cells)"
 	@echo "make conformance  what real training scripts do, with kills, bit by bit; writes docs/conformance.md (an hour or two)"
 	@echo "make lint    lint and types only"
@@ -52,6 +53,9 @@ test: lint
 
 model: setup
 	$(BIN)/python -m tests.model
+
+mutants: setup
+	$(BIN)/python -m tests.mutants --at-once $(TESTS_AT_ONCE)
 
 matrix: setup
 	$(BIN)/python -m tests.matrix

@@ -1,0 +1,76 @@
+"""The mutation tester itself: what it changes, that it changes it, and that the tests bite on a change that matters."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.__main__ import PURE, known
+from tests.mutants.operators import mutants, mutated
+from tests.mutants.run import ROOT
+
+SOURCE = '''
+LIMIT = 3
+
+class Box:
+    size: int = 1
+
+    def full(self, count: int = 2) -> bool:
+        """Whether it is."""
+        if not count or self.size <= count and count in (1, 2):
+            self.size += 1
+            self.tell(f"{count} is {1 + 1}")
+            return True
+        return any(n for n in range(count) if n > 0)
+'''
+
+
+def test_what_is_changed() -> None:
+    assert {mutant.what for mutant in mutants(SOURCE)} == {
+        "if not count or (self.size <= count and count in (1, 2)) -> if True",
+        "if not count or (self.size <= count and count in (1, 2)) -> if False",
+        "not count or (self.size <= count and count in (1, 2)) -> self.size <= count and count in (1, 2)",
+        "not count or (self.size <= count and count in (1, 2)) -> not count",
+        "not count or (self.size <= count and count in (1, 2)) -> not count and (self.size <= count and count in (1, 2))",
+        "not count -> count",
+        "self.size <= count and count in (1, 2) -> count in (1, 2)",
+        "self.size <= count and count in (1, 2) -> self.size <= count",
+        "self.size <= count and count in (1, 2) -> self.size <= count or count in (1, 2)",
+        "self.size <= count -> self.size < count",
+        "count in (1, 2) -> count not in (1, 2)",
+        "1 -> 2",
+        "2 -> 3",
+        "without self.size += 1",
+        "True -> False",
+        "any((n for n in range(count) if n > 0)) -> all((n for n in range(count) if n > 0))",
+        "(n for n in range(count) if n > 0) -> (n for n in range(count))",
+        "n > 0 -> n >= 0",
+        "0 -> 1",
+    }
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda path: path.stem)
+def test_every_mutant_is_another_program(path: Path) -> None:
+    source = path.read_text()
+    whole = ast.dump(ast.parse(source))
+    for mutant in mutants(source):
+        tree = mutated(source, mutant.number)
+        compile(tree, str(path), "exec")
+        assert ast.dump(tree) != whole, mutant
+
+
+def test_what_is_known_of_survivors_can_be_read() -> None:
+    assert set(known().values()) <= {"equivalent", "harmless", "to be mended"}
+
+
+def test_the_tests_notice_and_the_tool_says_so(tmp_path: Path) -> None:
+    """`buddies` is small: a few of its mutants, with the whole of the fast tests."""
+    command = [sys.executable, "-m", "tests.mutants", "src/understudy/core/buddies.py", "--sample", "2", "--json", str(tmp_path / "found")]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/src"}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=280)
+    assert "2 of 2" in ran.stdout and "killed" in (tmp_path / "found").read_text(), ran.stdout + ran.stderr
