@@ -68,9 +68,20 @@ def test_what_is_known_of_survivors_can_be_read() -> None:
     assert set(known().values()) <= {"equivalent", "harmless", "to be mended"}
 
 
-def test_the_tests_notice_and_the_tool_says_so(tmp_path: Path) -> None:
-    """`buddies` is small: a few of its mutants, with the whole of the fast tests."""
-    command = [sys.executable, "-m", "tests.mutants", "src/understudy/core/buddies.py", "--sample", "2", "--json", str(tmp_path / "found")]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/src"}
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=280)
-    assert "2 of 2" in ran.stdout and "killed" in (tmp_path / "found").read_text(), ran.stdout + ran.stderr
+PROGRAM = """
+from pathlib import Path
+from tests.mutants.operators import mutants
+from tests.mutants.run import SOURCE, trials
+
+path = SOURCE / "understudy/core/commit.py"
+chosen = [(path, mutant) for mutant in mutants(path.read_text()) if str(mutant) == "decide:highest - lowest > 1 -> highest - lowest >= 1"]
+for tests in (["tests/unit/test_core_commit.py"], ["tests/unit/test_quorum_roll.py"]):
+    print([trial.outcome for trial in trials(chosen, tests, 1)])
+"""
+
+
+def test_a_change_that_matters_is_noticed_by_the_tests_that_see_it_and_by_no_others() -> None:
+    """In a process of its own, which has not imported what is changed."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines() == ["['killed']", "['lives']"], ran.stdout + ran.stderr
