@@ -27,12 +27,15 @@ from tests.mutants.run import ROOT, SOURCE, Trial, passes, trials
 CORE = sorted((SOURCE / "understudy/core").glob("*.py"))
 OTHERS = [SOURCE / "understudy/orchestrator/quorum/raft.py", SOURCE / "understudy/orchestrator/quorum/roll.py"]
 PURE = [*CORE, *OTHERS, SOURCE / "understudy/detectors/hang.py"]
-FAST = [
-    "tests/scenarios",
-    *(f"tests/unit/test_{name}.py" for name in ("core_assignment", "core_coverage", "core_buddies", "core_commit", "core_judgement")),
-    *(f"tests/unit/test_{name}.py" for name in ("core_mismatch", "core_placement", "core_rules", "quorum_roll", "quorum_raft", "hang")),
-    *(f"tests/unit/test_{name}.py" for name in ("heartbeats", "lost_together", "core_machine")),
-]
+FAST = {  # the tests of each part, the quickest first
+    "core": [
+        "tests/scenarios",
+        *(f"tests/unit/test_core_{name}.py" for name in ("rules", "assignment", "commit", "coverage", "judgement", "mismatch")),
+        *(f"tests/unit/test_{name}.py" for name in ("core_placement", "core_buddies", "lost_together", "core_machine")),
+    ],
+    "orchestrator": ["tests/unit/test_quorum_roll.py", "tests/unit/test_quorum_raft.py"],
+    "detectors": ["tests/unit/test_hang.py", "tests/unit/test_heartbeats.py"],
+}
 VERDICTS = ("equivalent", "harmless", "to be mended")
 
 
@@ -49,8 +52,8 @@ def main() -> int:
 
     files = [path.resolve() for path in options.files] or PURE
     for path in files:
-        if not path.is_relative_to(SOURCE):
-            parser.error(f"{path} is not below {SOURCE}")
+        if not any(path.is_relative_to(SOURCE / "understudy" / part) for part in FAST):
+            parser.error(f"{path} is not below one of {', '.join(f'src/understudy/{part}' for part in FAST)}")
     everything = [(path, mutant) for path in files for mutant in mutants(path.read_text())]
     chosen = everything
     if options.lived:
@@ -58,9 +61,10 @@ def main() -> int:
         chosen = [(path, mutant) for path, mutant in everything if Trial(path, mutant, "").key in lived]
     elif not options.all:
         chosen = random.Random(options.seed).sample(everything, min(options.sample, len(everything)))
-    if not passes(FAST):
-        print(f"the tests do not pass as the sources are: pytest {' '.join(FAST)}", file=sys.stderr)
-        return 2
+    for tests in {id(tests): tests for tests in (tests_of(path) for path, _ in chosen)}.values():
+        if not passes(tests):
+            print(f"the tests do not pass as the sources are: pytest {' '.join(tests)}", file=sys.stderr)
+            return 2
     return _report(everything, _try(chosen, options.at_once), options.json)
 
 
@@ -69,11 +73,16 @@ def _try(chosen: list[tuple[Path, Mutant]], at_once: int) -> list[Trial]:
     done = []
     with Progress(*columns, console=Console(stderr=True)) as progress:
         bar = progress.add_task("mutants", total=len(chosen))
-        for trial in trials(chosen, FAST, at_once):
+        for trial in trials([(path, mutant, tests_of(path)) for path, mutant in chosen], at_once):
             done.append(trial)
             lives = sum(one.outcome == "lives" for one in done)
             progress.update(bar, advance=1, description=f"{lives} live")
     return done
+
+
+def tests_of(path: Path) -> list[str]:
+    """The fast tests of what this file is a part of."""
+    return FAST[path.relative_to(SOURCE / "understudy").parts[0]]
 
 
 def known() -> dict[str, str]:

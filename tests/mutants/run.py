@@ -80,15 +80,15 @@ def passes(tests: list[str]) -> bool:
     return process.exitcode == 0
 
 
-def trials(chosen: Sequence[tuple[Path, Mutant]], tests: list[str], at_once: int) -> Iterator[Trial]:
-    """Tries them all, `at_once` at a time, in the order in which they are through."""
+def trials(chosen: Sequence[tuple[Path, Mutant, list[str]]], at_once: int) -> Iterator[Trial]:
+    """Tries them all with their tests, `at_once` at a time, in the order in which they are through."""
     assert not any(name.split(".")[0] == "understudy" for name in sys.modules), "a child would have the unchanged module already"
     context = multiprocessing.get_context("fork")
     waiting = list(reversed(chosen))
     running: dict[int, tuple[ForkProcess, float, Path, Mutant]] = {}
     while waiting or running:
         while waiting and len(running) < at_once:
-            path, mutant = waiting.pop()
+            path, mutant, tests = waiting.pop()
             process = context.Process(target=_test, args=(path, mutant.number, tests))
             process.start()
             running[process.sentinel] = process, time.monotonic() + LIMIT, path, mutant

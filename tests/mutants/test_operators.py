@@ -74,9 +74,9 @@ from tests.mutants.operators import mutants
 from tests.mutants.run import SOURCE, trials
 
 path = SOURCE / "understudy/core/commit.py"
-chosen = [(path, mutant) for mutant in mutants(path.read_text()) if str(mutant) == "decide:highest - lowest > 1 -> highest - lowest >= 1"]
+chosen = [mutant for mutant in mutants(path.read_text()) if str(mutant) == "decide:highest - lowest > 1 -> highest - lowest >= 1"]
 for tests in (["tests/unit/test_core_commit.py"], ["tests/unit/test_quorum_roll.py"]):
-    print([trial.outcome for trial in trials(chosen, tests, 1)])
+    print([trial.outcome for trial in trials([(path, mutant, tests) for mutant in chosen], 1)])
 """
 
 
