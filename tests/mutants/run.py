@@ -96,7 +96,7 @@ def trials(chosen: Sequence[tuple[Path, Mutant, list[str]]], at_once: int) -> It
         ended = wait(list(running), timeout=max(0.0, soonest - time.monotonic()))
         for sentinel in [key for key in running if key in ended or running[key][1] <= time.monotonic()]:
             process, _, path, mutant = running.pop(sentinel)
-            late = process.is_alive()
+            late = sentinel not in ended
             if late:
                 process.kill()
             process.join()
