@@ -18,11 +18,9 @@ DIAGONAL = (
     "moco_momentum_encoder",
     "evaluation_leaves_eval_mode",
     "optimizer_adamw_learning_rate_is_a_tensor",
-    "batches_changed_in_place_tensor",
     "async_work_waited_for_in_next_step",
     "hsdp_plain",
     "pipeline_1f1b",
-    "grad_scaler",
     "like_nanogpt_train",
 )
 

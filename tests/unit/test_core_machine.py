@@ -272,7 +272,7 @@ def walk(spec: JobSpec, steps: Sequence[tuple[int, int, int, int]], last: tuple[
     return handled
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(BYTE, BYTE, BYTE, BYTE), min_size=60, max_size=150),
     st.tuples(BYTE, BYTE, BYTE, BYTE),
