@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -21,10 +22,9 @@ from understudy.links.lifeline import Lifeline
 from understudy.links.page import SIZE, Activity, PageReader, PageWriter
 
 SCRIPT = """
-import sys, threading, time
-from pathlib import Path
-while not Path(sys.argv[1]).exists():
-    time.sleep(0.1)
+import fcntl, sys
+with open(sys.argv[1]) as over:
+    fcntl.flock(over, fcntl.LOCK_SH)  # once the test has let go of it
 """
 
 
@@ -72,7 +72,8 @@ def test_a_page_for_which_there_is_no_room_is_memory(small: Path) -> None:
 def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tmp_path: Path) -> None:
     run, over, script = small / "run", tmp_path / "over", tmp_path / "script.py"
     script.write_text(SCRIPT)
-    told = tmp_path / "told.txt"
+    told, held = tmp_path / "told.txt", over.open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)
     command = [sys.executable, "-m", "understudy.cli", "run", "--nproc-per-node", "2", "--spares", "1", "--run-dir", str(run)]
     with told.open("wb") as file:
         job = subprocess.Popen([*command, str(script), str(over)], stdout=file, stderr=file)
@@ -93,12 +94,13 @@ def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tm
         again = _pid(job.pid, "understudy.orchestrator")
         assert first != again
         (small / "filling").unlink()
-        over.touch()
+        held.close()
         assert job.wait(120) == 0, told.read_text()
     finally:
         if job.poll() is None:
             job.terminate()
             job.wait(60)
+        held.close()
     assert "SIGBUS" not in told.read_text()
 
 

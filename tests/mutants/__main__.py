@@ -5,7 +5,8 @@
     python -m tests.mutants --lived FILE        only what lived in this file, which --json wrote
 
 What lives and is known stands in `survivors.toml` with the reason why it may: equivalent (the program means the same) or harmless. It
-counts neither for nor against. The exit code is 1 if anything else lives that is not named there as to be mended.
+counts neither for nor against. What is to be mended may stand there as well, and counts. The exit code is 1 if anything lives that is not
+named there.
 """
 
 from __future__ import annotations

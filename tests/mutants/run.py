@@ -70,7 +70,7 @@ def _test(path: Path, number: int | None, tests: list[str]) -> None:
     hypothesis.settings.register_profile("mutants", database=None, derandomize=True, print_blob=False, phases=phases)
     hypothesis.settings.load_profile("mutants")
     os.chdir(ROOT)
-    os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]))
+    os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
 
 
 def passes(tests: list[str]) -> bool:

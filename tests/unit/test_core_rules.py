@@ -46,6 +46,13 @@ def test_ranks_that_die_before_they_are_warm_end_the_job_and_name_the_node() -> 
     assert end.exit_code == 1 and "workers on node n0 are lost before they are warm" in end.message
 
 
+def test_only_a_node_with_ranks_is_missed_before_training_begins() -> None:
+    job = Job(JobSpec("job", 1, 1, spares=0), spares={1: 1}, forming=True)
+    assert of(commands.EndJob, job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))) == []
+    (end,) = of(commands.EndJob, job.submit(events.NodesLost((events.LostNode("n0", "silent"),))))
+    assert "node n0" in end.message
+
+
 def test_a_spare_takes_the_place_of_a_rank_that_dies_before_it_is_warm() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1), forming=True)
     job.submit(events.WorkerWarm("w2", "n0:7000"))

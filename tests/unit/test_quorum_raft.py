@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.orchestrator.quorum import raft
-from understudy.orchestrator.quorum.raft import ELECTION, HEARTBEAT, LEASE, SPREAD, Append, Entry, Message, Raft, Role
+from understudy.orchestrator.quorum.raft import ELECTION, HEARTBEAT, LEASE, SPREAD, Append, Entry, Message, Raft, Role, Step
 
 
 @dataclass
@@ -201,3 +201,9 @@ def test_an_entry_of_an_older_term_is_committed_with_one_of_the_own(monkeypatch:
         assert members[0].committed == (2 if held == [1, 4] else 0), held
         answers += [message for to, message in members[0].take().messages if to == 2]
     assert [entry.term for entry in members[2].log] == [1, 4]
+
+
+def test_a_ballot_alone_or_an_entry_alone_goes_to_the_disk() -> None:
+    entry = Entry(1, "x")
+    assert Step((1, 0), 0, (), ()).writes and Step(None, 0, (entry,), ()).writes
+    assert not Step(None, 0, (), ()).writes

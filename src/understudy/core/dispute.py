@@ -2,7 +2,7 @@
 
 The workers compare (`worker/comparison.py`, and in every recovery) and say what they found; nobody of them goes on in that generation.
 
-    replicas_differ   who is odd: it is lost, its node is tainted, a spare takes its rank like after any loss
+    replicas_differ   who is odd: it is lost (or had finished, and is gone), its node is tainted, a spare takes its rank like after any loss
                       nobody can tell: everyone comes to rest, and `quiesce.advance` decides nothing as long as there is a dispute
     believed          somebody has said who is right: those that hold something else are lost, and the job goes on
 
