@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.worker.job import Job
-from understudy.worker.runtime import Runtime
+from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.state import State
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -159,7 +159,7 @@ def main() -> None:
     for kind, name, method in (
         (Job, "__init__", noted),
         (Job, "_transaction", watched),
-        (Runtime, "_before_optimizer_step", clock.voting(Runtime._before_optimizer_step)),
+        (Transactions, "before_optimizer_step", clock.voting(Transactions.before_optimizer_step)),
     ):
         setattr(kind, name, method)
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from understudy.worker.known import Known
+from understudy.worker.messages import MemoryDescription
 from understudy.worker.missing import Missing
 from understudy.worker.state import State
 
@@ -61,14 +64,14 @@ def test_memory_that_is_ready_is_used() -> None:
     donor, newcomer = trained(), fresh()
     missing = Missing(newcomer)
     described = Missing(donor).describe()
-    assert len(described) == 12  # a step and two moments for each of four parameters
+    assert len(described.moments) == 12  # a step and two moments for each of four parameters
     missing.prepare(described, lambda: False)
     assert dict(newcomer.moments()) == {}, "nothing is set ahead"
     ready = {entry: tensor.data_ptr() for entry, (_, tensor) in missing._ready.items()}
-    missing.make(described)
+    missing.make(described.moments)
     made = dict(newcomer.moments())
     assert {entry: tensor.data_ptr() for entry, tensor in made.items()} == ready
-    assert newcomer.descriptions(made) == described
+    assert newcomer.descriptions(made) == described.moments
     assert missing._ready == {}
 
 
@@ -77,7 +80,7 @@ def test_memory_that_does_not_fit_any_more_is_made_anew() -> None:
     donor, newcomer = trained(), fresh()
     missing = Missing(newcomer)
     described = Missing(donor).describe()
-    other = {entry: [kind, [7], [1], *rest] for entry, (kind, _, _, *rest) in described.items() if entry.endswith("exp_avg")}
-    missing.prepare(other, lambda: False)
-    missing.make(described)
-    assert newcomer.descriptions(dict(newcomer.moments())) == described
+    other = {e: replace(moment, shape=[7], stride=[1]) for e, moment in described.moments.items() if e.endswith("exp_avg")}
+    missing.prepare(MemoryDescription(other), lambda: False)
+    missing.make(described.moments)
+    assert newcomer.descriptions(dict(newcomer.moments())) == described.moments

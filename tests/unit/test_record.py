@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -12,8 +11,8 @@ from torch._C._distributed_c10d import HashStore
 from torch.nn.parallel import DistributedDataParallel
 
 from understudy.worker import record
-from understudy.worker.codec import decode
 from understudy.worker.errors import Misuse
+from understudy.worker.messages import RecordedCollective, SetupRecord, unpack
 from understudy.worker.record import WHOLE, Recorder
 
 LARGE = WHOLE // 4 + 1  # numbers of four bytes: more than what is kept whole in any case
@@ -29,9 +28,13 @@ def recorder() -> Iterator[Recorder]:
     dist.destroy_process_group()
 
 
-def noted(recorder: Recorder, *state: torch.Tensor) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = decode(recorder.finish(state))
-    return found
+def noted(recorder: Recorder, *state: torch.Tensor) -> list[RecordedCollective]:
+    return unpack(SetupRecord, recorder.finish(state)).collectives
+
+
+def whole(entry: RecordedCollective) -> list[torch.Tensor]:
+    assert entry.whole is not None
+    return entry.whole
 
 
 def test_large_results_are_kept_whole_unless_they_are_registered(recorder: Recorder) -> None:
@@ -41,24 +44,24 @@ def test_large_results_are_kept_whole_unless_they_are_registered(recorder: Recor
     dist.broadcast(torch.full((LARGE,), 2.0), 0)  # gone at once; its memory may be used again
     reused = torch.zeros(LARGE)
     entries = noted(recorder, registered, view_of, reused)
-    assert ["whole" in entry for entry in entries] == [False, False, True, True]
-    assert ["digests" in entry for entry in entries] == [True, True, False, False]
-    assert torch.equal(entries[2]["whole"][0], other)
-    assert torch.equal(entries[3]["whole"][0], torch.full((LARGE,), 2.0))
+    assert [entry.whole is not None for entry in entries] == [False, False, True, True]
+    assert [entry.digests is not None for entry in entries] == [True, True, False, False]
+    assert torch.equal(whole(entries[2])[0], other)
+    assert torch.equal(whole(entries[3])[0], torch.full((LARGE,), 2.0))
 
 
 def test_what_a_tensor_was_then_is_kept(recorder: Recorder) -> None:
     tensor = torch.ones(LARGE)
     dist.broadcast(tensor, 0)
     tensor.zero_()
-    assert torch.equal(noted(recorder)[0]["whole"][0], torch.ones(LARGE))
+    assert torch.equal(whole(noted(recorder)[0])[0], torch.ones(LARGE))
 
 
 def test_large_objects(recorder: Recorder) -> None:
     things = ["x" * (1 << 20)]
     dist.broadcast_object_list(things, 0)
     *_, entry = noted(recorder)
-    assert entry["whole"][0].numel() > 1 << 20
+    assert whole(entry)[0].numel() > 1 << 20
 
 
 def test_flat_buffers_of_ddp_are_followed_to_the_parameters(recorder: Recorder) -> None:
@@ -66,13 +69,13 @@ def test_flat_buffers_of_ddp_are_followed_to_the_parameters(recorder: Recorder) 
     watched = vars(dist)["_broadcast_coalesced"]
     entries = noted(recorder, *model.parameters())
     assert vars(dist)["_broadcast_coalesced"] is not watched, "taken away again"
-    assert [entry["outputs"] for entry in entries if "digests" in entry] == [[["float32", [512 * 513]]]]
+    assert [entry.outputs for entry in entries if entry.digests is not None] == [[("float32", [512 * 513])]]
 
 
 def test_flat_buffers_of_ddp_that_is_not_registered_are_kept(recorder: Recorder) -> None:
     model = DistributedDataParallel(torch.nn.Linear(512, 512))
     entries = noted(recorder, *list(model.parameters())[:1])
-    assert all("whole" in entry for entry in entries)
+    assert all(entry.whole is not None for entry in entries)
 
 
 def test_what_is_in_use_gives_way_and_must_be_registered(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +85,7 @@ def test_what_is_in_use_gives_way_and_must_be_registered(recorder: Recorder, mon
         dist.broadcast(tensor, 0)
     dist.broadcast_object_list(["x" * (2 * WHOLE)], 0)
     entries = noted(recorder, *parameters)
-    assert ["whole" in entry for entry in entries] == [False, False, False, True, True]
+    assert [entry.whole is not None for entry in entries] == [False, False, False, True, True]
 
 
 def test_too_much_that_is_not_registered_is_refused(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +116,7 @@ def test_registered_state_that_ranks_do_not_make_alike_is_kept_as_far_as_there_i
     dist.broadcast(too_much, 0)
     assert recorder.moved([alike, changed, too_much])
     assert not recorder.moved([alike, too_much]), "of what is registered"
-    entries = decode(recorder.finish([alike, changed, too_much], unlike=True))
-    assert ["whole" in entry for entry in entries] == [True, True, False]
-    assert torch.equal(entries[1]["whole"][0], torch.ones(LARGE))
+    entries = unpack(SetupRecord, recorder.finish([alike, changed, too_much], unlike=True)).collectives
+    assert [entry.whole is not None for entry in entries] == [True, True, False]
+    assert torch.equal(whole(entries[1])[0], torch.ones(LARGE))
     assert recorder.given_up == 4 * LARGE * 4

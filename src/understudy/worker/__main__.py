@@ -26,6 +26,7 @@ from understudy.links.lifeline import Lifeline
 from understudy.links.page import Activity, PageWriter
 from understudy.worker import session, template
 from understudy.worker.control import Control
+from understudy.worker.exits import leave
 from understudy.worker.template import Forked
 from understudy.worker.warm import import_torch, script_source, warm_imports, warm_torch
 
@@ -97,7 +98,10 @@ def _import() -> None:
     messages.prepare()
     import_torch()
     import understudy.worker.job
-    import understudy.worker.rendezvous  # noqa: F401
+    import understudy.worker.messages
+    import understudy.worker.rendezvous
+
+    understudy.worker.messages.prepare()
 
 
 def _warm(arguments: list[str]) -> Any:
@@ -114,8 +118,7 @@ def _warm(arguments: list[str]) -> Any:
 
 def _run(control: Control, arguments: list[str], module: bool) -> None:
     from understudy.worker.loaders import leave_if_data_process_lost
-    from understudy.worker.membership import EXPLANATION
-    from understudy.worker.recovery import leave
+    from understudy.worker.protocol.membership import EXPLANATION
 
     reserve = mmap.mmap(-1, RESERVE)  # never touched: address space, not memory
     try:
@@ -133,11 +136,11 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
         reserve.close()
         leave_if_data_process_lost(error)
         runtime = session.current.runtime if session.current else None
-        if runtime is not None and runtime.transaction < 0 and runtime.starts_anew(error):
+        if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.starts_anew(error):
             control.wait_for(lambda: False, EXPLANATION)  # every rank starts anew, and this worker is ended for that
         text = _traceback(error)
         print(text, file=sys.stderr, end="", flush=True)
-        reason = runtime.explain(error) if runtime is not None else ""
+        reason = runtime.membership.explain(error) if runtime is not None else ""
         summary = reason or f"{type(error).__name__}: {error}"
         _fail(control, summary, text, 1)
     if control.assignment is None:
@@ -173,7 +176,7 @@ def _fail(control: Control, summary: str, text: str, code: int) -> None:
     """Reports that the script failed, and waits to be ended."""
     assert control.role is not None
     runtime = session.current.runtime if session.current else None
-    step = runtime.step if runtime else 0
+    step = runtime.progress.step if runtime else 0
     event = ScriptFailed(control.worker, control.role.rank, step, summary[:4000], text[-100_000:], code)
     control.send(event)
     control.wait_for(lambda: control.released is not None, timeout=30.0)

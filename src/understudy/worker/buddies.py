@@ -12,12 +12,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from understudy.core.buddies import Place, buddies
 from understudy.core.nouns import Copy
 from understudy.worker.codec import decode, encode
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import BadMessage, Misuse
 from understudy.worker.peers import Peers, frame, read_frame
 
 RADIX = 8  # of an agreement
@@ -32,7 +32,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Handed:
+class StoredSnapshot:
     """A copy as it was handed over. `late`: handed over again after its owner's vote."""
 
     transaction: int
@@ -40,19 +40,19 @@ class Handed:
     late: bool
 
 
-class Shelf:
+class SnapshotStore:
     """The copies that this worker holds for others, and the records of their set-ups. Read by the control thread too."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._copies: dict[int, dict[int, Handed]] = {}
+        self._copies: dict[int, dict[int, StoredSnapshot]] = {}
         self._setups: dict[int, bytes] = {}
 
-    def put(self, rank: int, handed: Handed) -> None:
+    def put(self, rank: int, snapshot: StoredSnapshot) -> None:
         with self._lock:
             copies = self._copies.setdefault(rank, {})
-            copies[handed.transaction] = handed
-            for old in [t for t in copies if t < handed.transaction - 1]:
+            copies[snapshot.transaction] = snapshot
+            for old in [t for t in copies if t < snapshot.transaction - 1]:
                 del copies[old]
 
     def drop(self, start: int) -> None:
@@ -70,7 +70,7 @@ class Shelf:
         with self._lock:
             return self._setups.get(rank)
 
-    def get(self, rank: int, transaction: int) -> Handed | None:
+    def get(self, rank: int, transaction: int) -> StoredSnapshot | None:
         with self._lock:
             return self._copies.get(rank, {}).get(transaction)
 
@@ -79,10 +79,23 @@ class Shelf:
             return tuple(Copy(rank, t) for rank, copies in sorted(self._copies.items()) for t in sorted(copies))
 
 
-def _greater(mine: list[int], theirs: list[int]) -> list[int]:
-    if len(mine) != len(theirs):
-        raise ValueError(f"ranks vote with {len(mine)} and with {len(theirs)} flags")
+def _greater(mine: list[int], theirs: Any) -> list[int]:
+    if type(theirs) is not list or len(mine) != len(theirs) or not all(type(number) is int for number in theirs):
+        raise BadMessage(f"a rank votes with {theirs!r:.200}, this one with {len(mine)} numbers")
     return list(map(max, mine, theirs))
+
+
+def _joined(mine: dict[int, bytes], theirs: Any) -> dict[int, bytes]:
+    if type(theirs) is not dict or not all(type(rank) is int and type(data) is bytes for rank, data in theirs.items()):
+        raise BadMessage("another rank's part of a comparison is no table of ranks")
+    return mine | theirs
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return decode(data)
+    except (ValueError, TypeError, AttributeError, RuntimeError) as error:
+        raise BadMessage(f"what another rank has sent cannot be read: {error!r}") from error
 
 
 class Channel:
@@ -131,10 +144,12 @@ class Channel:
 
     def gather(self, data: bytes) -> list[bytes]:
         """Every rank's `data`, in order of ranks."""
-        found = self._spread(GATHERING, {self.rank: data}, lambda mine, theirs: mine | theirs)
+        found = self._spread(GATHERING, {self.rank: data}, _joined)
+        if missing := set(range(self.world_size)) - found.keys():
+            raise BadMessage(f"a comparison without rank {min(missing)}")
         return [found[rank] for rank in range(self.world_size)]
 
-    def _spread(self, kind: bytes, value: Value, merge: Callable[[Value, Value], Value]) -> Value:
+    def _spread(self, kind: bytes, value: Value, merge: Callable[[Value, Any], Value]) -> Value:
         """Merges the values of all ranks, each of them perhaps more than once.
 
         In round k a rank tells those 1, 2, ... 7 times 8^k further what it knows by now: the dissemination of Hensgen, Finkel and Manber
@@ -147,6 +162,6 @@ class Channel:
             sending = {(self.rank + step) % self.world_size: data for step in steps}
             self._exchange(kind, sending, [(self.rank - step) % self.world_size for step in steps], found)
             for theirs in found.values():
-                value = merge(value, decode(theirs))
+                value = merge(value, _decoded(theirs))
             distance *= RADIX
         return value

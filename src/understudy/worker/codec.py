@@ -32,11 +32,17 @@ class Unencodable(TypeError):
     """A value of a type that cannot be moved to another worker."""
 
 
+class Record:
+    """What is encoded as its attributes by name: the base of workers' messages (`messages`), which decode themselves."""
+
+
 _TENSOR, _ARRAY, _TUPLE, _INT, _SET, _ORDERED, _DTYPE, _DEVICE, _SIZE, _SCALAR, _FROZEN, _COMPLEX, _COUNTER = range(1, 14)
 
 
-def _default(value: Any) -> msgpack.ExtType:
+def _default(value: Any) -> msgpack.ExtType | dict[str, Any]:
     kind = type(value)
+    if isinstance(value, Record):
+        return vars(value)
     if isinstance(value, torch.Tensor):
         if kind not in (torch.Tensor, torch.nn.Parameter):
             raise Unencodable(f"a {kind.__module__}.{kind.__qualname__}; take its local tensor")

@@ -31,9 +31,10 @@ from torch._C._distributed_c10d import HashStore, PrefixStore, Store
 from torch.distributed import ProcessGroup, ProcessGroupGloo, distributed_c10d
 
 from understudy.links.page import UNKNOWN
-from understudy.worker import gloo_waits
+from understudy.worker import gloo_waits, points
 from understudy.worker.digests import digest
 from understudy.worker.errors import UnderstudyError
+from understudy.worker.messages import GroupMembers
 from understudy.worker.rendezvous import Door, Rendezvous
 from understudy.worker.sockets import Connections
 
@@ -173,8 +174,8 @@ class Groups:
             for group in world.pg_map
         ]
 
-    def describe(self) -> list[list[Any]]:
-        return [[name, ranks] for _, name, ranks in self.members()]
+    def describe(self) -> list[GroupMembers]:
+        return [GroupMembers(name, ranks) for _, name, ranks in self.members()]
 
     def abort(self) -> None:
         for backend in list(self._made):
@@ -242,7 +243,7 @@ class Groups:
 
     def _connect(self, rank: int, meeting: Rendezvous, door: Door) -> list[Replacement]:
         replacements = []
-        for group, name, ranks in self.members():
+        for group, name, ranks in points.through("members", self.members()):
             devices = _devices_of(group)
             for kind in sorted(set(devices.values())):
                 mine = [device for device, other in devices.items() if other == kind]

@@ -10,89 +10,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
 
 import torch
 
 from understudy.core.coverage import Replicas
-from understudy.worker.codec import decode, encode
 from understudy.worker.digests import digest, digest_bytes
 from understudy.worker.errors import Misuse, NotTheSame
-from understudy.worker.randomness import Streams
+from understudy.worker.messages import Boundary, CopyDigests, LocalCopy, Place, Streams, pack, unpack
 from understudy.worker.state import State
 from understudy.worker.tensors import describe, local_tensor
 
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
 CLASSIFIED = 2  # comparisons after which it is known which values differ from rank to rank
 
-Digests = tuple[dict[str, int], dict[str, int]]  # of values and of tensors, by entry
-Place = list[int]  # [loop, iteration, index of the transaction in it]; iteration -1: outside, before that loop
-
-
-@dataclass
-class Boundary:
-    """The top of an iteration: where its batch came from."""
-
-    loop: int
-    iteration: int
-    position: dict[str, Any]
-    streams: Streams
-    batch: int = 0  # digest of the batch that was drawn
-    opaque: str = ""  # a type in it of which no digest can be made
-
-
-@dataclass
-class LocalCopy:
-    """A decoded copy."""
-
-    transaction: int
-    place: Place
-    step: int
-    streams: Streams
-    boundary: Boundary | None
-    values: dict[str, bytes]
-    tensors: dict[str, torch.Tensor]
-    tensor_digests: dict[str, int]
-    value_digests: dict[str, int]
-    results: dict[str, bytes] = field(default_factory=dict)
-
 
 def seal(copy: LocalCopy) -> bytes:
     """The bytes to hand over, with a digest in front."""
-    boundary = None
-    if copy.boundary is not None:
-        b = copy.boundary
-        changed = {name: data for name, data in b.streams.items() if copy.streams.get(name) != data}
-        boundary = [b.loop, b.iteration, b.position, changed, b.batch, b.opaque]
-    body = encode(
-        [
-            copy.transaction,
-            copy.place,
-            copy.step,
-            copy.streams,
-            boundary,
-            copy.values,
-            copy.tensors,
-            copy.tensor_digests,
-            copy.value_digests,
-            copy.results,
-        ]
-    )
+    boundary = copy.boundary
+    if boundary is not None:  # its streams are mostly those of the copy
+        changed = {name: data for name, data in boundary.streams.items() if copy.streams.get(name) != data}
+        copy = replace(copy, boundary=replace(boundary, streams=changed))
+    body = pack(copy)
     return digest_bytes(body).to_bytes(8, "little") + body
 
 
 def unseal(data: bytes) -> LocalCopy:
-    """Raises `NotTheSame` if the bytes are not what was sealed."""
+    """Raises `NotTheSame` if the bytes are not what was sealed, and `BadMessage` if that was no copy."""
     body = data[8:]
     if digest_bytes(body) != int.from_bytes(data[:8], "little"):
         raise NotTheSame("the digest of a buddy copy does not agree with its content")
-    fields = decode(body)
-    streams, raw = fields[3], fields[4]
-    boundary = Boundary(raw[0], raw[1], raw[2], {**streams, **raw[3]}, raw[4], raw[5]) if raw is not None else None
-    transaction, place, step = fields[:3]
-    values, tensors, tensor_digests, value_digests, results = fields[5:]
-    return LocalCopy(transaction, place, step, streams, boundary, values, tensors, tensor_digests, value_digests, results)
+    copy = unpack(LocalCopy, body)
+    if copy.boundary is not None:
+        copy.boundary.streams = {**copy.streams, **copy.boundary.streams}
+    return copy
 
 
 class LocalState:
@@ -108,7 +59,7 @@ class LocalState:
         self._large = False  # too much to hand over what is not known to differ
         self.shared = 0  # of the last copy: a digest of what all ranks have alike, as far as known
         self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
-        self.versions: dict[int, list[Digests]] = {}  # digests of all copies of each of them: of the vote, and of later points
+        self.versions: dict[int, list[CopyDigests]] = {}  # digests of all copies of each of them: of the vote, and of later points
 
     def _mine(self, entry: str) -> bool:
         """Whether this entry has to go with the copy."""
@@ -170,24 +121,30 @@ class LocalState:
             {name: t.detach().clone() for name, t in tensors.items()},
             # Of all buffers, also of those that were the same everywhere: from now on they may not be. Counters of changes do not tell,
             # because kernels (batch_norm) write without counting.
-            {name: digest(t) for name, t in (gradients | every | tensors).items()},
-            {e: digest_bytes(v) for e, v in values.items()},
+            CopyDigests(
+                {e: digest_bytes(v) for e, v in values.items()}, {name: digest(t) for name, t in (gradients | every | tensors).items()}
+            ),
             results,
         )
         self.shared = self._shared(copy)
         self.sealed[transaction] = copy
         self.sealed.pop(transaction - 2, None)
         earlier = self.versions.get(transaction, []) if late else []
-        self.versions[transaction] = [*earlier, (copy.value_digests, copy.tensor_digests)]
+        self.versions[transaction] = [*earlier, copy.digests]
         self.versions.pop(transaction - 2, None)
         return copy
+
+    def adopt(self, copy: LocalCopy) -> None:
+        """On a newcomer: this is its rank's own copy."""
+        self.sealed[copy.transaction] = copy
+        self.versions[copy.transaction] = [copy.digests]
 
     def _shared(self, copy: LocalCopy) -> int:
         """63 bits, of buffers and values that do not go with the copy because all ranks hold the same."""
         if self.replicas is None or self.comparisons < CLASSIFIED:
             return 0
         classes, found = self.replicas.classes, []
-        for digests in (copy.tensor_digests, copy.value_digests):
+        for digests in (copy.digests.tensors, copy.digests.values):
             for entry, value in digests.items():
                 if not self._mine(entry) and not entry.endswith("/gradient") and len(set(classes[entry])) == 1:
                     found.append(value.to_bytes(8, "little"))
@@ -219,7 +176,7 @@ class LocalState:
         if not tensors:
             return names
         current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
-        names += [n for n in tensors if n in current and digest(local_tensor(current[n])) != copy.tensor_digests[n]]
+        names += [n for n in tensors if n in current and digest(local_tensor(current[n])) != copy.digests.tensors[n]]
         return names
 
     def apply(self, copy: LocalCopy, entries: set[str]) -> None:
@@ -249,20 +206,20 @@ class LocalState:
         values = self._state.encoded_values()
         wrong = []
         for entry in sorted(entries):
-            if entry in copy.tensor_digests:
-                if entry not in current or digest(local_tensor(current[entry])) != copy.tensor_digests[entry]:
+            if entry in copy.digests.tensors:
+                if entry not in current or digest(local_tensor(current[entry])) != copy.digests.tensors[entry]:
                     wrong.append(entry)
             elif values.get(entry) != copy.values[entry]:
                 wrong.append(entry)
         return wrong
 
 
-def kept_locally(copy: LocalCopy, rank: int, replicas: Replicas, versions: list[Digests]) -> set[str]:
+def kept_locally(copy: LocalCopy, rank: int, replicas: Replicas, versions: list[CopyDigests]) -> set[str]:
     """Entries of a lost rank's copy that no other rank has: known to differ from rank to rank, or different at this very vote.
 
     `versions`: the digests of values and of tensors of each survivor, at its vote in the same transaction, at later points, and now.
     Where one of them agrees, the survivor's present state is the better source, because it includes what followed.
     """
-    local = {e for e in copy.values if not any(values.get(e) == copy.value_digests[e] for values, _ in versions)}
-    local |= {e for e in copy.tensors if not any(tensors.get(e) == copy.tensor_digests[e] for _, tensors in versions)}
+    local = {e for e in copy.values if not any(v.values.get(e) == copy.digests.values[e] for v in versions)}
+    local |= {e for e in copy.tensors if not any(v.tensors.get(e) == copy.digests.tensors[e] for v in versions)}
     return local | {e for e in (*copy.values, *copy.tensors) if e in replicas.classes and not replicas.of(e, rank)}

@@ -20,7 +20,7 @@ Known limits: a change of content through `.data` or numpy that begins in a tran
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -30,6 +30,8 @@ from understudy.worker.digests import digest_bytes, flat_bytes
 from understudy.worker.errors import Misuse
 from understudy.worker.state import State
 from understudy.worker.tensors import local_tensor, put_back
+
+FLAGS = 3  # numbers that it adds to an agreement
 
 Found = dict[str, list[str]]  # by function, sorted
 
@@ -176,7 +178,7 @@ class Early:
         """For the agreement in a vote: whether all have found the same, and whether one has found something just now."""
         return [self._mark, -self._mark, int(self.found_now)]
 
-    def agree(self, flags: list[int]) -> bool:
+    def agree(self, flags: Sequence[int]) -> bool:
         """Whether a rank has found something in this transaction: what was read on the side meanwhile does not count."""
         self.unequal = flags[0] != -flags[1]
         return bool(flags[2])

@@ -11,6 +11,10 @@ class Misuse(UnderstudyError):
     """The script breaks a rule of the training API."""
 
 
+class BadMessage(UnderstudyError):
+    """What another worker has sent is not what it should be: its text says what is wrong with it."""
+
+
 class GenerationAborted(RuntimeError):
     """The generation is over: unwinds user code up to the transaction, which then recovers.
 

@@ -19,13 +19,13 @@ from torch._C._distributed_c10d import HashStore
 from understudy.worker import drawn, session
 from understudy.worker.ahead import TRANSACTION, read_ahead
 from understudy.worker.errors import Misuse
-from understudy.worker.late import Look
 from understudy.worker.loaders import Counter, LoaderSource, Source
 from understudy.worker.loops import Loops, iterate
 from understudy.worker.names import missing_behind
-from understudy.worker.newcomer import Newcomer
+from understudy.worker.protocol.newcomer import Newcomer
+from understudy.worker.protocol.post_vote_changes import Look
+from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.registration import watch_frameworks
-from understudy.worker.runtime import Runtime
 from understudy.worker.state import State
 
 P = ParamSpec("P")
@@ -35,15 +35,15 @@ R = TypeVar("R")
 class Job:
     """A training job, as seen by one rank. Made by `understudy.join`."""
 
-    def __init__(self, runtime: Runtime | None, newcomer: Newcomer | None) -> None:
+    def __init__(self, runtime: Runtime | None) -> None:
         self._runtime = runtime
-        self._newcomer = newcomer
+        self._newcomer: Newcomer | None = runtime.newcomer if runtime else None
         self._plain_steps = 0
         self._plain_state = State()
         self._plain_loops = Loops(None)
         # Kept, because a script may ask after dist.destroy_process_group().
-        self._rank = runtime.rank if runtime else dist.get_rank()
-        self._world_size = runtime.world_size if runtime else dist.get_world_size()
+        self._rank = runtime.progress.rank if runtime else dist.get_rank()
+        self._world_size = runtime.progress.world_size if runtime else dist.get_world_size()
 
     @property
     def rank(self) -> int:
@@ -58,12 +58,12 @@ class Job:
     @property
     def generation(self) -> int:
         """How many times the assignment of ranks to workers has changed."""
-        return max(self._runtime.generation, 0) if self._runtime else 0
+        return max(self._runtime.progress.generation, 0) if self._runtime else 0
 
     @property
     def committed(self) -> int:
         """How many steps are committed."""
-        return self._runtime.step if self._runtime else self._plain_steps
+        return self._runtime.progress.step if self._runtime else self._plain_steps
 
     def register(self, **objects: Any) -> None:
         """Names the state of the training: modules, optimizers, loaders, schedulers, scalers, tensors, generators, and own
@@ -73,7 +73,7 @@ class Job:
         Raises `Misuse` (an `UnderstudyError`) for a thing whose state cannot be moved, a name that is taken, or a late call.
         """
         state = self._runtime.state if self._runtime else self._plain_state
-        if self._runtime and self._runtime.transaction >= 0:
+        if self._runtime and self._runtime.progress.transaction >= 0:
             raise Misuse("job.register after the first transaction: register everything before training starts")
         for name, thing in objects.items():
             if name in state.names:
@@ -107,10 +107,10 @@ class Job:
                 if passed:
                     self._runtime.results.keep(place, kept)  # a later newcomer may need it from here
                     self._runtime.loops.after_transaction(kind)
-                    self._runtime.step += kind == "step"
+                    self._runtime.progress.step += kind == "step"
                     known: R = kept
                     return known
-            value: R = self._runtime.run(function, kind, args, kwargs)
+            value: R = self._runtime.transactions.run(function, kind, args, kwargs)
             return value
 
         setattr(transaction, TRANSACTION, kind)
@@ -134,13 +134,13 @@ class Job:
         if runtime is not None and (frame := sys._getframe(1)) is not None:
             names, where = missing_behind(frame)
             if names:
-                runtime.notice(
+                runtime.notices.tell(
                     f"{', '.join(names[:4])} (set in the loop at {where}) is read behind the loop: a newcomer that joins there does "
                     f"not run the "
                     "loop, and the name is missing. Let a transaction behind the loop return it, or give it a value in front of the loop"
                 )
             if newcomer is None and (ahead := read_ahead(frame, runtime.state.covers)):
-                runtime.notice(
+                runtime.notices.tell(
                     f"{ahead} is used between transactions: a newcomer comes by there before its state has arrived, so what it computes or "
                     "prints there would be of its initial state, and where it saves, the job would end. Put it into a @job.section that "
                     "every rank calls"
@@ -161,7 +161,7 @@ class Job:
                 if newcomer is not None and not newcomer.arrived:
                     newcomer.at_top()
                 elif runtime is not None:
-                    runtime.late.look("between the last transaction and the top of the next iteration", Look.AT_STREAMS)
+                    runtime.post_vote.look("between the last transaction and the top of the next iteration", Look.AT_STREAMS)
 
             yield from iterate(loops, source, first, steps, top)
         finally:
@@ -176,23 +176,19 @@ def join(backend: str | None = None) -> Job:
     """
     if session.current is None:
         _join_plainly(backend)
-        return Job(None, None)
+        return Job(None)
     if session.current.runtime is not None:
         raise Misuse("understudy.join() was called twice")
     drawn.watch()
     here = session.current
-    runtime = here.runtime = Runtime(here.control, here.role, here.server)
-    watch_frameworks(lambda: runtime.transaction >= 0)
+    runtime = here.runtime = Runtime(here.control, here.role, here.server, here.newcomer)
+    watch_frameworks(lambda: runtime.progress.transaction >= 0)
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
         from understudy.worker import silent_faults
 
         silent_faults.install(runtime)
-    newcomer = runtime.newcomer = Newcomer(runtime) if here.newcomer else None
-    if newcomer is not None:
-        newcomer.join(backend)
-    else:
-        runtime.join(backend)
-    return Job(runtime, newcomer)
+    runtime.join(backend)
+    return Job(runtime)
 
 
 def _join_plainly(backend: str | None) -> None:

@@ -22,9 +22,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from understudy.worker.drawn import by_a_loop
-from understudy.worker.randomness import Randomness, Streams
+from understudy.worker.messages import Position, Streams
+from understudy.worker.randomness import Randomness
 
-Position = dict[str, Any]
 _PROCESS_KILLED = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly$)")
 
 
@@ -67,10 +67,10 @@ class Counter:
         self._next = 0
 
     def position(self) -> Position:
-        return {"index": self._next}
+        return Position(self._next)
 
     def go_to(self, position: Position) -> None:
-        self._next = position["index"]
+        self._next = position.index
 
     def go_again(self, position: Position) -> bool:
         return False
@@ -118,46 +118,44 @@ class LoaderSource:
         return self._index
 
     def position(self) -> Position:
-        position: Position = {"epoch": self._epoch, "index": self._index}
-        if self._index:
-            if self._stateful:
-                position["state"] = self._loader.state_dict()
-            position["start"] = self._start
-            position["generators"] = self._start_generators
-        else:
-            position["generators"] = [bytes(g.get_state().numpy().tobytes()) for g in self._generators()]
-        return position
+        if not self._index:
+            return Position(0, self._epoch, generators=self._generator_states())
+        state = self._loader.state_dict() if self._stateful else None
+        return Position(self._index, self._epoch, self._start, self._start_generators, state)
+
+    def _generator_states(self) -> list[bytes]:
+        return [bytes(generator.get_state().numpy().tobytes()) for generator in self._generators()]
 
     def go_to(self, position: Position) -> None:
         self._to_start(position)
         if not self._index:
             return  # opened by the next draw
         if self._stateful:
-            self._loader.load_state_dict(position["state"])
+            self._loader.load_state_dict(position.state)
             self._open()
-            self._start, self._start_generators = position["start"], position["generators"]
+            self._start, self._start_generators = position.start, position.generators
         else:
             self._draw_again(position)
 
     def go_again(self, position: Position) -> bool:
-        if not (self._stateful and position["index"]):
+        if not (self._stateful and position.index):
             return False
         self._to_start(position)
         self._draw_again(position)
         return True
 
     def pass_by(self, position: Position) -> None:
-        self._epoch = position["epoch"]
+        self._epoch = position.epoch
         self._set_epoch()
 
     def _to_start(self, position: Position) -> None:
-        self._epoch, self._index = position["epoch"], position["index"]
+        self._epoch, self._index = position.epoch, position.index
         self._iterator = None
-        for generator, state in zip(self._generators(), position.get("generators", []), strict=False):
+        for generator, state in zip(self._generators(), position.generators, strict=False):
             generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
     def _draw_again(self, position: Position) -> None:
-        self._randomness.restore(position["start"])
+        self._randomness.restore(position.start)
         self._open()
         iterator: Any = self._iterator
         light = isinstance(self._loader, DataLoader) and self._loader.num_workers == 0 and not self._stateful
@@ -178,7 +176,7 @@ class LoaderSource:
             self.goes_on = True
         self._set_epoch()
         self._start = self._randomness.capture()
-        self._start_generators = [bytes(g.get_state().numpy().tobytes()) for g in self._generators()]
+        self._start_generators = self._generator_states()
         with by_a_loop():
             self._iterator = iter(self._loader)
 

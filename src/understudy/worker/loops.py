@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
+from understudy.worker import points
 from understudy.worker.codec import Unencodable, decode, encode
 from understudy.worker.contents import content_of
-from understudy.worker.copies import Boundary, LocalCopy, Place
 from understudy.worker.errors import Misuse, NotTheSame
 from understudy.worker.loaders import LoaderSource, Source, leave_if_data_process_lost
+from understudy.worker.messages import Boundary, LocalCopy, Place
 from understudy.worker.randomness import Randomness
 
 LOOKS = 8  # batches that are looked at
@@ -126,7 +127,7 @@ class Loops:
         """On a newcomer: draws the batch of the iteration that the lost rank handed over, and proves that it is the same one."""
         boundary = copy.boundary
         assert boundary is not None
-        source.go_to(boundary.position)
+        source.go_to(points.through("position", boundary.position, source=source))
         batch, found = self._draw_from(source, boundary)
         if boundary.opaque:
             raise Misuse(
@@ -155,7 +156,8 @@ class Loops:
 
 def restore_streams(randomness: Randomness, copy: LocalCopy, rank: int) -> None:
     """Sets the streams of a copy, and proves that they are set. Raises `NotTheSame` if they are not."""
-    randomness.restore(copy.streams)
+    randomness.restore(points.through("streams", copy.streams))
+    points.reach("streams set")
     now = randomness.capture()
     wrong = sorted(name for name, data in copy.streams.items() if now.get(name) != data)
     if wrong:

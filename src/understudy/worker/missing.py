@@ -12,31 +12,33 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
+from understudy.worker.messages import MemoryDescription, TensorDescription
 from understudy.worker.optimizers import parameters_of
 from understudy.worker.state import State
-from understudy.worker.tensors import Description, empty, local_tensor
+from understudy.worker.tensors import empty, local_tensor
 
 
 class Missing:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._ready: dict[str, tuple[Description, torch.Tensor]] = {}
+        self._ready: dict[str, tuple[TensorDescription, torch.Tensor]] = {}
 
-    def describe(self) -> dict[str, Description]:
+    def describe(self) -> MemoryDescription:
         """On the rank: its moments, for `prepare` on another worker."""
-        return self._state.descriptions(dict(self._state.moments()))
+        return MemoryDescription(self._state.descriptions(dict(self._state.moments())))
 
-    def prepare(self, descriptions: Mapping[str, Description], enough: Callable[[], bool]) -> None:
+    def prepare(self, described: MemoryDescription, enough: Callable[[], bool]) -> None:
         """Takes memory for these entries and touches it, until `enough`. Sets nothing."""
-        for entry, _, _, like in self._moments(descriptions):
+        for entry, _, _, like in self._moments(described.moments):
             if enough():
                 return
-            if descriptions[entry][5] == "cpu":
-                tensor = empty(descriptions[entry], like, entry)
+            description = described.moments[entry]
+            if description.device == "cpu":
+                tensor = empty(description, like, entry)
                 local_tensor(tensor).zero_()
-                self._ready[entry] = descriptions[entry], tensor
+                self._ready[entry] = description, tensor
 
-    def make(self, descriptions: Mapping[str, Description]) -> None:
+    def make(self, descriptions: Mapping[str, TensorDescription]) -> None:
         """Makes the moments and gradients that are described and not there. Their content is not set."""
         for entry, description in descriptions.items():
             if "/buffer/" in entry:
@@ -53,7 +55,7 @@ class Missing:
                 parameter.grad = None
         self._ready.clear()
 
-    def _moments(self, descriptions: Mapping[str, Description]) -> Iterator[tuple[str, str, str, torch.Tensor]]:
+    def _moments(self, descriptions: Mapping[str, TensorDescription]) -> Iterator[tuple[str, str, str, torch.Tensor]]:
         """Entry, name of the optimizer, name of the moment, and its parameter."""
         of: defaultdict[str, list[str]] = defaultdict(list)
         for entry in descriptions:
@@ -63,6 +65,6 @@ class Missing:
                 for entry in of.get(f"{key}/state/{number}", ()):
                     yield entry, key, entry.rpartition("/")[2], parameter
 
-    def _take(self, description: Description, like: torch.Tensor, entry: str) -> torch.Tensor:
+    def _take(self, description: TensorDescription, like: torch.Tensor, entry: str) -> torch.Tensor:
         ready = self._ready.pop(entry, None)
         return ready[1] if ready is not None and ready[0] == description else empty(description, like, entry)

@@ -21,8 +21,8 @@ from pathlib import Path
 import psutil
 
 from understudy.core.buddies import Place
-from understudy.worker.codec import decode, encode
 from understudy.worker.errors import GenerationAborted, PeerLost
+from understudy.worker.messages import PeerAddress, pack, unpack
 from understudy.worker.rendezvous import Rendezvous, node_address
 
 _TOKEN = 16  # bytes
@@ -95,10 +95,10 @@ class Peers:
         host = data_address()
         self._listener = socket.create_server((host, 0), family=_family(host), backlog=1024)
         self._listeners = [self._listener]
-        local = [b"", b""]  # where others look for a Unix socket, and its name
+        where, name = b"", b""  # of a Unix socket
         with suppress(OSError):  # without one they use TCP
             self._listeners.append(_listen_locally())
-            local = [_where(), self._listeners[-1].getsockname()]
+            where, name = _where(), self._listeners[-1].getsockname()
         for listener in self._listeners:
             listener.setblocking(False)
         self._woken, self._wake = socket.socketpair()
@@ -108,11 +108,16 @@ class Peers:
         self.waiting = False  # the main thread sleeps until a peer sends or takes something; read by the control thread
         self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
         here = own_place()
-        meeting.put(f"peer/{member}", encode([here.domain, here.node, host, self._listener.getsockname()[1], local, self._token]))
+        port = self._listener.getsockname()[1]
+        meeting.put(f"peer/{member}", pack(PeerAddress(here.domain, here.node, host, port, where, name, self._token)))
 
     def meet(self, members: Iterable[int]) -> list[Place]:
         """Waits until all of `members` are listening; gives where they are. Raises `GenerationAborted`."""
-        return [Place(*decode(self._meeting.get(f"peer/{member}"))[:2]) for member in members]
+        addresses = map(self._address, members)
+        return [Place(address.domain, address.node) for address in addresses]
+
+    def _address(self, member: int) -> PeerAddress:
+        return unpack(PeerAddress, self._meeting.get(f"peer/{member}"))
 
     def exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
         """Sends and receives, by member; returns when all of it has left this process and all of it has arrived.
@@ -188,14 +193,14 @@ class Peers:
     def _outgoing(self, peer: int, buffers: Buffers) -> _Flow:
         if peer in self._out:
             return _Flow(peer, self._out[peer], buffers)
-        *_, host, port, local, token = decode(self._meeting.get(f"peer/{peer}"))
+        address = self._address(peer)
         try:
-            self._out[peer] = connection = _connect_locally(local) or _connect(host, port)
+            self._out[peer] = connection = _connect_locally(address) or _connect(address.host, address.port)
         except OSError as error:
             raise _lost(peer, error) from error
 
         def introduced() -> Buffers:
-            yield memoryview(token + self._member.to_bytes(4, "little"))
+            yield memoryview(address.token + self._member.to_bytes(4, "little"))
             yield from buffers
 
         return _Flow(peer, connection, introduced())
@@ -242,15 +247,14 @@ def _connect(host: str, port: int) -> socket.socket:
     return connection
 
 
-def _connect_locally(local: list[bytes]) -> socket.socket | None:
+def _connect_locally(address: PeerAddress) -> socket.socket | None:
     """A connection inside this node, if the listener is in it and has room for one more."""
-    where, name = local
-    if not name or where != _where():
+    if not address.socket or address.local != _where():
         return None
     connection = socket.socket(socket.AF_UNIX)
     connection.setblocking(False)
     try:
-        connection.connect(name)
+        connection.connect(address.socket)
     except OSError:
         connection.close()
         return None

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
+from understudy.worker.messages import Streams
 from understudy.worker.unmoved import Mark, Marks, marks_of_numpy, marks_of_python, marks_of_torch, no_mark
-
-Streams = dict[str, bytes]
 
 
 def _generator_bytes(state: torch.Tensor) -> bytes:

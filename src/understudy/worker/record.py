@@ -36,9 +36,9 @@ from torch.distributed import ProcessGroup, Work
 from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from understudy.worker.codec import decode, encode
 from understudy.worker.digests import digest
 from understudy.worker.errors import Misuse
+from understudy.worker.messages import RecordedCollective, SetupRecord, pack, unpack
 
 WHOLE = 256 << 10  # bytes of one output up to which it is kept whole even if it is registered state
 LIMIT = int(os.environ.get("UNDERSTUDY_SETUP_LIMIT", 64 << 20))  # bytes of all outputs kept whole
@@ -86,8 +86,8 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, list | tuple) else []
 
 
-def _describe(tensors: list[torch.Tensor]) -> list[Any]:
-    return [[str(tensor.dtype).removeprefix("torch."), list(tensor.shape)] for tensor in tensors]
+def _describe(tensors: list[torch.Tensor]) -> list[tuple[str, list[int]]]:
+    return [(str(tensor.dtype).removeprefix("torch."), list(tensor.shape)) for tensor in tensors]
 
 
 class Kernels:
@@ -129,7 +129,7 @@ class _Large:
     """An output of which it is not known yet whether it has to be kept whole."""
 
     number: int  # of the collective
-    entry: dict[str, Any]
+    entry: RecordedCollective
     size: int
     memory: list[StorageWeakRef]  # where it went; as long as somebody refers to it so, no other storage has its identity
     content: list[torch.Tensor] | None
@@ -147,7 +147,7 @@ class Recorder(Kernels):
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries: list[dict[str, Any]] = []
+        self.entries: list[RecordedCollective] = []
         self._late: list[tuple[int, list[torch.Tensor], list[int]]] = []
         self._large: list[_Large] = []
         self._kept = 0
@@ -177,8 +177,7 @@ class Recorder(Kernels):
         tensors = _tensors(outputs)
         before = _digests(tensors) if _size(tensors) > WHOLE else []
         result = operate()
-        entry: dict[str, Any] = {"operator": name, "group": group, "outputs": _describe(tensors)}
-        self.entries.append(entry)
+        self.entries.append(RecordedCollective(name, group, _describe(tensors)))
         if name in ("recv_", "recv_any_source_", "send"):
             self._late.append((len(self.entries) - 1, tensors, before))
             return result
@@ -200,10 +199,10 @@ class Recorder(Kernels):
         room = self._make_room(size)
         if size <= WHOLE and room:
             self._kept += size
-            entry["whole"] = _copies(tensors)
+            entry.whole = _copies(tensors)
             return
-        entry["digests"] = _digests(tensors)
-        moved = bool(before) and before != entry["digests"]
+        entry.digests = _digests(tensors)
+        moved = bool(before) and before != entry.digests
         memory = [StorageWeakRef(_storage(tensor)) for tensor in self._targets or tensors]  # type: ignore[no-untyped-call]
         self._large.append(_Large(number, entry, size, memory, _copies(tensors) if room else None, moved))
         self._kept += size if room else 0
@@ -237,10 +236,9 @@ class Recorder(Kernels):
                 continue
             if large.content is None:
                 raise Misuse(_refusal(large))
-            large.entry["whole"] = large.content
-            del large.entry["digests"]
+            large.entry.whole, large.entry.digests = large.content, None
         self._large.clear()
-        return encode(self.entries)
+        return pack(SetupRecord(self.entries))
 
 
 def _storages(state: Iterable[torch.Tensor]) -> set[int]:
@@ -264,11 +262,15 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
     return (tensor._local_tensor if isinstance(tensor, DTensor) else tensor).untyped_storage()
 
 
+def _shown(entry: RecordedCollective) -> str:
+    return f"{entry.operator} on group {entry.group!r} with {entry.outputs}"
+
+
 def _refusal(large: _Large) -> str:
     entry = large.entry
-    shapes = ", ".join(f"{kind} {tuple(shape)}" for kind, shape in entry["outputs"][:3]) + (", ..." if len(entry["outputs"]) > 3 else "")
+    shapes = ", ".join(f"{kind} {tuple(shape)}" for kind, shape in entry.outputs[:3]) + (", ..." if len(entry.outputs) > 3 else "")
     return (
-        f"collective number {large.number} of the set-up, {entry['operator']} on group {entry['group']!r}, gave "
+        f"collective number {large.number} of the set-up, {entry.operator} on group {entry.group!r}, gave "
         f"{large.size / 1e6:.1f} MB ({shapes}) "
         "that are not in registered state, and a spare would have to be given the same. What is kept for that is limited to "
         f"{LIMIT / 1e6:.1f} MB in all: register the tensor with job.register, let each rank load the data itself, or raise "
@@ -281,7 +283,7 @@ class Replayer(Kernels):
 
     def __init__(self, record: bytes, rank: int) -> None:
         super().__init__()
-        self._entries: list[dict[str, Any]] = decode(record)
+        self._entries = unpack(SetupRecord, record).collectives
         self._rank = rank
         self._next = 0
         self._over = False
@@ -303,25 +305,24 @@ class Replayer(Kernels):
             )
         tensors = _tensors(outputs)
         number, self._next = self._next, self._next + 1
-        here = {"operator": name, "group": group, "outputs": _describe(tensors)}
+        here = RecordedCollective(name, group, _describe(tensors))
         if number >= len(self._entries):
             raise Misuse(
                 f"rank {self._rank}: this newcomer calls {name} on group {group!r} as collective number {number} of its set-up, but the "
                 f"lost rank had issued only {len(self._entries)} before its first transaction: {_DIFFERENT}"
             )
         entry = self._entries[number]
-        there = {key: entry[key] for key in here}
-        if here != there:
+        if (here.operator, here.group, here.outputs) != (entry.operator, entry.group, entry.outputs):
             raise Misuse(
-                f"rank {self._rank}: collective number {number} of this newcomer's set-up is {here}, the lost rank's was {there}: "
-                "the script does not set up the same way twice"
+                f"rank {self._rank}: collective number {number} of this newcomer's set-up is {_shown(here)}, the lost rank's was "
+                f"{_shown(entry)}: the script does not set up the same way twice"
             )
         with torch.no_grad():
-            if "whole" in entry:
-                for tensor, value in zip(tensors, entry["whole"], strict=True):
+            if entry.whole is not None:
+                for tensor, value in zip(tensors, entry.whole, strict=True):
                     tensor.detach().copy_(value)
             else:
-                for tensor, expected in zip(tensors, entry["digests"], strict=True):
+                for tensor, expected in zip(tensors, entry.digests or [], strict=True):
                     if digest(tensor.detach().contiguous()) != expected:
                         text = f"{name} on group {group!r}, number {number}, {tensor.dtype} {tuple(tensor.shape)}"
                         self._different.append((weakref.ref(tensor), text))
@@ -342,7 +343,7 @@ class Replayer(Kernels):
             entry = self._entries[self._next]
             raise Misuse(
                 f"rank {self._rank}: this newcomer's set-up issued {self._next} collectives, the lost rank's {len(self._entries)}; the "
-                f"first one missing is {entry['operator']} on group {entry['group']!r}: {_DIFFERENT}"
+                f"first one missing is {entry.operator} on group {entry.group!r}: {_DIFFERENT}"
             )
 
     def differences(self, storages: set[int]) -> list[str]:

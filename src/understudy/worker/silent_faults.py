@@ -2,8 +2,8 @@
 
 For tests and drills only. `UNDERSTUDY_SILENT_FAULTS` names what is to happen, as `KIND:RANK:WHEN` separated by semicolons: RANK is a rank,
 WHEN the generation in whose recovery it happens, or for a kind of `IN_TRAINING` the number of committed steps. Without that variable
-nothing of this is ever imported. Each kind is a plain function that wraps what of the runtime moves or keeps the state, changes one
-thing there, once, and says so on stderr.
+nothing of this is ever imported. Each kind is a plain function that listens at a point of the runtime (`worker.points`) where state moves
+or is kept, changes one thing there, once, and says so on stderr.
 
 Those of `ON_NEWCOMERS` happen on the worker that comes to RANK; those of `ON_DONORS` on the survivor that holds it; those of `ON_ALL` on
 every rank.
@@ -21,16 +21,14 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from understudy.worker import newcomer, recovery, runtime
-from understudy.worker.communicators import Groups
-from understudy.worker.loaders import LoaderSource
-from understudy.worker.randomness import Randomness
-from understudy.worker.runtime import Runtime
+from understudy.worker import points
+from understudy.worker.loaders import Source
+from understudy.worker.messages import Position, Streams
+from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.tensors import local_tensor
+from understudy.worker.transfer import Plan
 
 VARIABLE = "UNDERSTUDY_SILENT_FAULTS"
-
-Function = Callable[..., Any]
 
 
 @dataclass
@@ -43,17 +41,17 @@ class SilentFault:
 
     def now(self) -> bool:
         """Whether this is the moment: once, in the generation that is meant."""
-        return self.runtime.control.generation == self.when and self._first()
+        return self.runtime.membership.control.generation == self.when and self._first()
 
     def _first(self) -> bool:
         first, self._done = not self._done, True
         if first:
-            print(f"understudy: silent fault {self.kind} on rank {self.runtime.rank}", file=sys.stderr, flush=True)
+            print(f"understudy: silent fault {self.kind} on rank {self.runtime.progress.rank}", file=sys.stderr, flush=True)
         return first
 
     def step(self) -> bool:
         """The same by committed steps."""
-        return self.runtime.step == self.when and not self._done and self._first()
+        return self.runtime.progress.step == self.when and not self._done and self._first()
 
     def tensor(self, part: str, number: int = 0) -> torch.Tensor:
         """The local memory of the `number`th tensor in whose name `part` is."""
@@ -66,8 +64,8 @@ def install(runtime: Runtime) -> None:
     for text in filter(None, os.environ.get(VARIABLE, "").split(";")):
         kind, rank, when = text.split(":")
         fault = SilentFault(kind, int(rank), int(when), runtime)
-        came = runtime.control.assignment is not None and runtime.control.assignment.newcomer
-        here = fault.rank == runtime.rank and (came or kind not in ON_NEWCOMERS)
+        came = runtime.membership.control.assignment is not None and runtime.membership.control.assignment.newcomer
+        here = fault.rank == runtime.progress.rank and (came or kind not in ON_NEWCOMERS)
         if here or kind in ON_ALL:
             KINDS[kind](fault)
 
@@ -78,16 +76,13 @@ def install(runtime: Runtime) -> None:
 def parameter_not_loaded(fault: SilentFault) -> None:
     """What arrives for one parameter goes nowhere."""
 
-    def around(receive: Function) -> Function:
-        def receiving(peers: Any, tensors: dict[str, torch.Tensor], plan: Any) -> None:
-            if fault.now():
-                entry = next(name for name in tensors if "/parameter/" in name and tensors[name].dim() == 2)
-                tensors = {**tensors, entry: torch.empty_like(tensors[entry])}
-            receive(peers, tensors, plan)
+    def elsewhere(tensors: dict[str, torch.Tensor], **_: Any) -> dict[str, torch.Tensor]:
+        if not fault.now():
+            return tensors
+        entry = next(name for name in tensors if "/parameter/" in name and tensors[name].dim() == 2)
+        return {**tensors, entry: torch.empty_like(tensors[entry])}
 
-        return receiving
-
-    _wrap(newcomer, "receive", around)
+    points.passing("take", elsewhere)
 
 
 def values_permuted(fault: SilentFault) -> None:
@@ -115,7 +110,7 @@ def step_counter_reset(fault: SilentFault) -> None:
 
 
 def job_counter_reset(fault: SilentFault) -> None:
-    _before_proof(fault, lambda: setattr(fault.runtime, "step", 0))
+    _before_proof(fault, lambda: setattr(fault.runtime.progress, "step", 0))
 
 
 def cast_in_between(fault: SilentFault) -> None:
@@ -138,39 +133,20 @@ def buffer_dropped(fault: SilentFault) -> None:
 
 
 def random_stream_not_restored(fault: SilentFault) -> None:
-    setting = False
+    def without(streams: Streams) -> Streams:
+        if not fault.now():
+            return streams
+        torch.rand(1)  # the stream stands where it stood, and that is not there
+        return {name: data for name, data in streams.items() if name != "torch"}
 
-    def around_setting(restore_streams: Function) -> Function:
-        def restoring(*arguments: Any) -> None:
-            nonlocal setting
-            setting = True
-            restore_streams(*arguments)
-            setting = False
-
-        return restoring
-
-    def around_restore(restore: Function) -> Function:
-        def restoring(randomness: Randomness, streams: dict[str, bytes]) -> None:
-            if setting and fault.now():
-                torch.rand(1)  # the stream stands where it stood, and that is not there
-                streams = {name: data for name, data in streams.items() if name != "torch"}
-            restore(randomness, streams)
-
-        return restoring
-
-    _wrap(newcomer, "restore_streams", around_setting)
-    _wrap(Randomness, "restore", around_restore)
+    points.passing("streams", without)
 
 
 def data_position_not_restored(fault: SilentFault) -> None:
-    def around(go_to: Function) -> Function:
-        def going(source: LoaderSource, position: dict[str, Any]) -> None:
-            if not fault.now():
-                go_to(source, position)
+    def stay(position: Position, source: Source) -> Position:
+        return source.position() if fault.now() else position
 
-        return going
-
-    _wrap(LoaderSource, "go_to", around)
+    points.passing("position", stay)
 
 
 # -- on a donor --------------------------------------------------------------------------------------------------------------
@@ -185,31 +161,22 @@ def stale_moment(fault: SilentFault) -> None:
 
     register_optimizer_step_pre_hook(keep)
 
-    def around(send: Function) -> Function:
-        def sending(peers: Any, tensors: dict[str, torch.Tensor], plans: Any, member: int) -> None:
-            mine = [message for plan in plans.values() for message in plan.messages if message.donor == member]
-            sent = [piece.entry for message in mine for piece in message.pieces if piece.entry in kept]
-            if sent and fault.now():
-                tensors = {**tensors, sent[0]: kept[sent[0]]}
-            send(peers, tensors, plans, member)
+    def older(tensors: dict[str, torch.Tensor], plans: dict[int, Plan], member: int) -> dict[str, torch.Tensor]:
+        mine = [message for plan in plans.values() for message in plan.messages if message.donor == member]
+        sent = [piece.entry for message in mine for piece in message.pieces if piece.entry in kept]
+        return {**tensors, sent[0]: kept[sent[0]]} if sent and fault.now() else tensors
 
-        return sending
-
-    _wrap(recovery, "send", around)
+    points.passing("give", older)
 
 
 def flipped_bit_in_donor(fault: SilentFault) -> None:
     """In its memory, before it says what it holds."""
 
-    def around(donate: Function) -> Function:
-        def donating(here: Runtime) -> None:
-            if fault.now():
-                _flip(fault.tensor("/parameter/"))
-            donate(here)
+    def flip() -> None:
+        if fault.now():
+            _flip(fault.tensor("/parameter/"))
 
-        return donating
-
-    _wrap(runtime, "donate", around)
+    points.on("donate", flip)
 
 
 # -- on all ----------------------------------------------------------------------------------------------------------------------
@@ -218,20 +185,10 @@ def flipped_bit_in_donor(fault: SilentFault) -> None:
 def reduction_order(fault: SilentFault) -> None:
     """The groups are connected in the opposite order of their members."""
 
-    def around(connect: Function) -> Function:
-        def connecting(groups: Groups, *arguments: Any) -> Any:
-            if not fault.now():
-                return connect(groups, *arguments)
-            members = groups.members
-            groups.members = lambda: [(group, name, ranks[::-1]) for group, name, ranks in members()]  # type: ignore[method-assign]
-            try:
-                return connect(groups, *arguments)
-            finally:
-                del groups.members
+    def turned(members: list[tuple[Any, str, list[int]]]) -> list[tuple[Any, str, list[int]]]:
+        return [(group, name, ranks[::-1]) for group, name, ranks in members] if fault.now() else members
 
-        return connecting
-
-    _wrap(Groups, "connect", around)
+    points.passing("members", turned)
 
 
 # -- in training -------------------------------------------------------------------------------------------------------------
@@ -270,30 +227,18 @@ def _flip(tensor: torch.Tensor) -> None:
 
 
 def _before_proof(fault: SilentFault, change: Callable[[], object]) -> None:
-    def around(verify: Function) -> Function:
-        def verifying(*arguments: Any) -> None:
-            if fault.now():
-                with torch.no_grad():
-                    change()
-            verify(*arguments)
+    def changed() -> None:
+        if fault.now():
+            with torch.no_grad():
+                change()
 
-        return verifying
-
-    _wrap(newcomer.Newcomer, "_verify", around)
+    points.on("prove", changed)
 
 
 def _after_step(fault: SilentFault, change: Callable[[], None]) -> None:
-    def around(commit: Function) -> Function:
-        def committing(*arguments: Any) -> None:
-            commit(*arguments)
-            if fault.step():
-                with torch.no_grad():
-                    change()
+    def changed() -> None:
+        if fault.step():
+            with torch.no_grad():
+                change()
 
-        return committing
-
-    _wrap(Runtime, "_commit", around)
-
-
-def _wrap(owner: object, name: str, around: Callable[[Function], Function]) -> None:
-    setattr(owner, name, around(getattr(owner, name)))
+    points.on("committed", changed)

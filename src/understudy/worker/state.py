@@ -32,10 +32,11 @@ from understudy.worker.codec import Unencodable, decode, encode
 from understudy.worker.digests import digest_bytes, flat_bytes
 from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.gradients import Gradients
+from understudy.worker.messages import Streams, TensorDescription
 from understudy.worker.optimizers import all_tensors, common_values, loose_values, parameters_of
-from understudy.worker.randomness import Randomness, Streams
+from understudy.worker.randomness import Randomness
 from understudy.worker.shards import named_parameters, reshard, shards_of
-from understudy.worker.tensors import Description, describe, digest_of, empty, in_place, is_trained, local_tensor, put_back
+from understudy.worker.tensors import describe, digest_of, dtype_of, empty, in_place, is_trained, local_tensor, put_back
 
 
 @dataclass
@@ -63,6 +64,9 @@ def canonical(value: Any) -> Any:
     if kind is list or kind is tuple:
         return kind([canonical(item) if type(item) in _CONTAINERS else item for item in value])
     return value
+
+
+Tensors = dict[str, torch.Tensor]  # by entry
 
 
 class State:
@@ -160,7 +164,7 @@ class State:
             if not is_trained(tensor):
                 yield f"{name}/tensor", tensor
 
-    def fit(self, entry: str, description: Description) -> None:
+    def fit(self, entry: str, description: TensorDescription) -> None:
         """On a newcomer: gives a buffer or a registered tensor the shape that is described, if it has grown, or was None at the end of the
         set-up. The script's own tensor stays, with other memory.
         """
@@ -174,7 +178,7 @@ class State:
                 parts[owner]._buffers[name] = empty(description, near, entry)
                 self.look_again()
         elif present is not None and not isinstance(present, DTensor):
-            wanted = getattr(torch, description[0]), list(description[1]), list(description[2])
+            wanted = dtype_of(description), description.shape, description.stride
             if (present.dtype, list(present.shape), list(present.stride())) != wanted:
                 present.data = empty(description, present, entry)
 
@@ -224,7 +228,7 @@ class State:
             for name in optimizer.state.get(parameter, {})
         }
 
-    def descriptions(self, tensors: dict[str, torch.Tensor]) -> dict[str, Description]:
+    def descriptions(self, tensors: dict[str, torch.Tensor]) -> dict[str, TensorDescription]:
         names = {id(parameter): name for name, parameter in self.parameters()}
         owners = {
             f"{key}/state/{number}": names.get(id(parameter), "")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from understudy.worker.digests import digest, digest_bytes
-from understudy.worker.errors import Misuse
-
-# Data type, local shape, strides, placements of a DTensor (None: it is none), the parameter that it belongs to ("" for none), device type.
-Description = list[Any]
+from understudy.worker.errors import BadMessage, Misuse
+from understudy.worker.messages import Placed, TensorDescription
 
 
 def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
@@ -22,17 +19,23 @@ def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return local.detach()
 
 
-def empty(description: Description, like: torch.Tensor, entry: str) -> torch.Tensor:
+def dtype_of(description: TensorDescription) -> torch.dtype:
+    """Raises `BadMessage` if there is no such type."""
+    found = getattr(torch, description.dtype, None)
+    if not isinstance(found, torch.dtype):
+        raise BadMessage(f"another worker describes a tensor of type {description.dtype!r}, which this torch does not have")
+    return found
+
+
+def empty(description: TensorDescription, like: torch.Tensor, entry: str) -> torch.Tensor:
     """Memory as a donor describes it."""
-    kind, shape, stride, placements, _, where = description
-    dtype = getattr(torch, kind)
-    device = torch.device("cpu") if where == "cpu" else local_tensor(like).device
-    local = torch.empty_strided(shape, stride, dtype=dtype, device=device)
-    if placements is None:
+    device = torch.device("cpu") if description.device == "cpu" else local_tensor(like).device
+    local = torch.empty_strided(description.shape, description.stride, dtype=dtype_of(description), device=device)
+    if description.placements is None:
         return local
     if not isinstance(like, DTensor):
         raise Misuse(f"{entry} is a DTensor on its donor, but its parameter is not one here")
-    lying = [_unpacked(packed, theirs) for packed, theirs in zip(placements, like.placements, strict=True)]
+    lying = [_unpacked(packed, theirs) for packed, theirs in zip(description.placements, like.placements, strict=True)]
     return DTensor.from_local(local, like.device_mesh, lying, run_check=False, shape=like.shape, stride=like.stride())
 
 
@@ -58,31 +61,33 @@ def is_trained(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad and tensor.is_leaf
 
 
-def describe(tensor: torch.Tensor, owner: str) -> Description:
+def describe(tensor: torch.Tensor, owner: str) -> TensorDescription:
     local = local_tensor(tensor)
     kind = str(local.dtype).removeprefix("torch.")
     placements = [_packed(placement) for placement in tensor.placements] if isinstance(tensor, DTensor) else None
-    return [kind, list(local.shape), list(local.stride()), placements, owner, local.device.type]
+    return TensorDescription(kind, list(local.shape), list(local.stride()), placements, owner, local.device.type)
 
 
-def _packed(placement: Placement) -> list[Any]:
+def _packed(placement: Placement) -> Placed:
     """A gradient may lie otherwise than its parameter. Kinds that are not known here are taken over from the parameter."""
     if type(placement) is Shard:
-        return ["shard", placement.dim]
+        return Placed("shard", dimension=placement.dim)
     if type(placement) is Partial:
-        return ["partial", placement.reduce_op]
-    return ["replicate"] if type(placement) is Replicate else ["as its parameter"]
+        return Placed("partial", reduction=placement.reduce_op)
+    return Placed("replicate" if type(placement) is Replicate else "")
 
 
-def _unpacked(packed: list[Any], like: Placement) -> Placement:
-    kind, *rest = packed
-    made: dict[str, Callable[..., Placement]] = {"shard": Shard, "partial": Partial, "replicate": Replicate}
-    return made[kind](*rest) if kind in made else like
+def _unpacked(placed: Placed, like: Placement) -> Placement:
+    if placed.kind == "shard":
+        return Shard(placed.dimension)
+    if placed.kind == "partial":
+        return Partial(placed.reduction)
+    return Replicate() if placed.kind == "replicate" else like
 
 
-def size_of(description: Description) -> int:
+def size_of(description: TensorDescription) -> int:
     """Bytes of the tensor that is described."""
-    return math.prod(description[1]) * int(getattr(torch, description[0]).itemsize)
+    return math.prod(description.shape) * int(dtype_of(description).itemsize)
 
 
 def _shard(tensor: torch.Tensor) -> str:

@@ -15,28 +15,29 @@ import torch
 
 from understudy.core.coverage import Message, Replicas, stripe
 from understudy.core.judgement import sides_of
-from understudy.worker.copies import Digests, LocalCopy
+from understudy.worker import points
 from understudy.worker.digests import flat_bytes
 from understudy.worker.errors import DonorsDiffer, UnderstudyError
+from understudy.worker.messages import CopyDigests, LocalCopy, TensorDescription
 from understudy.worker.peers import Buffers, Peers, frame, read_frame
-from understudy.worker.tensors import Description, local_tensor, size_of
+from understudy.worker.tensors import local_tensor, size_of
 
 CHUNK = 4 << 20  # bytes of one message
 SMALL = 256 << 10  # bytes below which tensors are packed together
 
 
 class _Donor(Protocol):
-    descriptions: dict[str, Description]
+    descriptions: dict[str, TensorDescription]
     digests: dict[str, int]
     values: dict[str, bytes]
-    versions: list[Digests]
+    versions: list[CopyDigests]
 
 
 @dataclass(frozen=True)
 class Plan:
     """What one newcomer gets."""
 
-    descriptions: dict[str, Description]  # of every tensor that it will have
+    descriptions: dict[str, TensorDescription]  # of every tensor that it will have
     expected: dict[str, int]  # digest of every tensor and value that comes from donors
     values: dict[str, bytes]
     messages: list[Message]
@@ -59,12 +60,12 @@ def make_plan(
 
     Raises `UnderstudyError` where an entry has no source, `DonorsDiffer` where those of one do not agree.
     """
-    descriptions: dict[str, Description] = {}
+    descriptions: dict[str, TensorDescription] = {}
     sources: dict[str, list[int]] = {}
     missing: list[str] = []
     expected: dict[str, int] = {}
     values: dict[str, bytes] = {}
-    entries: dict[str, Description | None] = {}
+    entries: dict[str, TensorDescription | None] = {}
     for donor in donors.values():
         entries |= {e: d for e, d in donor.descriptions.items() if e not in entries}
         entries |= {e: None for e in donor.values if e not in entries}
@@ -72,9 +73,9 @@ def make_plan(
         if entry in local:
             continue
         gradient = entry.endswith("/gradient") and description is not None
-        if gradient and entry not in copy.tensor_digests:
+        if gradient and entry not in copy.digests.tensors:
             continue  # this rank had none
-        row = entry if entry in replicas.classes and not gradient else (description[4] if description else "")
+        row = entry if entry in replicas.classes and not gradient else (description.owner if description else "")
         if row in replicas.classes:
             if replicas.classes[row][rank] < 0:
                 continue  # this rank does not have it
@@ -83,10 +84,10 @@ def make_plan(
             who = [m for m in donors if entry in donors[m].digests]  # too new to be known: all must agree
         if leaver is not None and entry in donors[leaver].digests:
             who.append(leaver)
-        if description is None and entry in copy.value_digests:  # those that never had this value since the last vote are no replicas
-            who = [m for m in who if any(v.get(entry) == copy.value_digests[entry] for v, _ in donors[m].versions)]
-        elif entry in copy.tensor_digests:  # nor those with another buffer, or, with equal parameters, another gradient
-            who = [m for m in who if any(t.get(entry) == copy.tensor_digests[entry] for _, t in donors[m].versions)]
+        if description is None and entry in copy.digests.values:  # those that never had this value since the last vote are no replicas
+            who = [m for m in who if any(v.values.get(entry) == copy.digests.values[entry] for v in donors[m].versions)]
+        elif entry in copy.digests.tensors:  # nor those with another buffer, or, with equal parameters, another gradient
+            who = [m for m in who if any(v.tensors.get(entry) == copy.digests.tensors[entry] for v in donors[m].versions)]
         if not who:
             missing.append(entry)
             continue
@@ -156,10 +157,12 @@ def _leaving(tensors: Mapping[str, torch.Tensor], messages: Sequence[Message]) -
 
 
 def _arriving(tensors: Mapping[str, torch.Tensor], messages: Sequence[Message]) -> Buffers:
-    for message in messages:
+    for number, message in enumerate(messages, 1):
         parts, direct = _parts(tensors, message)
         buffer = parts[0] if direct else torch.empty(message.size, dtype=torch.uint8)
         yield buffer.numpy().data
         if not direct:
             for part, content in zip(parts, torch.split(buffer, [part.numel() for part in parts]), strict=True):
                 part.copy_(content)
+        if number == max(1, len(messages) // 2):
+            points.reach("transfer")

@@ -1,26 +1,24 @@
 """What can go wrong with state on its way to a newcomer, done on purpose, once it is at its destination or before it leaves.
 
-Each kind changes one thing in one place and nothing else, by wrapping the function of the runtime that moves it. `KIND;KIND;...`
-does the first one in generation 1, the next one in generation 2, and so on, and nothing in one whose KIND is empty.
+Each kind changes one thing in one place and nothing else, at the point of the runtime (`understudy.worker.points`) that it passes.
+`KIND;KIND;...` does the first one in generation 1, the next one in generation 2, and so on, and nothing in one whose KIND is empty.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from understudy.worker import newcomer as newcomer_module
-from understudy.worker import recovery as recovery_module
-from understudy.worker import session
-from understudy.worker.buddies import Handed, Shelf
-from understudy.worker.chaos import Function, wrap
+from understudy.worker import points, session
+from understudy.worker.buddies import SnapshotStore
 from understudy.worker.copies import seal, unseal
-from understudy.worker.loaders import LoaderSource
-from understudy.worker.randomness import Randomness
+from understudy.worker.loaders import Source
+from understudy.worker.messages import Position
 from understudy.worker.tensors import local_tensor
 from understudy.worker.transfer import Plan
 
@@ -73,112 +71,75 @@ class Corruption:
     def _wrap_send(self, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """On the donors that send the tensor whose entry ends with `name`."""
 
-        def around(send: Function) -> Function:
-            def sending(peers: Any, tensors: dict[str, torch.Tensor], plans: dict[int, Plan], member: int) -> None:
-                entry = next(entry for entry in tensors if entry.endswith(name))
-                messages = [message for plan in plans.values() for message in plan.messages if message.donor == member]
-                sent = {piece.entry for message in messages for piece in message.pieces}
-                wrong = dict(tensors)
-                if entry in sent and self._now():
-                    wrong[entry] = change(local_tensor(tensors[entry]))
-                send(peers, wrong, plans, member)
+        def leaving(tensors: dict[str, torch.Tensor], plans: dict[int, Plan], member: int) -> dict[str, torch.Tensor]:
+            entry = next(entry for entry in tensors if entry.endswith(name))
+            messages = [message for plan in plans.values() for message in plan.messages if message.donor == member]
+            sent = {piece.entry for message in messages for piece in message.pieces}
+            return {**tensors, entry: change(local_tensor(tensors[entry]))} if entry in sent and self._now() else tensors
 
-            return sending
-
-        wrap(recovery_module, "send", around)
+        points.passing("give", leaving)
 
     def flipped_bit_in_copy_on_donors(self) -> None:
         """In the middle of a buddy copy that has random states in it."""
 
-        def change(handed: Handed, shelf: Shelf, rank: int) -> bytes:
-            data = bytearray(handed.data)
-            data[len(data) // 2] ^= 4
-            return bytes(data)
+        def flipped(data: bytes, **_: Any) -> bytes:
+            wrong = bytearray(data)
+            wrong[len(wrong) // 2] ^= 4
+            return bytes(wrong)
 
-        self._wrap_shelf(change)
+        self._wrap_copy(flipped)
 
     def copy_of_the_step_before_on_donors(self) -> None:
         """Random states and data position that were right once: an intact copy, of the wrong transaction."""
-        get = Shelf.get
 
-        def change(handed: Handed, shelf: Shelf, rank: int) -> bytes:
-            before = get(shelf, rank, handed.transaction - 1)
+        def older(data: bytes, store: SnapshotStore, rank: int, transaction: int) -> bytes:
+            before = store.get(rank, transaction - 1)
             assert before is not None
             return before.data
 
-        self._wrap_shelf(change)
+        self._wrap_copy(older)
 
     def data_position_in_copy_on_donors(self) -> None:
         """A copy that is sealed with another position in the data."""
 
-        def change(handed: Handed, shelf: Shelf, rank: int) -> bytes:
-            copy = unseal(handed.data)
-            assert copy.boundary is not None and copy.boundary.position["index"] > 0
-            copy.boundary.position["index"] -= 1
+        def elsewhere(data: bytes, **_: Any) -> bytes:
+            copy = unseal(data)
+            assert copy.boundary is not None and copy.boundary.position.index > 0
+            copy.boundary.position.index -= 1
             return seal(copy)
 
-        self._wrap_shelf(change)
+        self._wrap_copy(elsewhere)
 
-    def _wrap_shelf(self, change: Callable[[Handed, Shelf, int], bytes]) -> None:
-        def around(get: Function) -> Function:
-            def getting(shelf: Shelf, rank: int, transaction: int) -> Handed | None:
-                handed: Handed | None = get(shelf, rank, transaction)
-                if handed is None or not self._now():
-                    return handed
-                return Handed(handed.transaction, change(handed, shelf, rank), handed.late)
-
-            return getting
-
-        wrap(Shelf, "get", around)
+    def _wrap_copy(self, change: Callable[..., bytes]) -> None:
+        points.passing("copy", lambda data, **context: change(data, **context) if self._now() else data)
 
     # -- on newcomers ----------------------------------------------------------------------------------------------------
 
     def swapped_values_on_newcomer(self) -> None:
-        def around(receive: Function) -> Function:
-            def receiving(backend: Any, tensors: dict[str, torch.Tensor], *rest: Any) -> None:
-                receive(backend, tensors, *rest)
-                if self._now():
-                    values = local_tensor(next(t for e, t in tensors.items() if e.endswith("first.weight"))).view(-1)
-                    assert values[3] != values[4]
-                    values[[3, 4]] = values[[4, 3]]
+        def swap(tensors: dict[str, torch.Tensor]) -> None:
+            if self._now():
+                values = local_tensor(next(t for e, t in tensors.items() if e.endswith("first.weight"))).view(-1)
+                assert values[3] != values[4]
+                values[[3, 4]] = values[[4, 3]]
 
-            return receiving
-
-        wrap(newcomer_module, "receive", around)
+        points.on("taken", swap)
 
     def random_state_on_newcomer(self) -> None:
         """One number is drawn too many, just after the streams have been set."""
-        setting_streams = False
 
-        def around_setting(restore_streams: Function) -> Function:
-            def setting(*args: Any) -> None:
-                nonlocal setting_streams
-                setting_streams = True
-                restore_streams(*args)
+        def draw() -> None:
+            if self._now():
+                torch.rand(1)
 
-            return setting
-
-        def around_restore(restore: Function) -> Function:
-            def restoring(*args: Any) -> None:
-                restore(*args)
-                if setting_streams and self._now():
-                    torch.rand(1)
-
-            return restoring
-
-        wrap(newcomer_module, "restore_streams", around_setting)
-        wrap(Randomness, "restore", around_restore)
+        points.on("streams set", draw)
 
     def data_position_on_newcomer(self) -> None:
         """It starts one batch too late."""
 
-        def around(go_to: Function) -> Function:
-            def going(source: LoaderSource, position: dict[str, Any]) -> None:
-                go_to(source, {**position, "index": position["index"] + 1} if self._now() else position)
+        def late(position: Position, source: Source) -> Position:
+            return replace(position, index=position.index + 1) if self._now() else position
 
-            return going
-
-        wrap(LoaderSource, "go_to", around)
+        points.passing("position", late)
 
 
 def install(kinds: str, folder: Path, optimizer: torch.optim.Optimizer, newcomer: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import torch.distributed as dist
 from torch.distributed import _functional_collectives as functional
 
 from understudy.chaos.registry import Fault, Hits, Outcome, Parameter, Values, registry
-from understudy.worker.chaos import Function, reach, wrap
+from understudy.worker.chaos import reach
+
+Function = Callable[..., Any]
 
 _COLLECTIVES = (
     "all_reduce",
@@ -67,8 +70,8 @@ class Backward:
         self._expected = 0  # as many as there were in the last complete one
         for name in _COLLECTIVES:
             if hasattr(dist, name):
-                wrap(dist, name, self._collective)
-        wrap(functional, "all_reduce", self._collective)
+                setattr(dist, name, self._collective(getattr(dist, name)))
+        functional.all_reduce = self._collective(functional.all_reduce)
 
     def begin(self) -> None:
         """From here to `done`, collectives are counted."""

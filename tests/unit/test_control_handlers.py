@@ -8,17 +8,21 @@ from typing import Any
 import pytest
 
 from understudy.core.commands import Abort
-from understudy.worker.buddies import Shelf
-from understudy.worker.responder import Answers
+from understudy.worker.buddies import SnapshotStore
+from understudy.worker.missing import Missing
+from understudy.worker.protocol.control_handlers import ControlHandlers
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.state import State
 
 ABORT = Abort("w1", 3, "host:1", (0, 2), "lost")
 
 
-class Published(Answers):
+class Published(ControlHandlers):
     """Says what it would put into the store."""
 
-    def __init__(self, runtime: Any) -> None:
-        super().__init__(runtime)
+    def __init__(self, membership: Any) -> None:
+        super().__init__(Progress(1, 4), membership, Missing(State()))
+        self.store: SnapshotStore = membership.store
         self.put: list[tuple[int, str, dict[str, bytes]]] = []
 
     def _put(self, generation: int, store: str, named: dict[str, bytes]) -> None:
@@ -27,8 +31,8 @@ class Published(Answers):
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Published:
-    monkeypatch.setattr("understudy.worker.responder.threading.Thread", _AtOnce)
-    return Published(SimpleNamespace(rank=1, finished=False, shelf=Shelf()))
+    monkeypatch.setattr("understudy.worker.protocol.control_handlers.threading.Thread", _AtOnce)
+    return Published(SimpleNamespace(store=SnapshotStore()))
 
 
 class _AtOnce:
@@ -37,23 +41,23 @@ class _AtOnce:
 
 
 def test_a_record_that_comes_behind_the_abort_is_published_when_the_rank_rests(answers: Published) -> None:
-    shelf = answers._runtime.shelf
-    shelf.put_setup(2, b"two")
+    store = answers.store
+    store.put_setup(2, b"two")
     answers.publish(ABORT.generation, ABORT.store, ABORT.lost)
-    shelf.put_setup(0, b"zero")  # the main thread had received it already when its connections were broken
+    store.put_setup(0, b"zero")  # the main thread had received it already when its connections were broken
     answers.publish_rest(ABORT)
     assert answers.put == [(3, "host:1", {"setup/2": b"two"}), (3, "host:1", {"setup/0": b"zero"})]
 
 
 def test_what_was_published_is_not_published_again_when_the_rank_rests(answers: Published) -> None:
-    answers._runtime.shelf.put_setup(2, b"two")
+    answers.store.put_setup(2, b"two")
     answers.publish(ABORT.generation, ABORT.store, ABORT.lost)
     answers.publish_rest(ABORT)
     assert len(answers.put) == 1
 
 
 def test_a_rank_that_rests_for_a_later_abort_publishes_for_that(answers: Published) -> None:
-    answers._runtime.shelf.put_setup(2, b"two")
+    answers.store.put_setup(2, b"two")
     answers.publish(2, "older:1", (2,))
     answers.publish_rest(ABORT)
     assert answers.put[-1] == (3, "host:1", {"setup/2": b"two"})

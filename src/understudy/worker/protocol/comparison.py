@@ -22,52 +22,28 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
-from understudy.core.coverage import Digests, Replicas, refine
-from understudy.core.events import ReplicasDiffer
-from understudy.core.judgement import Difference, differences, is_training_state
-from understudy.worker.codec import decode, encode
+from understudy.core.coverage import Replicas, refine
+from understudy.core.judgement import is_training_state
 from understudy.worker.digests import digest_bytes
-from understudy.worker.early import Found
-from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
+from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.frameworks import brief, disagreement
-from understudy.worker.reports import coverage
+from understudy.worker.messages import Compared, pack, unpack
+from understudy.worker.protocol.coverage_report import coverage
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.notices import Notices
+from understudy.worker.protocol.post_vote_changes import PostVoteChanges
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState, StateSummary
+from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.state import State
-
-if TYPE_CHECKING:
-    from understudy.worker.runtime import Runtime
 
 EVERY = 100  # steps between two comparisons on the side
 _NOT_MINE = -(1 << 63)  # less than what any rank says, where the greatest counts
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a rank tells of its state: digests, what it has seen move, and the parameter to which each moment belongs."""
-
-    digests: dict[str, int]
-    moved: set[str]
-    owners: dict[str, str]
-    early: Found  # what it knows to change before a vote
-
-    def packed(self) -> list[Any]:
-        """With each name once."""
-        names = list(self.digests)
-        where = {name: number for number, name in enumerate(names)}
-        moved = [where[name] for name in self.moved if name in where]
-        owners = {where[name]: where[owner] for name, owner in self.owners.items() if name in where and owner in where}
-        return [names, list(self.digests.values()), moved, owners, self.early]
-
-    @staticmethod
-    def unpacked(packed: list[Any]) -> Told:
-        names, digests, moved, owners, early = packed
-        told = {names[number]: names[owner] for number, owner in owners.items()}
-        return Told(dict(zip(names, digests, strict=True)), {names[number] for number in moved}, told, early)
 
 
 class _Reading(threading.Thread):
@@ -94,8 +70,15 @@ class _Reading(threading.Thread):
 
 
 class Comparison:
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(
+        self, progress: Progress, membership: Membership, held: RankState, post_vote: PostVoteChanges, judge: Judge, notices: Notices
+    ) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._held = held
+        self._post_vote = post_vote
+        self._judges = judge
+        self._notices = notices
         self.every = int(os.environ.get("UNDERSTUDY_COMPARE_EVERY") or EVERY)  # rank 0's counts; 0: never on the side
         self.moved: set[str] = set()  # entries that have changed and were, before and after, the same on all replicas of this rank
         self.came: set[int] = set()  # ranks that newcomers have taken
@@ -109,7 +92,7 @@ class Comparison:
 
     def recovered(self, newcomers: tuple[int, ...]) -> None:
         """The present state has just been compared with the donors'; what is computed from it will be compared next."""
-        number = self._runtime.transaction
+        number = self._progress.transaction
         self._last, self._proof = max(number, 0), number + 1
         self._reading = self._doubt = None
         self._parted = False
@@ -124,25 +107,25 @@ class Comparison:
 
     def _compares(self) -> bool:
         """Whether the vote that comes next tells of a comparison. The same on every rank."""
-        runtime = self._runtime
-        step = runtime.kind.startswith("step") and runtime.step > 0
-        return step and self.every > 0 and runtime.step % self.every == 0
+        progress = self._progress
+        step = progress.kind == "step" and progress.step > 0
+        return step and self.every > 0 and progress.step % self.every == 0
 
     def _read(self) -> None:
-        state = self._runtime.state
-        mine = {entry for share in self._shares() if share.mine for entry in share.entries} - self._runtime.early.entries
+        state = self._held.state
+        mine = {entry for share in self._shares() if share.mine for entry in share.entries} - self._held.pre_vote.entries
         tensors = {entry: tensor for entry, tensor in state.all_tensors().items() if entry in mine}
         self._reading = _Reading(state, tensors, state.encoded_values(mine))
 
     def _shares(self) -> list[_Share]:
         """What the same ranks share, for all ranks in the same order."""
-        known = self._runtime.local.replicas
+        known = self._held.local.replicas
         if self._shared[0] is not known and known is not None:
             entries: dict[tuple[int, ...], list[str]] = {}
             for entry in filter(is_training_state, sorted(known.classes)):
                 entries.setdefault(known.classes[entry], []).append(entry)
             shares = [
-                _Share(entries[row], row[self._runtime.rank] == number)
+                _Share(entries[row], row[self._progress.rank] == number)
                 for row in sorted(entries)
                 for number, count in sorted(Counter(row).items())
                 if number >= 0 and count > 1
@@ -159,11 +142,11 @@ class Comparison:
         assert self._reading is not None
         found, flags = self._reading.result(), []
         for share in self._shares():
-            value = share.digest(found, self._runtime.early.entries)
+            value = share.digest(found, self._held.pre_vote.entries)
             flags += [value, -value] if share.mine else [_NOT_MINE, _NOT_MINE]
         return flags
 
-    def read(self, flags: list[int], ignore: bool) -> None:
+    def read(self, flags: Sequence[int], ignore: bool) -> None:
         """What the vote has agreed on. `ignore`: a rank has found that what was read changes in front of the vote."""
         if not self._compares() or self._reading is None:
             return
@@ -178,12 +161,12 @@ class Comparison:
     def _unmoved(self, found: dict[str, int]) -> dict[str, int]:
         """Still in the vote: those of the digests that still hold. The others were changed by the script while they were read, which no
         counter has shown, and say nothing."""
-        state = self._runtime.state
+        state = self._held.state
         tensors = {entry: tensor for entry, tensor in state.all_tensors().items() if entry in found}
         now = state.digests_of(tensors, {})
         changed = {entry for entry in found if entry in tensors and now[entry] != found[entry]}
         if changed:
-            self._runtime.early.add(self._runtime.kind.partition(" ")[2], changed)
+            self._held.pre_vote.add(self._progress.function, changed)
         return {entry: value for entry, value in found.items() if entry not in changed}
 
     def _learn(self, same: dict[str, int]) -> None:
@@ -199,20 +182,20 @@ class Comparison:
     # -- in full -----------------------------------------------------------------------------------------------------------
 
     def _at_end(self, number: int) -> bool:
-        return self._runtime.finished and self._last < number
+        return self._progress.finished and self._last < number
 
-    def at_vote(self, flags: list[int]) -> None:
+    def at_vote(self, alike: bool) -> None:
         """What the vote says of buffers and values that all ranks had alike, and that therefore do not go with their copies."""
-        if flags[0] != -flags[1]:
+        if not alike:
             self._parted = True
 
     def due(self) -> bool:
-        number = self._runtime.transaction
+        number = self._progress.transaction
         regular = number & (number - 1) == 0 or number == self._proof
         return (
             self.doubtful
             or self._parted
-            or self._runtime.early.unequal
+            or self._held.pre_vote.unequal
             or self._at_end(number)
             or (number > 0 and regular and self._last < number)
         )
@@ -221,8 +204,7 @@ class Comparison:
         """One comparison, on all ranks together: refines who is whose replica. Raises `RuntimeError` on a failure of a peer, and
         `GenerationAborted` when replicas differ and the generation has ended for that.
         """
-        runtime = self._runtime
-        local, number = runtime.local, runtime.transaction
+        local, number = self._held.local, self._progress.transaction
         if self._doubt is not None:
             doubt, self._doubt = self._doubt, None
             self._judge(self._gather(doubt), aside=True)
@@ -230,72 +212,73 @@ class Comparison:
         if self._parted:
             self._parted = False
             self._part()
-            runtime.late.hand_over()
-        told = self._gather(runtime.state.digests(runtime.state.all_tensors()))
-        tables = [there.digests for there in told]
+            self._post_vote.hand_over()
+        told = self._gather(self._held.digests())
+        tables, rank = [there.digests for there in told], self._progress.rank
         before = local.replicas
         if before is not None and self.every:
             self._judge(told)
         local.replicas = refine(before, tables)
         local.comparisons += 1
-        self._learn({e: value for e, value in tables[runtime.rank].items() if is_training_state(e) and local.replicas.of(e, runtime.rank)})
+        self._learn({e: value for e, value in tables[rank].items() if is_training_state(e) and local.replicas.of(e, rank)})
         parted = before.parted(local.replicas) if before is not None and local.comparisons > 2 else []
         parted = [entry for entry in parted if is_training_state(entry)]
         if parted and number == self._proof:
             self._refuse(parted[0], len(parted))
         if parted:
-            runtime.notice(
+            self._notices.tell(
                 f"coverage: {parted[0]} (one of {len(parted)}) has become different on ranks that shared it: they no longer replace each "
                 "other in it"
             )
         if local.comparisons <= 2:
-            assert runtime.channel is not None
-            text, covered = coverage(local.replicas, runtime.state, runtime.channel.places)
+            channel = self._membership.channel
+            assert channel is not None
+            text, covered = coverage(local.replicas, self._held.state, channel.places)
             if local.comparisons == 2 or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
-                runtime.notice(text, everyone=False)
+                self._notices.tell(text, everyone=False)
 
     def _part(self) -> None:
         """Learns which buffers and values were not the same any more at the last vote, even if they are now."""
-        local = self._runtime.local
-        copy = local.sealed[self._runtime.transaction - 1]
-        table = self._runtime.state.digests(self._runtime.state.all_tensors()) | copy.tensor_digests | copy.value_digests
+        local = self._held.local
+        copy = local.sealed[self._progress.transaction - 1]
+        table = self._held.digests() | copy.digests.tensors | copy.digests.values
         local.replicas = refine(local.replicas, [there.digests for there in self._gather(table)])
 
-    def _gather(self, table: dict[str, int]) -> list[Told]:
+    def _gather(self, table: dict[str, int]) -> list[StateSummary]:
         """What every rank has to tell, this one's digests being `table`. All go by how often rank 0 compares."""
-        assert self._runtime.channel is not None
-        mine = [self.every, self.told(table).packed(), brief(self._runtime.frameworks.described())]
-        heard = [decode(data) for data in self._runtime.channel.gather(encode(mine))]
-        self.every = heard[0][0]
-        if different := disagreement({rank: described for rank, (_, _, described) in enumerate(heard)}):
-            raise Misuse(f"before transaction {self._runtime.transaction}: {different}. Ranks that use it together need it alike")
-        told = [Told.unpacked(packed) for _, packed, _ in heard]
+        channel, frameworks = self._membership.channel, self._held.frameworks
+        assert channel is not None
+        mine = Compared(self.every, self.summary(table).message(), brief(frameworks.described()))
+        heard = [unpack(Compared, data) for data in channel.gather(pack(mine))]
+        self.every = heard[0].every
+        if different := disagreement({rank: there.frameworks for rank, there in enumerate(heard)}):
+            raise Misuse(f"before transaction {self._progress.transaction}: {different}. Ranks that use it together need it alike")
+        told = [StateSummary.of(there.state) for there in heard]
         for there in told:
-            self._runtime.early.adopt(there.early)
+            self._held.pre_vote.adopt(there.pre_vote)
         return told
 
-    def told(self, table: dict[str, int]) -> Told:
-        return Told(table, self.moved, self._runtime.state.owners(), self._runtime.early.told())
+    def summary(self, table: dict[str, int]) -> StateSummary:
+        return StateSummary(table, self.moved, self._held.state.owners(), self._held.pre_vote.told())
 
-    def _judge(self, told: list[Told], aside: bool = False) -> None:
+    def _judge(self, told: list[StateSummary], aside: bool = False) -> None:
         """Raises `GenerationAborted` if replicas differ and it is not a chance. `aside`: of what was read while a step ran."""
-        runtime = self._runtime
         if aside:
-            told = [replace(there, moved=there.moved - runtime.early.entries) for there in told]
-        tables = {rank: there.digests for rank, there in enumerate(told)}
-        found = judged(runtime, dict(enumerate(told)))
+            told = [replace(there, moved=there.moved - self._held.pre_vote.entries) for there in told]
+        found = self._judges.differences(dict(enumerate(told)))
         if not found:
             return
         accused = {rank for one in found for rank in (one.odd or [r for side in one.sides for r in side])}
-        assert runtime.local.replicas is not None
-        several = 2 * len({one.entry for one in found}) > len(list(filter(is_training_state, runtime.local.replicas.classes)))
-        if accused & self.came and (runtime.transaction == self._proof or (several and accused <= self.came)):
+        replicas = self._held.local.replicas
+        assert replicas is not None
+        several = 2 * len({one.entry for one in found}) > len(list(filter(is_training_state, replicas.classes)))
+        if accused & self.came and (self._progress.transaction == self._proof or (several and accused <= self.came)):
             self._refuse(found[0].entry, len(found))
-        end_for(runtime, runtime.generation, found, tables)
+        self._judges.end_generation(self._progress.generation, found, {rank: there.digests for rank, there in enumerate(told)})
 
     def _refuse(self, entry: str, count: int) -> None:
         raise UnderstudyError(
-            f"rank {self._runtime.rank}: after the recovery, {entry} (of {count}) is no longer the same on ranks that shared it. "
+            f"rank {self._progress.rank}: after the recovery, {entry} (of {count}) is no longer the same on ranks that shared it. "
             "The script computes with something that a newcomer does not get: register it (an LR schedule, an average of weights, ...)"
         )
 
@@ -309,54 +292,3 @@ class _Share:
     def digest(self, found: Mapping[str, int], without: Container[str]) -> int:
         """63 bits of the digests of all entries but those `without`; one that is not there counts as 0."""
         return digest_bytes(b"".join(found.get(entry, 0).to_bytes(8, "little") for entry in self.entries if entry not in without)) >> 1
-
-
-def judged(runtime: Runtime, told: Mapping[int, Told]) -> list[Difference]:
-    """Differences among the replicas of these ranks that are not a chance."""
-    known = runtime.local.replicas
-    if known is None:
-        return []
-    tables = {rank: there.digests for rank, there in told.items()}
-    moved = {rank: there.moved for rank, there in told.items()}
-    return differences(known, tables, moved, {rank: there.owners for rank, there in told.items()})
-
-
-def end_for(runtime: Runtime, generation: int, found: list[Difference], tables: Mapping[int, Digests]) -> None:
-    """Tells the orchestrator that replicas differ, and waits until `generation` is over for that. Raises `GenerationAborted`."""
-    odd, sides, detail = verdict(runtime, found, tables)
-    if runtime.rank not in odd:
-        runtime.control.send(ReplicasDiffer(runtime.control.worker, generation, odd, sides, detail))
-    runtime.control.wait_for(lambda: runtime.superseded(generation))
-    raise GenerationAborted(f"generation {generation} ended: {detail}")
-
-
-def verdict(
-    runtime: Runtime, found: list[Difference], tables: Mapping[int, Digests]
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], str]:
-    """The same on every rank: who is odd, else the sides of a dispute, and what a person reads."""
-    known = runtime.local.replicas
-    assert known is not None
-    where = f"before transaction {runtime.transaction}"
-    open_ones = [one for one in found if not one.odd]
-    if open_ones:
-        one = open_ones[0]
-        return (), one.sides, f"{one.entry} ({_of(open_ones)}) is not the same on {_ranks(sum(one.sides, ()))} {where}"
-    odd = tuple(sorted({rank for one in found for rank in one.odd}))
-    texts = []
-    for rank in odd:
-        mine = [one for one in found if rank in one.odd]
-        texts.append(f"{mine[0].entry} ({_of(mine)}) of rank {rank} is not what {_ranks(mine[0].sides[0])} hold {where}")
-        alone = [e for e in known.entries(rank) if is_training_state(e) and not set(known.of(e, rank)) & tables.keys() - set(odd)]
-        if alone:
-            text = f"{texts[-1]}, and most speak against rank {rank}; but it alone holds {alone[0]}, so it cannot be replaced"
-            return (), mine[0].sides, text
-    return odd, (), "; ".join(texts)
-
-
-def _of(found: list[Difference]) -> str:
-    count = len({one.entry for one in found})
-    return "one entry" if count == 1 else f"one of {count} entries"
-
-
-def _ranks(ranks: tuple[int, ...]) -> str:
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, sorted(ranks)))

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from understudy.worker.buddies import Handed
-from understudy.worker.copies import LocalCopy, seal
-
-if TYPE_CHECKING:
-    from understudy.worker.runtime import Runtime
+from understudy.worker.buddies import StoredSnapshot
+from understudy.worker.copies import LocalState, seal
+from understudy.worker.messages import LocalCopy
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.notices import Notices
+from understudy.worker.protocol.progress import Progress
 
 POINTS = 16  # how many such points of a script are told apart
 CLOSELY = 16  # transactions in which values are looked at at every point, at first
@@ -34,11 +34,14 @@ class Look(Enum):
     AT_VALUES = 1  # and never at streams: a newcomer draws again what its rank has drawn on the way to this point
 
 
-class Late:
+class PostVoteChanges:
     """The points that this rank knows of, by number in order of appearance, which is the same on every rank; and what is done there."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, progress: Progress, membership: Membership, local: LocalState, notices: Notices) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._local = local
+        self._notices = notices
         self.numbers: dict[str, int] = {}
         self.agreed: set[int] = set()  # all ranks hand over there
         self._found: set[int] = set()  # this rank has seen a change there
@@ -50,44 +53,46 @@ class Late:
 
         `values`: present ones, as far as known.
         """
-        runtime = self._runtime
-        copy = runtime.own_copy(runtime.transaction - 1)
-        if copy is None or runtime.channel is None or runtime.world_size == 1:
+        copy = self._last_copy()
+        if copy is None or self._membership.channel is None or self._progress.world_size == 1:
             return
         number = self.numbers.setdefault(point, len(self.numbers))
         if number >= POINTS:
             return
         if number in self.agreed:
             self._hand_over(copy, look)
-        elif self._seen != runtime.transaction and (changed := self._changed(copy, look, values or {})):
-            self._seen = runtime.transaction  # later points see this same change
+        elif self._seen != self._progress.transaction and (changed := self._changed(copy, look, values or {})):
+            self._seen = self._progress.transaction  # later points see this same change
             self._found.add(number)
-            runtime.notice(
+            self._notices.tell(
                 f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
                 "again there; a loss of this rank between a vote and that point loses the change of that step."
             )
 
     def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
-        closely, local = self._committed < CLOSELY or bool(self._found), self._runtime.local
+        closely, local = self._committed < CLOSELY or bool(self._found), self._local
         changed = [] if look is Look.AT_VALUES else local.drawn(copy)
         return [*changed, *local.changed(copy, values)] if closely or look is Look.AT_VALUES else changed
 
     def hand_over(self) -> None:
         """The last copy once more, because more belongs to it than was known at its vote. On all ranks at the same point."""
-        copy = self._runtime.own_copy(self._runtime.transaction - 1)
+        copy = self._last_copy()
         if copy is not None:
             self._hand_over(copy, Look.AT_VALUES)
 
+    def _last_copy(self) -> LocalCopy | None:
+        return self._local.sealed.get(self._progress.transaction - 1)
+
     def _hand_over(self, copy: LocalCopy, look: Look) -> None:
-        runtime = self._runtime
-        assert runtime.channel is not None
+        membership, step = self._membership, self._progress.step
+        assert membership.channel is not None
         streams = copy.streams if look is Look.AT_VALUES else None
-        fresh = runtime.local.make(copy.transaction, copy.place, runtime.step, copy.boundary, copy.results, late=True, streams=streams)
+        fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, late=True, streams=streams)
         try:
-            for rank, data in runtime.channel.hand_over(seal(fresh)).items():
-                runtime.shelf.put(rank, Handed(copy.transaction, data, True))
+            for rank, data in membership.channel.hand_over(seal(fresh)).items():
+                membership.store.put(rank, StoredSnapshot(copy.transaction, data, True))
         except RuntimeError as error:
-            if not runtime.is_failure(error):
+            if not membership.is_failure(error):
                 raise
             # The transaction is committed; the next begin takes part in the recovery.
 

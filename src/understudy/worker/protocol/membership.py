@@ -14,40 +14,45 @@ from collections.abc import Callable
 import torch.distributed as dist
 
 from understudy.core.buddies import Place
-from understudy.core.commands import Abort, Assign, Prepare, Recover
+from understudy.core.commands import Abort, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
-from understudy.core.nouns import Position, Stand
 from understudy.links.page import Activity
-from understudy.worker.buddies import Channel, Shelf
+from understudy.worker import points
+from understudy.worker.buddies import Channel, SnapshotStore
 from understudy.worker.communicators import Groups
 from understudy.worker.control import Announcement, Control
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.gloo_waits import Waker
 from understudy.worker.loaders import leave_if_data_process_lost
 from understudy.worker.peers import Peers
+from understudy.worker.protocol.progress import Progress
 from understudy.worker.rendezvous import Rendezvous, StoreServer
 
 EXPLANATION = 40.0  # seconds that a failed script waits for the news of what was behind it
 
 
 class Membership:
-    def __init__(self, control: Control, role: Assign | Prepare, server: StoreServer) -> None:
+    def __init__(self, control: Control, server: StoreServer, progress: Progress) -> None:
         self.control = control
-        self.rank = role.rank
-        self.world_size = int(role.environment["WORLD_SIZE"])
+        self.progress = progress
         self.server = server
         self.groups = Groups(own_port=server.port)
-        self.shelf = Shelf()
+        self.store = SnapshotStore()
         self.peers: Peers | None = None
         self.channel: Channel | None = None  # over `peers`; a leaver has none
         self.new_buddies: set[int] = set()  # ranks that do not have yet what a buddy of this rank should keep
+        self.unshared = False  # a recovery with newcomers was completed, and copies are not handed over again yet
         self.meeting: Rendezvous | None = None
         self.waker = Waker(self.groups.closed)
-        self.generation = -1  # the one that this worker is attached to
         self.pending: Recover | None = None  # decided, not yet attached
         self.pause_agreed = -1  # the generation for which all ranks have agreed, in a vote, to pause
-        self.transaction = -1  # the current or next one; -1 is the set-up
-        self.step = 0  # committed steps
+        self.collectives_at_attach = 0  # groups that were connected anew count from the same number on every rank, but not from 0
+        self.while_waiting: Callable[[Callable[[], bool]], None] = lambda decided: None  # at rest, until the decision comes
+
+    @property
+    def newest(self) -> int:
+        """The newest generation that this worker is attached to, or is about to be."""
+        return max(self.progress.generation, self.pending.generation if self.pending else -1)
 
     def meet(self, store: str, generation: int) -> Rendezvous:
         """Connects with the store of `generation`. Raises `GenerationAborted` or `PeerLost`."""
@@ -101,15 +106,15 @@ class Membership:
     def open_channel(self, peers: Peers, places: list[Place]) -> None:
         """`places`: of the workers of all ranks."""
         known = self.channel.buddies if self.channel is not None else ()
-        self.channel = Channel(peers, self.rank, places)
+        self.channel = Channel(peers, self.progress.rank, places)
         self.new_buddies |= set(self.channel.buddies) - set(known)
 
     def aborted(self) -> bool:
-        return self.superseded(max(self.generation, self.pending.generation if self.pending else -1))
+        return self.superseded(self.newest)
 
     def announced(self) -> bool:
         announcement = self.control.announcement
-        if announcement is None or announcement.generation <= max(self.generation, self.pending.generation if self.pending else -1):
+        if announcement is None or announcement.generation <= self.newest:
             return False
         return isinstance(announcement, Abort) or announcement.generation == self.pause_agreed
 
@@ -121,40 +126,37 @@ class Membership:
         if isinstance(error, GenerationAborted) or self.aborted():
             return True
         if isinstance(error, PeerLost) or self.groups.is_broken() or "NCCL" in str(error):
-            self.report_broken(max(self.generation, self.pending.generation if self.pending else -1), str(error))
+            self.report_broken(self.newest, str(error))
             return True
         return False
 
-    def quiesce_after(self, error: BaseException, stand: Stand) -> Recover:
+    def quiesce_after(self, error: BaseException) -> Recover:
         """As `quiesce`, from the handler of a failure. Raises `error` itself if it is the user's."""
         if not self.is_failure(error):
             raise error
-        return self.quiesce(stand)
+        return self.quiesce()
 
-    def quiesce(self, stand: Stand) -> Recover:
+    def quiesce(self) -> Recover:
         """Waits for the announcement, lets go of the old generation, reports the position, and waits for the decision."""
-        self.control.page.enter(Activity.RECOVERING, self.transaction)
-        newest = max(self.generation, self.pending.generation if self.pending else -1)
+        points.reach("quiesce")
+        self.control.page.enter(Activity.RECOVERING, self.progress.transaction)
+        newest = self.newest
         while True:
             self.control.wait_for(lambda newest=newest: self._next_announcement(newest) is not None)  # type: ignore[misc]
             announcement = self._next_announcement(newest)
             assert announcement is not None
             newest = announcement.generation
             self.let_go()
-            position = Position(self.transaction, stand)
-            self.control.send(Quiesced(self.control.worker, newest, position, self.shelf.index(), self.step))
+            self.control.send(Quiesced(self.control.worker, newest, self.progress.position, self.store.index(), self.progress.step))
             if isinstance(announcement, Abort) and self.control.responder is not None:
                 self.control.responder.publish_rest(announcement)
-            self.while_waiting(lambda newest=newest: self._decided(newest), stand)  # type: ignore[misc]
+            self.while_waiting(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
             self.control.wait_for(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
             recovery = self.control.recovery
             if recovery is not None and recovery.generation == newest and not self.superseded(newest):
                 self.pending = recovery
-                self.shelf.drop(recovery.start)  # of attempts that do not count
+                self.store.drop(recovery.start)  # of attempts that do not count
                 return recovery
-
-    def while_waiting(self, decided: Callable[[], bool], stand: Stand) -> None:
-        """What a rank that has come to rest can do before the decision comes."""
 
     def _next_announcement(self, newest: int) -> Announcement | None:
         announcement = self.control.announcement
@@ -180,13 +182,13 @@ class Membership:
         doomed = self.aborted() and self.waker.woken > 0  # then it may have gone on with anything
         if not doomed and (not isinstance(error, RuntimeError) or not (self.is_failure(error) or self.pending is not None)):
             return ""
-        newest = self.generation
+        newest = self.progress.generation
         self.control.wait_for(lambda: self.superseded(newest) or self.pending is not None, EXPLANATION)
         announcement = self.control.announcement
         reason = announcement.reason if isinstance(announcement, Abort) else "a connection to a peer broke"
         return (
-            f"rank {self.rank}: a collective outside any transaction failed ({reason}). Only transactions survive a loss: wrap this code "
-            "in @job.section, or move it into the step"
+            f"rank {self.progress.rank}: a collective outside any transaction failed ({reason}). Only transactions survive a loss: wrap "
+            "this code in @job.section, or move it into the step"
         )
 
     def phase_of(self, generation: int, name: str, started: float, moved: int = 0) -> None:

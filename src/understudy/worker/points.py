@@ -1,0 +1,66 @@
+"""Named moments in a worker's life, for tools that let something go wrong there: chaos, silent faults, tests.
+
+The runtime says where it is (`reach`), and lets values pass that move state (`through`). In a job in which nobody listens both do nothing.
+A listener is a plain function; what the runtime does at a point it does itself, so nothing of it is replaced.
+
+| point | where | context |
+|---|---|---|
+| `setup`, `newcomer` | a worker has just got its rank, its script has not begun | |
+| `begin` | an attempt begins, nothing of it has run | |
+| `vote`, `vote copies` | in a vote, before copies are handed over; behind that | |
+| `vote agreement` | before all ranks agree | `channel`, `flags` |
+| `vote passed` | behind that | |
+| `optimizer` | the vote is passed, the optimizer's step has not begun | |
+| `committed` | behind a commit | |
+| `quiesce` | the generation is over, and nothing is let go of yet | |
+| `donate` | on a survivor, before it says what it holds | |
+| `attach` | before the members of a generation connect | |
+| `give`, through | on a donor: what leaves, by entry | `plans`, `member` |
+| `take`, through | on a newcomer: where it goes, by entry | `plan` |
+| `transfer` | on a newcomer, when half of a donor's messages have come | |
+| `taken` | on a newcomer, when all have come | `tensors` |
+| `prove` | on a newcomer, before it looks at what it has | |
+| `verified` | on a newcomer, when it has said that its state is right | |
+| `attached` | on a newcomer, before it is a rank like the others | |
+| `copy`, through | on a survivor: the copy that it holds of a lost rank | `store`, `rank` |
+| `streams`, through | on a newcomer: the random streams that it sets | |
+| `streams set` | behind that | |
+| `position`, through | on a newcomer: where its loader goes | `source` |
+| `members`, through | the ranks of a group that is connected anew, in order | |
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+
+_reached: defaultdict[str, list[Callable[..., None]]] = defaultdict(list)
+_through: defaultdict[str, list[Callable[..., Any]]] = defaultdict(list)
+
+
+def reach(point: str, **context: Any) -> None:
+    """The main thread is at `point`."""
+    if _reached:
+        for listener in _reached.get(point, ()):
+            listener(**context)
+
+
+def through(point: str, value: Value, **context: Any) -> Value:
+    """What goes on in place of `value`: the same, if nobody listens."""
+    if _through:
+        for listener in _through.get(point, ()):
+            value = listener(value, **context)
+    return value
+
+
+def on(point: str, listener: Callable[..., None]) -> None:
+    """`listener` is called with the point's context, by name."""
+    _reached[point].append(listener)
+
+
+def passing(point: str, listener: Callable[..., Any]) -> None:
+    """`listener` is called with the value and the point's context, and gives the value that goes on."""
+    _through[point].append(listener)

@@ -1,0 +1,48 @@
+"""In which order a process group adds up: a sum over ranks has other bits in another order, although every rank gives the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from understudy.worker.communicators import Groups
+from understudy.worker.errors import UnderstudyError
+
+
+class AdditionOrder:
+    """A digest for each group that shows its order: when training began, and in this generation."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self.began: dict[str, int] = {}
+        self.now: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """When training begins, on all ranks together. Raises what the collectives raise."""
+        self.began = self._groups.sums()
+
+    def look(self) -> None:
+        """In a new generation, likewise."""
+        self.now = self._groups.sums()
+
+    def adopt(self, began: Mapping[str, int]) -> None:
+        """On a newcomer: as a donor knows it, of the groups that they share."""
+        self.began |= {name: value for name, value in began.items() if name in self.now}
+
+    def changed(self, began: Mapping[str, int] | None = None) -> list[str]:
+        """Groups that add up in another order than when training began, as this rank or another one knows it."""
+        before = self.began if began is None else began
+        return [name for name, value in sorted(self.now.items()) if name in before and before[name] != value]
+
+    def refuse(self, rank: int, newcomers: Collection[int]) -> None:
+        """On a survivor. Raises `UnderstudyError` for a group without newcomers; in the others these find it out, and leave."""
+        for name in self.changed():
+            members = next(group.ranks for group in self._groups.describe() if group.name == name)
+            if set(members).isdisjoint(newcomers):
+                raise UnderstudyError(f"rank {rank}: {other_order(name)}")
+
+
+def other_order(name: str) -> str:
+    return (
+        f"process group {name} adds up in another order than when training began: a sum over its ranks is not the same, bit for bit, "
+        "although every rank gives the same numbers"
+    )

@@ -1,0 +1,67 @@
+"""What all ranks know alike, and a newcomer is given: where the job goes on, and what they have agreed on so far."""
+
+from __future__ import annotations
+
+from understudy.core.coverage import Replicas
+from understudy.worker.loops import END, Loops, Results
+from understudy.worker.messages import JobState, pack
+from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.post_vote_changes import PostVoteChanges
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState
+
+
+class AgreedState:
+    def __init__(
+        self, progress: Progress, held: RankState, loops: Loops, results: Results, post_vote: PostVoteChanges, comparison: Comparison
+    ) -> None:
+        self._progress = progress
+        self._held = held
+        self._loops = loops
+        self._results = results
+        self._post_vote = post_vote
+        self._comparison = comparison
+
+    def told(self) -> bytes:
+        """By the survivor that speaks for all: a `JobState`."""
+        local, gradients = self._held.local, self._held.state.kept_gradients
+        return pack(
+            JobState(
+                place=END if self._progress.finished else self._loops.next_place(),
+                transaction=self._progress.transaction,
+                step=self._progress.step,
+                steps_here=self._loops.steps_here,
+                steps_after=self._loops.steps_after,
+                results=self._results.encoded(),
+                replicas=dict(local.replicas.classes) if local.replicas else {},
+                comparisons=local.comparisons,
+                compare_every=self._comparison.every,
+                came=sorted(self._comparison.came),
+                gradients_matter=gradients.matter,
+                gradients_kept=gradients.kept,
+                gradients_dropped=gradients.dropped,
+                post_vote_points=self._post_vote.numbers,
+                post_vote_agreed=sorted(self._post_vote.agreed),
+            )
+        )
+
+    def adopt(self, job: JobState) -> None:
+        """On every member: after a failure some may know of one comparison more, and all must go on with the same knowledge."""
+        self._held.local.replicas = Replicas(job.replicas)
+        self._held.local.comparisons = job.comparisons
+        self.adopt_points(job)
+
+    def adopt_points(self, job: JobState) -> None:
+        """Of hand-overs behind a vote: a newcomer goes by them on its way, too."""
+        self._post_vote.adopt(job.post_vote_points, job.post_vote_agreed)
+
+    def adopt_position(self, job: JobState) -> None:
+        """On a newcomer, before it is brought up to date."""
+        self._progress.transaction, self._progress.step = job.transaction, job.step
+        gradients = self._held.state.kept_gradients
+        gradients.matter, gradients.kept, gradients.dropped = job.gradients_matter, job.gradients_kept, job.gradients_dropped
+
+    def adopt_habits(self, job: JobState) -> None:
+        """On a newcomer that is a rank like the others from now on."""
+        self._comparison.every = job.compare_every
+        self._comparison.came |= set(job.came)

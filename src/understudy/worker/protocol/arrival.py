@@ -1,0 +1,262 @@
+"""The arrival of a newcomer: it attaches where the job continues, receives its state and proves it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import NoReturn
+
+import torch
+
+from understudy.core.commands import Recover
+from understudy.core.events import Verified, VerifyFailed
+from understudy.core.nouns import Stand
+from understudy.worker import points
+from understudy.worker.attributes import is_of_module
+from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
+from understudy.worker.frameworks import disagreement
+from understudy.worker.loops import Results, restore_streams
+from understudy.worker.messages import GroupMembers, LocalCopy
+from understudy.worker.missing import Missing
+from understudy.worker.peers import Peers
+from understudy.worker.protocol.addition_order import AdditionOrder, other_order
+from understudy.worker.protocol.agreed_state import AgreedState
+from understudy.worker.protocol.attachment import Attachment, read_job
+from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.donors import Donors, read_copy
+from understudy.worker.protocol.members import Members
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.verdicts import Judge
+from understudy.worker.record import Replayer
+from understudy.worker.rendezvous import Rendezvous
+from understudy.worker.transfer import Plan, answer, receive
+
+
+class Arrival:
+    def __init__(
+        self,
+        progress: Progress,
+        membership: Membership,
+        held: RankState,
+        results: Results,
+        agreed: AgreedState,
+        attachment: Attachment,
+        comparison: Comparison,
+        judge: Judge,
+        order: AdditionOrder,
+        missing: Missing,
+    ) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._held = held
+        self._results = results
+        self._agreed = agreed
+        self._attachment = attachment
+        self._comparison = comparison
+        self._judge = judge
+        self._order = order
+        self._missing = missing
+        self._given: dict[str, bytes] = {}  # at the end of the job: values as donors have them there
+
+    def run(self, at_end: bool, streams_set: bool, replayer: Replayer) -> None:
+        """As often as there is a newer generation, until the state is here and proven. `at_end`: no transaction follows. `streams_set`:
+        the random streams are those of the place already. Raises `UnderstudyError`; a worker whose state is wrong does not return.
+        """
+        groups = self._membership.groups
+        while True:
+            recovery = self.recovery()
+            try:
+                with torch.inference_mode(False):
+                    replayer.remove()
+                    self._attach(recovery, at_end, streams_set, replayer)
+                return
+            except NotTheSame as error:
+                self.reject(recovery.generation, str(error))
+            except DonorsDiffer as error:
+                self.await_next(recovery.generation, GenerationAborted(str(error)))  # the survivors tell
+            except UnderstudyError:
+                raise
+            except RuntimeError as error:
+                known = isinstance(error, GenerationAborted | PeerLost) or self._membership.superseded(recovery.generation)
+                if not known and not groups.is_broken():
+                    raise  # nothing of the network: it would fail again
+                self.await_next(recovery.generation, error)
+                self._membership.let_go()
+
+    def recovery(self) -> Recover:
+        """Waits for the decision of the newest generation."""
+        control = self._membership.control
+
+        def known() -> bool:
+            return control.recovery is not None and not self._membership.superseded(control.recovery.generation)
+
+        control.wait_for(known)
+        assert control.recovery is not None
+        return control.recovery
+
+    def await_next(self, generation: int, error: RuntimeError) -> None:
+        """After a failure in `generation`: waits until it is over, and says why it must be if nobody knows yet."""
+        membership = self._membership
+        if not isinstance(error, GenerationAborted) and not membership.superseded(generation):
+            membership.report_broken(generation, str(error))
+        membership.control.wait_for(lambda: membership.superseded(generation))
+
+    def reject(self, generation: int, detail: str) -> NoReturn:
+        """This newcomer's state is wrong: says so, and never goes on. The orchestrator ends this worker."""
+        control = self._membership.control
+        control.send(VerifyFailed(control.worker, generation, detail))
+        while True:
+            control.wait_for(lambda: False)
+
+    def put_back(self) -> None:
+        """What donors have given at the end of the job, and the script has changed again: they had the change already, as of a schedule
+        that is stepped behind the last loop. Not attributes of modules, which a script sets for a while (eval mode).
+        """
+        state = self._held.state
+        now = state.encoded_values(self._given.keys())
+        for entry, data in self._given.items():
+            if now.get(entry) != data:
+                state.load_value(entry, data)
+
+    # -- one generation ----------------------------------------------------------------------------------------------------
+
+    def _attach(self, recovery: Recover, at_end: bool, streams_set: bool, replayer: Replayer) -> None:
+        membership, progress, state, generation = self._membership, self._progress, self._held.state, recovery.generation
+        members = Members(recovery, progress.world_size)
+        meeting = membership.meet(recovery.store, generation)
+        job = read_job(meeting)
+        self._agreed.adopt_position(job)
+        self._agreed.adopt(job)
+        donors = self._read_donors(members, meeting, at_end)
+        replicas = self._held.local.replicas
+        assert replicas is not None
+        plan, copy = donors.plan_for(progress.rank, replicas), read_copy(members, progress.rank, meeting)
+        self._make_room(plan, copy, donors, at_end)
+        self._receive(plan, members, meeting)
+        started = time.time()
+        for entry, data in plan.values.items():
+            state.load_value(entry, data)
+        self._held.local.apply(copy, plan.local)
+        state.attributes.undo(plan.values.keys() | plan.local)
+        if not streams_set:
+            restore_streams(state.randomness, copy, progress.rank)
+        points.reach("prove")
+        self._verify(plan, copy, donors)
+        if at_end:
+            self._given = {entry: data for entry, data in plan.values.items() if not is_of_module(entry)}
+        else:
+            self._compare_frameworks(donors)
+        notes = self._notes(replayer)
+        membership.phase_of(generation, "verify", started)
+        count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
+        membership.control.send(Verified(membership.control.worker, generation, count, notes))
+        points.reach("verified")
+        self._agreed.adopt_habits(job)
+        self._comparison.moved = set().union(*(donor.summary.moved for _, donor in donors)) & plan.expected.keys()
+        for _, donor in donors:
+            self._order.adopt(donor.state.sums)
+        self._held.local.adopt(copy)
+        progress.phase, progress.generation = Stand.IDLE, generation
+        meeting.put(f"verified/{progress.rank}", b"1")
+        points.reach("attached")
+        self._attachment.complete(members)
+
+    def _read_donors(self, members: Members, meeting: Rendezvous, at_end: bool) -> Donors:
+        donors = Donors(members, meeting)
+        for _, donor in donors:
+            self._held.pre_vote.adopt(donor.summary.pre_vote)
+        if not at_end:
+            self._compare_groups(donors)
+        if self._judge.differences(donors.summaries()):
+            raise GenerationAborted("the donors differ: the survivors tell")
+        return donors
+
+    def _make_room(self, plan: Plan, copy: LocalCopy, donors: Donors, at_end: bool) -> None:
+        """Makes what the donors have and this newcomer has not yet."""
+        state = self._held.state
+        state.reshard()
+        state.match_groups(plan.values | copy.values)
+        self._missing.make(plan.descriptions)
+        if not at_end:  # behind the making of gradients, which become views of buckets here
+            self._held.frameworks.adopt(donors.frameworks())
+        self._compare_entries(plan, copy, state.all_tensors().keys())
+
+    def _receive(self, plan: Plan, members: Members, meeting: Rendezvous) -> None:
+        tensors = self._held.state.all_tensors()
+
+        def take(peers: Peers) -> None:
+            started = time.time()
+            receive(peers, points.through("take", tensors, plan=plan), plan)
+            self._membership.phase_of(members.recovery.generation, "transfer", started, plan.size)
+            points.reach("taken", tensors=tensors)
+
+        self._attachment.connect(members, meeting, self._progress.rank, lambda peers: answer(peers, plan), take)
+
+    def _compare_entries(self, plan: Plan, copy: LocalCopy, mine: Collection[str]) -> None:
+        """In both directions. Raises `UnderstudyError`: another newcomer would not fare better."""
+        theirs = plan.descriptions.keys() | copy.tensors.keys()
+        if unknown := sorted(plan.descriptions.keys() - mine):
+            raise UnderstudyError(
+                f"rank {self._progress.rank}: donors have {unknown[0]}, which this newcomer's script did not make: make all parts of "
+                f"what is "
+                "registered before the first transaction"
+            )
+        if extra := sorted(entry for entry in mine if entry not in theirs and "/state/" not in entry and not entry.endswith("/gradient")):
+            raise UnderstudyError(
+                f"rank {self._progress.rank}: this newcomer's script has made {extra[0]}, which the others do not have: make and "
+                f"remove parts of "
+                "what is registered before the first transaction"
+            )
+
+    def _verify(self, plan: Plan, copy: LocalCopy, donors: Donors) -> None:
+        """The last thing before this newcomer is a rank like the others. Raises `NotTheSame`."""
+        local, progress = self._held.local, self._progress
+        now = self._held.digests()
+        wrong = sorted(entry for entry, value in plan.expected.items() if now.get(entry) != value)
+        wrong += local.differences(copy, plan.local)
+        if wrong:
+            more = f" and {', '.join(wrong[1:4])}{', ...' if len(wrong) > 4 else ''}" if len(wrong) > 1 else ""
+            raise NotTheSame(
+                f"rank {progress.rank}: {len(wrong)} of {len(plan.expected) + len(plan.local)} digests do not agree with the donors', "
+                f"the first one of {wrong[0]}{more}"
+            )
+        for member, donor in donors:
+            mine, theirs = [progress.transaction, progress.step], [donor.state.transaction, donor.state.step]
+            if mine != theirs:
+                raise NotTheSame(
+                    f"rank {progress.rank}: its counters of transactions and steps are {mine}, those of rank "
+                    f"{donors.members.rank_of(member)} {theirs}"
+                )
+            for name in self._order.changed(donor.state.sums):
+                raise NotTheSame(f"rank {progress.rank}: {other_order(name)}")
+
+    def _compare_groups(self, donors: Donors) -> None:
+        """The members of every group, and their order in it, as each of the others has them."""
+        rank, described = self._progress.rank, self._membership.groups.describe()
+        for member, donor in donors:
+            other = donors.members.rank_of(member)
+            mine = [group for group in described if other in group.ranks]
+            theirs = [group for group in donor.state.groups if rank in group.ranks]
+            if mine != theirs and other != rank and donor.state.groups:
+                raise UnderstudyError(
+                    f"rank {rank}: this newcomer made the process groups {_shown(mine)} together with rank {other}, the job has "
+                    f"{_shown(theirs)}: the script does not set up the same way twice"
+                )
+
+    def _compare_frameworks(self, donors: Donors) -> None:
+        """What steers the collectives of DDP and the like. Raises `NotTheSame`."""
+        rank = self._progress.rank
+        if different := disagreement({**donors.frameworks(), rank: self._held.frameworks.described()}):
+            raise NotTheSame(f"rank {rank}: {different}")
+
+    def _notes(self, replayer: Replayer) -> tuple[str, ...]:
+        notes = [f"the result of the transaction at {key} is the one of another rank" for key in self._results.replaced]
+        different = replayer.differences(self._held.state.storages())
+        notes += [f"a large result of the set-up differs here and is not registered: {text}" for text in different]
+        return tuple(notes)
+
+
+def _shown(groups: list[GroupMembers]) -> list[tuple[str, list[int]]]:
+    return [(group.name, group.ranks) for group in groups]

@@ -1,0 +1,90 @@
+"""The way into a new generation, which survivors, leavers and newcomers go together, between two transactions.
+
+They meet in the generation's store. Survivors say where the job continues, describe their state and give its digests; who gives
+what to the newcomers is worked out from that by every member alike (`core.coverage`), so nobody has to be asked. When all are ready,
+the state flows from donors to newcomers over connections of the runtime's own, the process groups are connected at the same time, and each
+newcomer compares the digests of what it now holds with those of its donors. Nobody goes on before every newcomer has said that they agree.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from understudy.worker import points
+from understudy.worker.communicators import Replacement
+from understudy.worker.errors import GenerationAborted
+from understudy.worker.loops import END
+from understudy.worker.messages import JobState, unpack
+from understudy.worker.peers import Peers
+from understudy.worker.protocol.addition_order import AdditionOrder
+from understudy.worker.protocol.collective_count import CollectiveCount
+from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.members import Members
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.rendezvous import Rendezvous
+
+
+class Attachment:
+    def __init__(
+        self, progress: Progress, membership: Membership, comparison: Comparison, order: AdditionOrder, count: CollectiveCount
+    ) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._comparison = comparison
+        self._order = order
+        self._count = count
+
+    def connect(
+        self, members: Members, meeting: Rendezvous, member: int, reach: Callable[[Peers], None], move: Callable[[Peers], None]
+    ) -> float:
+        """Waits until every member is ready, and connects the script's groups. State moves meanwhile, and when it began to is the result.
+
+        `reach` opens the connections that `move` uses: a socket that is opened while a group is made is taken for the group's.
+        """
+        points.reach("attach")
+        membership, generation = self._membership, members.recovery.generation
+        peers = membership.peers = Peers(meeting, member)
+        places = peers.meet(range(members.count))
+        reach(peers)
+        started = time.time()
+        if member >= members.world_size:
+            move(peers)
+        else:
+            membership.open_channel(peers, places[: members.world_size])
+            alone = read_job(meeting).place == END  # no collective will follow
+            made: list[Replacement] = []
+
+            def attach() -> None:
+                made.extend([] if alone else membership.groups.connect(self._progress.rank, meeting))
+                membership.phase_of(generation, "attach", started)
+
+            wait = membership.beside(generation, attach)
+            move(peers)
+            wait()
+            if not alone:
+                assert membership.channel is not None
+                membership.channel.agree([])  # a group's operations have a timeout, and a large state may take longer
+                membership.groups.adopt(made, meeting)
+                self._order.look()
+        if membership.superseded(generation):  # an abort from now on finds what it has to break
+            raise GenerationAborted(f"generation {generation} ended as its groups were connected")
+        return started
+
+    def complete(self, members: Members) -> None:
+        """The end of an attachment, on every rank."""
+        membership, newcomers = self._membership, members.recovery.newcomers
+        self._progress.generation = members.recovery.generation
+        membership.pending = None
+        membership.new_buddies |= set(newcomers)
+        membership.unshared = membership.unshared or bool(newcomers)
+        membership.collectives_at_attach = membership.groups.collectives()
+        self._count.end()
+        self._comparison.recovered(newcomers)
+        self._progress.redo_since = time.time()
+
+
+def read_job(meeting: Rendezvous) -> JobState:
+    """What the survivor that speaks for all has published. Raises `GenerationAborted` or `PeerLost`."""
+    return unpack(JobState, meeting.get("job"))

@@ -1,0 +1,51 @@
+"""How many collectives a rank has issued: which of them are in no transaction, or behind a vote."""
+
+from __future__ import annotations
+
+from understudy.worker.communicators import Groups
+from understudy.worker.errors import Misuse
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.notices import Notices
+from understudy.worker.protocol.progress import Progress
+
+
+class CollectiveCount:
+    def __init__(self, progress: Progress, membership: Membership, notices: Notices) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._notices = notices
+        self._at_vote = 0
+        self._at_end = 0  # of the last transaction
+
+    @property
+    def _groups(self) -> Groups:
+        return self._membership.groups
+
+    def end(self) -> None:
+        """Of the set-up, of an attachment, or of a transaction."""
+        self._at_end = self._groups.collectives()
+
+    def vote(self) -> None:
+        self._at_vote = self._groups.collectives()
+
+    def refuse_behind_vote(self, function: str) -> None:
+        """At a commit. Raises `Misuse`."""
+        issued = self._groups.collectives()
+        if issued > self._at_vote:
+            count = issued - self._at_vote
+            raise Misuse(
+                f"rank {self._progress.rank}: {function} issues {count} collective{'s' * (count != 1)} after its vote (which "
+                f"precedes the first optimizer.step). If one failed there, state would already have changed. Put them before "
+                "optimizer.step, or into a @job.section of their own"
+            )
+
+    def notice_outside(self, where: str = "") -> None:
+        """At a begin, or where the script has ended: tells of those since the last transaction."""
+        issued, number = self._groups.collectives(), self._progress.transaction
+        count = issued - self._at_end
+        if count > 0 and self._at_end >= 0 and self._membership.pending is None:
+            self._notices.tell(
+                f"{count} collective(s) {where or f'between transaction {number - 1} and {number}'} are in "
+                "no transaction: if a rank is lost during one of them, the job ends. Wrap them in @job.section"
+            )
+        self.end()

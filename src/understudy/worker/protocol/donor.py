@@ -1,0 +1,145 @@
+"""A survivor or a leaver in a recovery: it says what it holds, and gives newcomers their state."""
+
+from __future__ import annotations
+
+from understudy.core.events import ReplicasDiffer, Uncovered
+from understudy.worker import points
+from understudy.worker.copies import seal
+from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
+from understudy.worker.exits import leave
+from understudy.worker.frameworks import disagreement
+from understudy.worker.messages import DonorState, pack
+from understudy.worker.peers import Peers
+from understudy.worker.protocol.addition_order import AdditionOrder
+from understudy.worker.protocol.agreed_state import AgreedState
+from understudy.worker.protocol.attachment import Attachment, read_job
+from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.donors import Donors
+from understudy.worker.protocol.members import Members
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.verdicts import Judge
+from understudy.worker.rendezvous import Rendezvous
+from understudy.worker.state import Tensors
+from understudy.worker.transfer import Plan, knock, send
+
+
+class Donation:
+    """Raises `GenerationAborted` when the generation ends meanwhile."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        membership: Membership,
+        held: RankState,
+        agreed: AgreedState,
+        attachment: Attachment,
+        comparison: Comparison,
+        judge: Judge,
+        order: AdditionOrder,
+    ) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._held = held
+        self._agreed = agreed
+        self._attachment = attachment
+        self._comparison = comparison
+        self._judge = judge
+        self._order = order
+
+    def run(self) -> None:
+        points.reach("donate")
+        recovery = self._membership.pending
+        assert recovery is not None
+        members = Members(recovery, self._progress.world_size)
+        meeting = self._membership.meet(recovery.store, recovery.generation)
+        self._held.frameworks.meet_newcomers()
+        leaver = members.leaver_of(self._progress.rank)
+        member = self._progress.rank if leaver is None else leaver
+        tensors = self._publish(members, meeting, member)
+
+        job = read_job(meeting)
+        self._agreed.adopt(job)
+        donors = Donors(members, meeting)
+        for _, donor in donors:
+            self._held.pre_vote.adopt(donor.summary.pre_vote)
+        self._end_if_they_differ(donors)
+        plans = self._plans(donors)
+        started = self._attachment.connect(
+            *(members, meeting, member), lambda peers: knock(peers, plans, member), lambda peers: self._give(peers, tensors, plans, member)
+        )
+        if leaver is not None:
+            self._leave(recovery.generation)
+        self._order.refuse(self._progress.rank, recovery.newcomers)
+        for rank in recovery.newcomers:
+            meeting.get(f"verified/{rank}")
+        self._membership.phase_of(recovery.generation, "transfer", started)
+        self._attachment.complete(members)
+
+    def _publish(self, members: Members, meeting: Rendezvous, member: int) -> Tensors:
+        """Says what this member holds: of the job, of the lost ranks, of its own state. Gives its tensors."""
+        rank, before, state = self._progress.rank, members.recovery.start - 1, self._held.state
+        if rank == members.lead:
+            meeting.put("job", self._agreed.told())
+        for newcomer in members.recovery.newcomers:
+            stored = self._membership.store.get(newcomer, before)
+            if stored is not None:
+                data = points.through("copy", stored.data, store=self._membership.store, rank=newcomer, transaction=before)
+                meeting.put(f"copy/{newcomer}/{rank}", data)
+        state.reshard()
+        tensors = state.all_tensors()
+        digests = state.digests(tensors, self._held.digest_cache.take(tensors))
+        copy = self._held.copy_of(before)
+        if member != rank and copy is not None:
+            meeting.put(f"copy/{rank}/leaver", seal(copy))
+        published = DonorState(
+            self._progress.transaction,
+            self._progress.step,
+            state.descriptions(tensors),
+            self._comparison.summary(digests).message(),
+            state.encoded_values(),
+            self._held.local.versions.get(before, []),
+            self._membership.groups.describe(),
+            self._order.began,
+            self._held.frameworks.described(),
+        )
+        meeting.put(f"state/{member}", pack(published))
+        return tensors
+
+    def _end_if_they_differ(self, donors: Donors) -> None:
+        told = donors.summaries()
+        if found := self._judge.differences(told):
+            generation = donors.members.recovery.generation
+            self._judge.end_generation(generation, found, {rank: there.digests for rank, there in told.items()})
+
+    def _plans(self, donors: Donors) -> dict[int, Plan]:
+        """What each newcomer gets. If that cannot be said, tells why, and waits until the generation is over for that."""
+        members, control, replicas = donors.members, self._membership.control, self._held.local.replicas
+        generation = members.recovery.generation
+        assert replicas is not None
+        try:
+            if different := disagreement(donors.frameworks()):
+                raise UnderstudyError(f"the survivors would not compute together any more: {different}")
+            return {rank: donors.plan_for(rank, replicas) for rank in members.recovery.newcomers}
+        except DonorsDiffer as error:
+            sides = tuple(tuple(members.rank_of(member) for member in side) for side in error.sides)
+            control.send(ReplicasDiffer(control.worker, generation, (), sides, str(error)))
+            control.wait_for(lambda: self._membership.superseded(generation))
+            raise GenerationAborted("the donors differ") from error
+        except UnderstudyError as error:
+            if not isinstance(error, NotTheSame):  # which the newcomer finds and tells itself, and another one may fare better
+                control.send(Uncovered(control.worker, generation, str(error)))
+            control.wait_for(lambda: self._membership.superseded(generation))
+            raise GenerationAborted("nobody can go on") from error
+
+    def _give(self, peers: Peers, tensors: Tensors, plans: dict[int, Plan], member: int) -> None:
+        send(peers, points.through("give", tensors, plans=plans, member=member), plans, member)
+
+    def _leave(self, generation: int) -> None:
+        """This worker has given its rank away, or the generation is over."""
+        control = self._membership.control
+        control.wait_for(lambda: control.released is not None or self._membership.superseded(generation))
+        if control.released is not None:
+            leave(control.released.exit_code)
+        raise GenerationAborted("this worker has given its rank away")

@@ -1,0 +1,65 @@
+"""What the donors of a recovery have published, and what follows from it for a newcomer: every member comes to the same result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from understudy.core.coverage import Replicas
+from understudy.worker.copies import kept_locally, unseal
+from understudy.worker.errors import NotTheSame
+from understudy.worker.frameworks import Described
+from understudy.worker.messages import CopyDigests, DonorState, LocalCopy, unpack
+from understudy.worker.protocol.members import Members
+from understudy.worker.protocol.rank_state import StateSummary
+from understudy.worker.rendezvous import Rendezvous
+from understudy.worker.transfer import Plan, make_plan
+
+
+class Donor:
+    """What a member has published of its state."""
+
+    def __init__(self, state: DonorState) -> None:
+        """Raises `BadMessage`."""
+        self.state = state
+        self.summary = StateSummary.of(state.state)
+        self.descriptions = state.descriptions
+        self.digests = self.summary.digests
+        self.values = state.values
+        # Of its values and small tensors: at the vote before the transaction in which the job goes on, at later points, and now.
+        self.versions = [*state.versions, CopyDigests(self.digests, self.digests)]
+
+
+class Donors:
+    """Those of a recovery, by member number. Reading them waits for all: raises `GenerationAborted` or `PeerLost`."""
+
+    def __init__(self, members: Members, meeting: Rendezvous) -> None:
+        self.members = members
+        self._meeting = meeting
+        self._found: dict[int, Donor] = {}
+        for member in members.donors:
+            self._found[member] = Donor(unpack(DonorState, meeting.get(f"state/{member}")))
+
+    def __iter__(self) -> Iterator[tuple[int, Donor]]:
+        return iter(self._found.items())
+
+    def summaries(self) -> dict[int, StateSummary]:
+        """By rank."""
+        return {self.members.rank_of(member): donor.summary for member, donor in self}
+
+    def frameworks(self) -> dict[int, Described]:
+        """By rank: what steers the collectives of DDP and the like."""
+        return {self.members.rank_of(member): donor.state.frameworks for member, donor in self}
+
+    def plan_for(self, rank: int, replicas: Replicas) -> Plan:
+        """What `rank` gets from whom. Raises `UnderstudyError` if something of its state is nowhere, or its donors disagree."""
+        copy = read_copy(self.members, rank, self._meeting)
+        local = kept_locally(copy, rank, replicas, [version for _, donor in self for version in donor.versions])
+        return make_plan(rank, replicas, self._found, copy, local, self.members.leaver_of(rank))
+
+
+def read_copy(members: Members, rank: int, meeting: Rendezvous) -> LocalCopy:
+    """The buddy copy of a newcomer's rank. Raises `NotTheSame` if it is damaged, or one of another transaction."""
+    copy, start = unseal(meeting.get(f"copy/{rank}/{members.holder_of(rank)}")), members.recovery.start
+    if copy.transaction != start - 1:
+        raise NotTheSame(f"rank {rank}: the buddy copy is of transaction {copy.transaction}, not of {start - 1}")
+    return copy

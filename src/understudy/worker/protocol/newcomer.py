@@ -1,0 +1,288 @@
+"""A newcomer: a spare that takes a lost rank in the middle of a job.
+
+It runs the script from its start. Until the place where the job continues, collectives are replayed, loops and transactions that
+are over are passed by, and the batch of the current iteration is drawn again and compared. At that place it attaches,
+receives its state, proves it, and is a rank like the others.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+
+from understudy.core.events import NewcomerReady, Prepared
+from understudy.links.page import Activity
+from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, PeerLost, UnderstudyError
+from understudy.worker.loaders import Source
+from understudy.worker.loops import END, Loops, Results, restore_streams
+from understudy.worker.messages import JobState, LocalCopy, MemoryDescription, Place, unpack
+from understudy.worker.missing import Missing
+from understudy.worker.protocol.agreed_state import AgreedState
+from understudy.worker.protocol.arrival import Arrival
+from understudy.worker.protocol.attachment import read_job
+from understudy.worker.protocol.donors import read_copy
+from understudy.worker.protocol.members import Members
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.setup import SetUp
+from understudy.worker.reads import Reads
+from understudy.worker.record import Replayer
+from understudy.worker.rendezvous import FOREVER
+
+WORTH = timedelta(seconds=10)  # that a migration waits until the rank has said what it holds, at its next begin
+
+
+class Newcomer:
+    def __init__(
+        self,
+        progress: Progress,
+        membership: Membership,
+        held: RankState,
+        loops: Loops,
+        results: Results,
+        setup: SetUp,
+        agreed: AgreedState,
+        missing: Missing,
+        arrival: Arrival,
+    ) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._held = held
+        self._loops = loops
+        self._results = results
+        self._setup = setup
+        self._agreed = agreed
+        self._missing = missing
+        self._arrival = arrival
+        self._replayer: Replayer | None = None
+        self._started = time.time()
+        self._known: tuple[JobState, LocalCopy] | None = None  # where the job continues, and what the lost rank handed over
+        self._streams_set = False
+        self._behind = False  # no transaction that is over lies ahead any more
+        self._reads = Reads(held.state, self._read)
+        self.arrived = False
+
+    # -- set-up ----------------------------------------------------------------------------------------------------------
+
+    def join(self, backend: str | None) -> None:
+        """Makes the default process group without peers, from the lost rank's record."""
+        groups, progress = self._membership.groups, self._progress
+        record = self._setup.record = self._fetch_record()
+        groups.install()
+        groups.detached = True
+        self._replayer = Replayer(record, progress.rank)
+        self._replayer.install()
+        dist.init_process_group(backend, store=HashStore(), rank=progress.rank, world_size=progress.world_size)
+
+    def _fetch_record(self) -> bytes:
+        """From whichever generation is the newest: the first one may end before its holders could answer."""
+        control = self._membership.control
+        while True:
+            known = (control.assignment, control.announcement, control.recovery, control.preparation)
+            newest = max((command for command in known if command is not None), key=lambda command: command.generation)
+            try:
+                meeting = self._membership.meet(newest.store, newest.generation)
+                if control.generation == newest.generation:
+                    return meeting.get(f"setup/{self._progress.rank}")
+            except (GenerationAborted, PeerLost) as error:
+                if control.generation > newest.generation:
+                    continue
+                if control.assignment is None:  # nobody tells it that the generation is over, and nobody waits for it
+                    control.wait_for(lambda newest=newest: control.generation > newest.generation)  # type: ignore[misc]
+                else:
+                    self._arrival.await_next(newest.generation, error)
+
+    def _learn(self) -> tuple[JobState, LocalCopy]:
+        """At the first loop or transaction: where the job continues, and what the lost rank handed over."""
+        if self._known is not None:
+            return self._known
+        membership, control = self._membership, self._membership.control
+        assert self._replayer is not None
+        self._replayer.finish()
+        self._held.state.set_up()
+        if control.assignment is None:
+            self._wait_for_rank()
+        elif control.assignment.planned:
+            self._take_memory(WORTH)
+        membership.phase_of(control.generation, "setup", self._started)
+        control.send(NewcomerReady(control.worker, control.generation))
+        control.page.enter(Activity.RECOVERING, -1)  # the survivors' decision may take long, if the job is held
+        job, copy = self._known = self._fetch_position()
+        control.page.enter(Activity.SETUP, -1)
+        self._agreed.adopt_points(job)
+        self._reads.install()
+        return job, copy
+
+    def _fetch_position(self) -> tuple[JobState, LocalCopy]:
+        arrival = self._arrival
+        while True:
+            recovery = arrival.recovery()
+            try:
+                meeting = self._membership.meet(recovery.store, recovery.generation)
+                job = read_job(meeting)
+                return job, read_copy(Members(recovery, self._progress.world_size), self._progress.rank, meeting)
+            except (GenerationAborted, PeerLost) as error:
+                arrival.await_next(recovery.generation, error)
+            except NotTheSame as error:
+                arrival.reject(recovery.generation, str(error))
+
+    @property
+    def _job(self) -> JobState:
+        return self._learn()[0]
+
+    @property
+    def _copy(self) -> LocalCopy:
+        return self._learn()[1]
+
+    def _take_memory(self, limit: timedelta = FOREVER) -> None:
+        """Nobody waits for this newcomer yet: takes the memory that it will need, as the rank describes it, which is alive."""
+        meeting, control = self._membership.meeting, self._membership.control
+        assert meeting is not None
+        assignment = control.assignment
+        with suppress(GenerationAborted, PeerLost):  # it will cost time later, and nothing else
+            described = unpack(MemoryDescription, meeting.get(f"memory/{self._progress.rank}", limit))
+            self._missing.prepare(described, lambda: control.assignment is not assignment)
+
+    def _wait_for_rank(self) -> None:
+        """Prepared: the set-up is done, and nobody has lost this rank yet."""
+        control = self._membership.control
+        control.page.enter(Activity.WARM, -1)
+        control.send(Prepared(control.worker, self._progress.rank))
+        self._take_memory()
+        control.wait_for(lambda: control.assignment is not None or control.released is not None)
+        if control.assignment is None:
+            assert control.released is not None
+            os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank
+        os.environ.update(control.assignment.environment)
+        self._started = time.time()
+
+    @property
+    def done(self) -> bool:
+        """Whether this worker is a rank like any other: arrived, and not on its way through what is over."""
+        return self.arrived and self.place != END
+
+    @property
+    def place(self) -> Place:
+        """Where the job continues."""
+        return self._job.place
+
+    # -- the way through the script --------------------------------------------------------------------------------------
+
+    def enter_loop(self, loop: int) -> tuple[bool, LocalCopy | None]:
+        """Whether to run this loop at all, and the copy whose last iteration has to be drawn again first."""
+        job, copy = self._learn()
+        if job.place[0] > loop:
+            self._progress.step = job.steps_after[loop]
+            return False, None
+        self._progress.step = job.step - job.steps_here
+        if copy.boundary is not None and copy.boundary.loop == loop:
+            return True, copy
+        return True, None
+
+    def pass_by(self, loop: int, source: Source) -> None:
+        """A loop that is over: its loader's sampler is where the loop left it, as far as that is known (of the last loop)."""
+        boundary = self._copy.boundary
+        if boundary is not None and boundary.loop == loop:
+            source.pass_by(boundary.position)
+        if self._copy.place[0] == loop and not self._behind:
+            self._set_streams()  # the script may draw behind the loop
+
+    def redraw(self, source: Source) -> Any:
+        """The batch of the last iteration that the lost rank handed over, drawn again and proven."""
+        try:
+            return self._loops.redraw(source, self._copy, self._progress.rank)
+        except NotTheSame as error:
+            self._reject(str(error))
+
+    def at_top(self) -> None:
+        """At the top of the iteration in which the job continues, if none of its transactions is over: random streams from here."""
+        if not self._streams_set and self._copy.transaction >= 0:
+            self._set_streams()
+
+    def _set_streams(self) -> None:
+        try:
+            restore_streams(self._held.state.randomness, self._copy, self._progress.rank)
+        except NotTheSame as error:
+            self._reject(str(error))
+        self._streams_set = self._behind = True
+        if self.place == END and not self.arrived:
+            self.arrive()  # no transaction follows at which it could
+
+    def at_transaction(self, place: Place) -> tuple[bool, Any]:
+        """Whether to pass this transaction by, and then its result. Arrives where the job continues."""
+        self._learn()
+        if self.done:
+            return False, None
+        if place < self.place:
+            result = self._result(place)
+            if place == self._copy.place and self._copy.transaction >= 0:
+                self._set_streams()
+            return True, result
+        if place > self.place:
+            raise UnderstudyError(
+                f"rank {self._progress.rank}: this newcomer reached place {place}, behind {self.place} where the job continues: the "
+                "script does not run the same way twice"
+            )
+        self.arrive()
+        return False, None
+
+    def _read(self, what: str) -> None:
+        """The script saves or copies state on its way. It is right only at the end of the job, behind all that is over."""
+        assignment = self._membership.control.assignment
+        if self._copy.transaction < 0 or self._progress.step == 0:
+            return  # nothing was trained by then
+        if self.place == END and self._behind:
+            self._arrival.put_back()
+            return
+        text = (
+            f"rank {self._progress.rank}: this newcomer comes by code that saves or copies {what} between transactions. It has not the "
+            "state of that moment, and what it wrote would go over what this rank has saved there. Put it into a @job.section that every "
+            "rank calls"
+        )
+        if assignment is not None and assignment.planned:
+            self._reject(text)  # the rank stays where it is
+        raise Misuse(f"{text}; the job ends")
+
+    def _reject(self, detail: str) -> NoReturn:
+        self._arrival.reject(self._membership.control.generation, detail)
+
+    def come_to_end(self) -> None:
+        """The script has ended. Raises `UnderstudyError` if this newcomer has not passed the place where the job goes on."""
+        if not self.arrived:
+            raise UnderstudyError(
+                f"rank {self._progress.rank}: this newcomer has come to the end of its script without passing the place where the job goes "
+                "on, so it never got its rank's state: whatever it has written at its end is wrong. The script does not run the same way "
+                "twice"
+            )
+        self._reads.remove()
+        self._arrival.put_back()
+
+    def _result(self, place: Place) -> Any:
+        known, result = self._results.of_lost(place, self._copy.results, self._job.results)
+        if known:
+            return result
+        if place[1] >= 0 and place[:2] < self.place[:2]:
+            return None
+        raise UnderstudyError(
+            f"rank {self._progress.rank}: the result of the transaction at {place} cannot be given to a newcomer; let it return numbers, "
+            "strings, tensors or containers of them"
+        )
+
+    def arrive(self) -> None:
+        """Attaches to the newest generation, as often as there is one, until the state is here and proven."""
+        job, _ = self._learn()
+        assert self._replayer is not None
+        self.arrived = False
+        self._membership.control.page.enter(Activity.RECOVERING, job.transaction)
+        with self._reads.ours():
+            self._arrival.run(job.place == END, self._streams_set, self._replayer)
+        self.arrived = self._streams_set = True
+        if self.place != END:
+            self._reads.remove()

@@ -1,0 +1,22 @@
+"""What a worker tells its user, each thing once."""
+
+from __future__ import annotations
+
+import re
+
+from understudy.core.events import Notice
+from understudy.worker.control import Control
+
+
+class Notices:
+    def __init__(self, control: Control, rank: int) -> None:
+        self._control = control
+        self._rank = rank
+        self._told: set[str] = set()
+
+    def tell(self, text: str, everyone: bool = True) -> None:
+        """`everyone`: not by rank 0 only, for all."""
+        key = re.sub(r"[0-9]+", "", text)[:60]
+        if key not in self._told and (everyone or self._rank == 0):
+            self._told.add(key)
+            self._control.send(Notice(self._control.worker, self._rank, text))

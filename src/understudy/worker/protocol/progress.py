@@ -1,0 +1,32 @@
+"""Where a rank is: the one object that says so. Its main thread writes it; its control thread may read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from understudy.core.nouns import Position, Stand
+
+
+@dataclass
+class Progress:
+    rank: int
+    world_size: int
+    transaction: int = -1  # the current or next one; -1 is the set-up
+    step: int = 0  # committed steps
+    generation: int = -1  # the one that this worker is attached to
+    phase: Stand = Stand.RUNNING  # of the transaction
+    kind: str = ""  # of the running transaction: step, section; "" between two
+    function: str = ""  # its name
+    past_vote: bool = False  # the running attempt has passed its vote
+    must_redo: bool = False  # the running attempt has failed
+    finished: bool = False  # the script has ended
+    redo_since: float = 0.0  # when the last attachment ended, in Unix time; 0 when a transaction was committed since
+
+    @property
+    def position(self) -> Position:
+        return Position(self.transaction, self.phase)
+
+    @property
+    def running(self) -> str:
+        """The running transaction, for a person."""
+        return f"{self.kind} {self.function}"

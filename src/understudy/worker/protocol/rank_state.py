@@ -1,0 +1,58 @@
+"""What a rank has: the registered state, what it knows of it, and what it hands over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from understudy.worker.copies import LocalState
+from understudy.worker.early import Early, Found
+from understudy.worker.errors import BadMessage
+from understudy.worker.frameworks import Frameworks
+from understudy.worker.known import Known
+from understudy.worker.messages import LocalCopy, StateDigests
+from understudy.worker.state import State
+
+
+@dataclass(frozen=True)
+class RankState:
+    state: State
+    local: LocalState
+    frameworks: Frameworks
+    pre_vote: Early  # parameters and moments that change before a vote
+    digest_cache: Known
+
+    def copy_of(self, transaction: int) -> LocalCopy | None:
+        """This rank's own copy as of the vote of `transaction`, if it is one of the last two."""
+        return self.local.sealed.get(transaction)
+
+    def digests(self) -> dict[str, int]:
+        """Of every entry."""
+        return self.state.digests(self.state.all_tensors())
+
+
+@dataclass(frozen=True)
+class StateSummary:
+    """What a rank tells of its state: digests, what it has seen move, and the parameter to which each moment belongs."""
+
+    digests: dict[str, int]
+    moved: set[str]
+    owners: dict[str, str]
+    pre_vote: Found
+
+    def message(self) -> StateDigests:
+        """With each name once."""
+        names = list(self.digests)
+        number = {name: i for i, name in enumerate(names)}
+        moved = [number[name] for name in self.moved if name in number]
+        owners = {number[name]: number[owner] for name, owner in self.owners.items() if name in number and owner in number}
+        return StateDigests(names, list(self.digests.values()), moved, owners, self.pre_vote)
+
+    @staticmethod
+    def of(message: StateDigests) -> StateSummary:
+        """Raises `BadMessage` if numbers and names do not go together."""
+        names = message.names
+        numbers = [*message.moved, *message.owners, *message.owners.values()]
+        if len(message.digests) != len(names) or not all(0 <= number < len(names) for number in numbers):
+            raise BadMessage("malformed StateDigests of another worker: numbers of names that it does not have")
+        owners = {names[moment]: names[parameter] for moment, parameter in message.owners.items()}
+        return StateSummary(dict(zip(names, message.digests, strict=True)), {names[n] for n in message.moved}, owners, message.pre_vote)

@@ -1,0 +1,94 @@
+"""One rank's life, put together from its parts; what it does at its begin and at its end. Each part has a module of its own here."""
+
+from __future__ import annotations
+
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from understudy.core.commands import Assign, Prepare
+from understudy.core.events import Finished
+from understudy.core.nouns import Stand
+from understudy.links.page import Activity
+from understudy.worker.control import Control
+from understudy.worker.copies import LocalState
+from understudy.worker.early import Early
+from understudy.worker.frameworks import Frameworks
+from understudy.worker.known import Known
+from understudy.worker.loops import Loops, Results
+from understudy.worker.missing import Missing
+from understudy.worker.protocol.addition_order import AdditionOrder
+from understudy.worker.protocol.agreed_state import AgreedState
+from understudy.worker.protocol.arrival import Arrival
+from understudy.worker.protocol.attachment import Attachment
+from understudy.worker.protocol.between import BetweenTransactions
+from understudy.worker.protocol.collective_count import CollectiveCount
+from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.control_handlers import ControlHandlers
+from understudy.worker.protocol.donor import Donation
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.newcomer import Newcomer
+from understudy.worker.protocol.notices import Notices
+from understudy.worker.protocol.post_vote_changes import PostVoteChanges
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.setup import SetUp
+from understudy.worker.protocol.transactions import Transactions
+from understudy.worker.protocol.verdicts import Judge
+from understudy.worker.rendezvous import StoreServer
+from understudy.worker.state import State
+
+
+class Runtime:
+    def __init__(self, control: Control, role: Assign | Prepare, server: StoreServer, comes: bool) -> None:
+        """`comes`: this worker takes a rank that another worker has, or had."""
+        progress = self.progress = Progress(role.rank, int(role.environment["WORLD_SIZE"]))
+        notices = self.notices = Notices(control, role.rank)
+        membership = self.membership = Membership(control, server, progress)
+        state = self.state = State()
+        local, missing = LocalState(state, role.rank), Missing(state)
+        held = self.held = RankState(state, local, Frameworks(state, membership.groups), Early(state), Known(state))
+        loops, results = Loops(state.randomness, notices.tell), Results()
+        self.loops, self.results = loops, results
+        handlers = self.handlers = control.responder = ControlHandlers(progress, membership, missing)
+        judge, order = Judge(progress, membership, local), AdditionOrder(membership.groups)
+        count = self._count = CollectiveCount(progress, membership, notices)
+        post_vote = self.post_vote = PostVoteChanges(progress, membership, local, notices)
+        comparison = Comparison(progress, membership, held, post_vote, judge, notices)
+        agreed = AgreedState(progress, held, loops, results, post_vote, comparison)
+        attachment = Attachment(progress, membership, comparison, order, count)
+        setup = self._setup = SetUp(progress, membership, held, loops, comparison, order, count, handlers, notices)
+        donation = Donation(progress, membership, held, agreed, attachment, comparison, judge, order)
+        between = self._between = BetweenTransactions(progress, membership, held, setup, donation, comparison, count, handlers)
+        self.transactions = Transactions(progress, membership, held, loops, results, between, comparison, post_vote, count, notices)
+        self.newcomer: Newcomer | None = None
+        if comes:
+            arrival = Arrival(progress, membership, held, results, agreed, attachment, comparison, judge, order, missing)
+            self.newcomer = Newcomer(progress, membership, held, loops, results, setup, agreed, missing, arrival)
+            between.arrive = self.newcomer.arrive
+
+    def join(self, backend: str | None) -> None:
+        """Makes the default process group: among the first workers, or alone from the lost rank's record."""
+        (self.newcomer or self._setup).join(backend)
+        register_optimizer_step_pre_hook(self.transactions.before_optimizer_step)
+
+    def finish(self) -> int:
+        """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""
+        progress, membership, control = self.progress, self.membership, self.membership.control
+        if self.newcomer is not None:
+            self.newcomer.come_to_end()
+        progress.finished = True
+        progress.phase = Stand.IDLE
+        self.handlers.describe()
+        if self._setup.under_way:
+            self._setup.abandon()
+        else:
+            self._count.notice_outside("behind the last transaction")
+            control.page.enter(Activity.FINISHED, progress.transaction)
+            # All state is compared once more, when every rank is here; perhaps a newcomer that came at the end waits in a hand-over.
+            self._between.join_newest()
+        while True:
+            control.page.enter(Activity.FINISHED, progress.transaction)
+            control.send(Finished(control.worker, progress.generation))
+            control.wait_for(lambda: control.released is not None or membership.pending is not None or membership.announced())
+            if control.released is not None:
+                return control.released.exit_code
+            self._between.join_newest()

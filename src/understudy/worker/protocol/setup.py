@@ -1,0 +1,131 @@
+"""A first worker's set-up: the default process group among all of them, the record of what it hears, and its own vote."""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+
+from understudy.core.nouns import Stand
+from understudy.links.page import Activity
+from understudy.worker.buddies import StoredSnapshot
+from understudy.worker.copies import seal
+from understudy.worker.errors import Misuse
+from understudy.worker.loops import Loops
+from understudy.worker.peers import Peers
+from understudy.worker.protocol.addition_order import AdditionOrder
+from understudy.worker.protocol.collective_count import CollectiveCount
+from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.control_handlers import ControlHandlers
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.notices import Notices
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.record import Recorder
+from understudy.worker.registration import uncovered
+
+
+class SetUp:
+    def __init__(
+        self,
+        progress: Progress,
+        membership: Membership,
+        held: RankState,
+        loops: Loops,
+        comparison: Comparison,
+        order: AdditionOrder,
+        count: CollectiveCount,
+        handlers: ControlHandlers,
+        notices: Notices,
+    ) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._held = held
+        self._loops = loops
+        self._comparison = comparison
+        self._order = order
+        self._count = count
+        self._handlers = handlers
+        self._notices = notices
+        self._recorder: Recorder | None = None
+        self.record = b""  # what this rank's set-up heard from others; on a newcomer the record that it was given
+
+    @property
+    def under_way(self) -> bool:
+        """Until the first transaction begins."""
+        return self._recorder is not None
+
+    def join(self, backend: str | None) -> None:
+        """Makes the default process group among the first workers, and starts recording."""
+        membership, progress = self._membership, self._progress
+        assignment = membership.control.assignment
+        assert assignment is not None
+        membership.groups.install()
+        meeting = membership.meet(assignment.store, assignment.generation)  # not generation 0 if the job had to start anew
+        self._handlers.in_setup = True
+        self._recorder = Recorder()
+        self._recorder.install()
+        dist.init_process_group(backend, store=meeting.store, rank=progress.rank, world_size=progress.world_size)
+        membership.peers = Peers(meeting, progress.rank)
+        membership.open_channel(membership.peers, membership.peers.meet(range(progress.world_size)))
+        membership.new_buddies.clear()
+        progress.generation = assignment.generation
+
+    def complete(self) -> None:
+        """The set-up's own vote, at the first begin: from here on the loss of a rank is survived."""
+        membership, progress, channel = self._membership, self._progress, self._membership.channel
+        assert self._recorder is not None and channel is not None
+        self._refuse_uncovered()
+        self._held.state.set_up()
+        membership.control.page.enter(Activity.VOTED, -1)  # if another rank ends without any transaction, this one waits in vain
+        broken = self._finish_record(self._recorder)
+        self._recorder, self._handlers.in_setup = None, False
+        try:
+            if broken is not None:
+                raise broken
+            self._order.begin()
+            self._held.frameworks.settle()
+            self._comparison.run()
+            copy = self._held.local.make(-1, self._loops.next_place(), 0, self._loops.boundary, {})
+            for rank, data in channel.hand_over(self.record).items():
+                membership.store.put_setup(rank, data)
+            for rank, data in channel.hand_over(seal(copy)).items():
+                membership.store.put(rank, StoredSnapshot(-1, data, False))
+            progress.phase = Stand.VOTED
+            channel.agree([0])
+        except RuntimeError as error:
+            decision = membership.quiesce_after(error)
+            if decision.start != 0:
+                raise Misuse("the job starts anew") from error  # not reached: the orchestrator ends this worker instead
+        progress.transaction, progress.phase = 0, Stand.IDLE
+        self._count.end()
+
+    def abandon(self) -> None:
+        """No transaction was ever run: a loss starts the job anew."""
+        assert self._recorder is not None
+        self._recorder.remove()
+
+    def _finish_record(self, recorder: Recorder) -> RuntimeError | None:
+        """The failure of a peer meanwhile, if any."""
+        channel = self._membership.channel
+        assert channel is not None
+        tensors, broken = list(self._held.state.all_tensors().values()), None
+        try:
+            unlike = channel.agree([int(recorder.moved(tensors))])[0] > 0
+        except RuntimeError as error:
+            unlike, broken = True, error
+        self.record = recorder.finish(tensors, unlike)
+        if recorder.given_up:
+            self._notices.tell(
+                f"ranks do not make the same model: {recorder.given_up / 1e6:.1f} MB of registered state came from another rank in the "
+                "set-up, too much to be kept for a newcomer. What the script derives from it before the first step (a frozen copy, a "
+                "norm) would be something else on a newcomer. Seed every rank alike or load the same file on each, or raise "
+                "UNDERSTUDY_SETUP_LIMIT (bytes)",
+                everyone=False,
+            )
+        return broken
+
+    def _refuse_uncovered(self) -> None:
+        unknown = self._membership.groups.unsupported()
+        if unknown:
+            raise Misuse(f"process groups with backend {', '.join(unknown)} cannot be re-joined after a loss; use gloo or nccl")
+        if lacking := uncovered(self._held.state):
+            raise Misuse(lacking)

@@ -1,0 +1,264 @@
+"""One rank's life: its transactions, its votes, and what it does when a generation ends.
+
+A transaction on a healthy job is: begin (a copy of what may change), the user's function, the vote (buddy copies in place, then
+agreement), what follows it, committed. Nothing of it talks to the control plane.
+
+When the control thread has announced a new generation, or a collective fails, the worker *quiesces*: whatever it was in, it
+reports how far it is and waits for the decision.
+
+    in the function, or in a vote that must be redone   the exception unwinds the function; state as of begin; redo
+    in a vote that is rolled forward                     the vote returns; the function goes on and commits
+    anywhere else                                        noticed at the next begin
+
+In all three cases it attaches to the new generation at one place, the begin of the next transaction (`recovery`), where it gives
+its state to newcomers. Until then the old groups stay broken, and refuse everything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from understudy.core.commands import Abort
+from understudy.core.events import Committed
+from understudy.core.nouns import Stand
+from understudy.links.page import Activity
+from understudy.worker import points
+from understudy.worker.arguments import Arguments
+from understudy.worker.buddies import StoredSnapshot
+from understudy.worker.copies import seal
+from understudy.worker.drawn import by_hand
+from understudy.worker.early import Before
+from understudy.worker.errors import GenerationAborted, Misuse
+from understudy.worker.loops import Loops, Results
+from understudy.worker.protocol.between import BetweenTransactions
+from understudy.worker.protocol.collective_count import CollectiveCount
+from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.notices import Notices
+from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.votes import Agreed, Flags
+from understudy.worker.randomness import cuda_in_use
+from understudy.worker.registration import refuse_sparse_gradients
+from understudy.worker.works import Works
+
+
+class Transactions:
+    def __init__(
+        self,
+        progress: Progress,
+        membership: Membership,
+        held: RankState,
+        loops: Loops,
+        results: Results,
+        between: BetweenTransactions,
+        comparison: Comparison,
+        post_vote: PostVoteChanges,
+        count: CollectiveCount,
+        notices: Notices,
+    ) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._held = held
+        self._loops = loops
+        self._results = results
+        self._between = between
+        self._comparison = comparison
+        self._post_vote = post_vote
+        self._count = count
+        self._notices = notices
+        self._works = Works()
+        self._carried = False  # the last vote was of gradients that a later transaction goes on with
+        self._begun: Before | None = None  # what is known of the begin of the running transaction
+        self._reported = -1  # the newest generation in which a commit was reported
+        self._last_commit = time.monotonic()
+        self._longest = 0.0  # seconds between two commits
+
+    def run(self, function: Callable[..., Any], kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs one transaction until it is committed; gives the function's result."""
+        name, progress, held = function.__qualname__, self._progress, self._held
+        if progress.kind:
+            raise Misuse(f"{name} is a transaction inside a transaction ({progress.running}); call one after the other")
+        before = f"between the last transaction and {name}"
+        if kind == "section":
+            held.state.kept_gradients.keep()
+        self._between.begin()
+        place = self._loops.next_place()
+        snapshot = held.state.snapshot()
+        begun = self._begun = held.pre_vote.begin(name)
+        self._post_vote.look(before, Look.AT_VALUES, snapshot.values)
+        self._look_closely(begun)
+        arguments = Arguments(name, [args, kwargs], begun.full)
+        while True:
+            try:
+                result = self._attempt(kind, begun, lambda: function(*args, **kwargs))
+                break
+            except Exception as error:
+                self._works.end()
+                if progress.past_vote:
+                    self._explain_after_vote(error)
+                    raise
+                if not self._membership.is_failure(error):
+                    raise
+                if not progress.must_redo:
+                    self._membership.quiesce_after(error)
+            progress.kind = ""
+            arguments.check(redone=True)
+            held.frameworks.reset()
+            held.state.restore(snapshot)
+            held.pre_vote.restore(begun)
+            held.frameworks.restore()
+            self._between.begin(redo=True)
+            self._post_vote.look(before, Look.AT_VALUES, snapshot.values)  # a newcomer comes along here, too
+            progress.redo_since = time.time()
+        for told in (arguments.check(redone=False), self._works.left(name)):
+            if told:
+                self._notices.tell(told)
+        self._commit(kind, name, place, result)
+        points.reach("committed")
+        return result
+
+    def _attempt(self, kind: str, begun: Before, function: Callable[[], Any]) -> Any:
+        """Once through the function and its vote. Raises what the function raises, and `GenerationAborted`."""
+        progress = self._progress
+        progress.kind, progress.function = kind, begun.function
+        progress.past_vote = progress.must_redo = False
+        progress.phase = Stand.RUNNING
+        self._membership.control.page.enter(Activity.RUNNING, progress.transaction)
+        self._comparison.watch()
+        self._held.frameworks.begin()
+        points.reach("begin")
+        self._works.begin(begun.function, begun.full)
+        result = function()
+        if progress.must_redo:
+            raise GenerationAborted("the failure of this attempt was swallowed inside it")
+        if not progress.past_vote:
+            self.vote(carried=kind == "step" or self._carried)
+        return result
+
+    def _look_closely(self, begun: Before) -> None:
+        """At begin: what a redo or a newcomer could not bear. More of it in the first transactions of a function."""
+        for told in self._held.state.attributes.news():
+            self._notices.tell(told)
+        if begun.full and (name := by_hand(self._held.state.loaders)):
+            raise Misuse(
+                f"loader {name} is registered, but the script draws from it by hand (iter, next): a newcomer would start at its "
+                f"beginning. Use "
+                f"job.batches"
+            )
+
+    def vote(self, carried: bool = False) -> None:
+        """Agreement of all ranks that this transaction can commit. Raises `GenerationAborted` if it has to be redone."""
+        progress, membership, held = self._progress, self._membership, self._held
+        if progress.must_redo or membership.aborted() or membership.groups.is_broken():
+            raise GenerationAborted("the generation is over: this attempt cannot be voted for")
+        channel = membership.channel
+        assert channel is not None
+        if cuda_in_use():
+            torch.cuda.synchronize()  # a vote says that this rank's collectives are done
+        self._works.settle()
+        if self._begun is not None and (told := held.pre_vote.look(self._begun)):
+            self._notices.tell(told)
+        held.frameworks.settle()
+        if progress.transaction < 3:  # a step of each kind, mostly
+            refuse_sparse_gradients(held.state)
+        place, boundary = self._loops.next_place(), self._loops.boundary
+        copy = held.local.make(progress.transaction, place, progress.step, boundary, self._results.encoded(place), carried)
+        self._count.vote()
+        data = seal(copy)
+        self._carried = carried
+        progress.phase = Stand.VOTED
+        membership.control.page.enter(Activity.VOTED, progress.transaction)
+        try:
+            points.reach("vote")
+            for rank, received in channel.hand_over(data).items():
+                membership.store.put(rank, StoredSnapshot(progress.transaction, received, False))
+            points.reach("vote copies")
+            flags = self._flags().numbers()
+            points.reach("vote agreement", channel=channel, flags=flags)
+            agreed = channel.agree(flags)
+            points.reach("vote passed")
+            self._read(Agreed.of(agreed))
+        except RuntimeError as error:
+            decision = membership.quiesce_after(error)
+            if decision.start != progress.transaction + 1:
+                progress.must_redo = True
+                raise GenerationAborted("this transaction is redone") from error
+        progress.past_vote = True
+        if self._begun is not None:
+            held.pre_vote.passed(self._begun)
+        membership.control.page.enter(Activity.COMMITTING, progress.transaction)
+
+    def _flags(self) -> Flags:
+        announcement = self._membership.control.announcement
+        pause = announcement.generation if announcement is not None and not isinstance(announcement, Abort) else -1
+        held = self._held
+        return Flags(pause, held.local.shared, held.pre_vote.flags(), self._post_vote.flags(), self._comparison.flags())
+
+    def _read(self, agreed: Agreed) -> None:
+        if agreed.pause > self._progress.generation:
+            self._membership.pause_agreed = agreed.pause
+        self._comparison.at_vote(agreed.alike)
+        found = self._held.pre_vote.agree(agreed.pre_vote)
+        self._post_vote.agree(agreed.post_vote)
+        self._comparison.read(agreed.compared, ignore=found)
+
+    def _commit(self, kind: str, function: str, place: list[int], result: Any) -> None:
+        progress, membership = self._progress, self._membership
+        self._count.refuse_behind_vote(function)
+        self._count.end()
+        if kind == "step":
+            self._held.state.kept_gradients.learn(self._carried)
+        progress.kind = ""
+        progress.transaction += 1
+        progress.step += kind == "step"
+        progress.phase = Stand.IDLE
+        self._post_vote.committed()
+        self._results.keep(place, result)
+        now = time.monotonic()
+        if progress.transaction > 2 and progress.generation == self._reported:
+            self._longest = max(self._longest, now - self._last_commit)
+        self._last_commit = now
+        membership.control.page.committed(progress.step, self._longest)
+        membership.control.page.enter(Activity.IDLE, progress.transaction)
+        if membership.pending is None and self._reported != progress.generation:
+            self._report(progress.generation)
+        self._loops.after_transaction(kind)
+        if membership.pending is None:
+            self._post_vote.look(f"after {function}", Look.AT_STREAMS)
+
+    def _report(self, generation: int) -> None:
+        """The first commit of a generation."""
+        progress, membership = self._progress, self._membership
+        self._reported = generation
+        if progress.redo_since:
+            membership.phase_of(generation, "redo", progress.redo_since)
+            progress.redo_since = 0.0
+        membership.control.send(Committed(membership.control.worker, generation, progress.transaction - 1, progress.step))
+
+    def _explain_after_vote(self, error: Exception) -> None:
+        if self._membership.aborted() or self._membership.groups.is_broken():
+            raise Misuse(
+                f"rank {self._progress.rank}: a collective behind the vote of {self._progress.running} failed, after state had changed. "
+                "Put collectives before the first optimizer.step, or into a @job.section of their own"
+            ) from error
+
+    def before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """A hook of every optimizer. Raises `Misuse`, and what `vote` raises."""
+        progress = self._progress
+        if progress.kind == "step":
+            if not any(known is optimizer for known in self._held.state.optimizers.values()):
+                raise Misuse(f"{type(optimizer).__qualname__} is stepped but not registered: add it to job.register(...)")
+            if not progress.past_vote:
+                self.vote()
+        elif progress.kind:
+            raise Misuse(f"optimizer.step inside the {progress.running}: a section changes nothing; use @job.step")
+        elif progress.transaction >= 0:
+            raise Misuse("optimizer.step outside a transaction: wrap the training step in @job.step")
+        points.reach("optimizer")

@@ -1,0 +1,69 @@
+"""What is said of ranks whose states should be equal and are not: who is odd, and the end of the generation for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from understudy.core.coverage import Digests
+from understudy.core.events import ReplicasDiffer
+from understudy.core.judgement import Difference, differences, is_training_state
+from understudy.worker.copies import LocalState
+from understudy.worker.errors import GenerationAborted
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import StateSummary
+
+
+class Judge:
+    """Comes to the same verdict on every rank. Nobody gives state to anybody before there are no differences."""
+
+    def __init__(self, progress: Progress, membership: Membership, local: LocalState) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._local = local
+
+    def differences(self, told: Mapping[int, StateSummary]) -> list[Difference]:
+        """Those among the replicas of these ranks that are not a chance."""
+        known = self._local.replicas
+        if known is None:
+            return []
+        tables = {rank: there.digests for rank, there in told.items()}
+        moved = {rank: there.moved for rank, there in told.items()}
+        return differences(known, tables, moved, {rank: there.owners for rank, there in told.items()})
+
+    def end_generation(self, generation: int, found: list[Difference], tables: Mapping[int, Digests]) -> None:
+        """Tells the orchestrator that replicas differ, and waits until `generation` is over for that. Raises `GenerationAborted`."""
+        odd, sides, detail = self._verdict(found, tables)
+        control = self._membership.control
+        if self._progress.rank not in odd:
+            control.send(ReplicasDiffer(control.worker, generation, odd, sides, detail))
+        control.wait_for(lambda: self._membership.superseded(generation))
+        raise GenerationAborted(f"generation {generation} ended: {detail}")
+
+    def _verdict(self, found: list[Difference], tables: Mapping[int, Digests]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], str]:
+        """Who is odd, else the sides of a dispute, and what a person reads."""
+        known, where = self._local.replicas, f"before transaction {self._progress.transaction}"
+        assert known is not None
+        open_ones = [one for one in found if not one.odd]
+        if open_ones:
+            one = open_ones[0]
+            return (), one.sides, f"{one.entry} ({_of(open_ones)}) is not the same on {_ranks(sum(one.sides, ()))} {where}"
+        odd = tuple(sorted({rank for one in found for rank in one.odd}))
+        texts = []
+        for rank in odd:
+            mine = [one for one in found if rank in one.odd]
+            texts.append(f"{mine[0].entry} ({_of(mine)}) of rank {rank} is not what {_ranks(mine[0].sides[0])} hold {where}")
+            alone = [e for e in known.entries(rank) if is_training_state(e) and not set(known.of(e, rank)) & tables.keys() - set(odd)]
+            if alone:
+                text = f"{texts[-1]}, and most speak against rank {rank}; but it alone holds {alone[0]}, so it cannot be replaced"
+                return (), mine[0].sides, text
+        return odd, (), "; ".join(texts)
+
+
+def _of(found: list[Difference]) -> str:
+    count = len({one.entry for one in found})
+    return "one entry" if count == 1 else f"one of {count} entries"
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, sorted(ranks)))
