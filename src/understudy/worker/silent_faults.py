@@ -24,9 +24,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from understudy.worker import points
 from understudy.worker.loaders import Source
 from understudy.worker.messages import Position, Streams
+from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.tensors import local_tensor
-from understudy.worker.transfer import Plan
 
 VARIABLE = "UNDERSTUDY_SILENT_FAULTS"
 

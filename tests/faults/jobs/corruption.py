@@ -19,8 +19,8 @@ from understudy.worker.buddies import SnapshotStore
 from understudy.worker.copies import seal, unseal
 from understudy.worker.loaders import Source
 from understudy.worker.messages import Position
+from understudy.worker.protocol.plan import Plan
 from understudy.worker.tensors import local_tensor
-from understudy.worker.transfer import Plan
 
 
 class Corruption:

@@ -26,12 +26,13 @@ from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.donors import Donors, read_copy
 from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.transfer import answer, receive
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.record import Replayer
 from understudy.worker.rendezvous import Rendezvous
-from understudy.worker.transfer import Plan, answer, receive
 
 
 class Arrival:

@@ -17,12 +17,13 @@ from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.donors import Donors
 from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.transfer import knock, send
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.rendezvous import Rendezvous
 from understudy.worker.state import Tensors
-from understudy.worker.transfer import Plan, knock, send
 
 
 class Donation:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from understudy.core.coverage import Replicas
-from understudy.worker.copies import kept_locally, unseal
+from understudy.worker.copies import unseal
 from understudy.worker.errors import NotTheSame
 from understudy.worker.frameworks import Described
 from understudy.worker.messages import CopyDigests, DonorState, LocalCopy, unpack
 from understudy.worker.protocol.members import Members
+from understudy.worker.protocol.plan import Plan, make_plan
 from understudy.worker.protocol.rank_state import StateSummary
 from understudy.worker.rendezvous import Rendezvous
-from understudy.worker.transfer import Plan, make_plan
+from understudy.worker.sources import CopySource, ReplicaSource
 
 
 class Donor:
@@ -53,8 +54,8 @@ class Donors:
     def plan_for(self, rank: int, replicas: Replicas) -> Plan:
         """What `rank` gets from whom. Raises `UnderstudyError` if something of its state is nowhere, or its donors disagree."""
         copy = read_copy(self.members, rank, self._meeting)
-        local = kept_locally(copy, rank, replicas, [version for _, donor in self for version in donor.versions])
-        return make_plan(rank, replicas, self._found, copy, local, self.members.leaver_of(rank))
+        donors, own = self._found, CopySource(rank, copy, replicas, self._found)
+        return make_plan(rank, donors, [own, ReplicaSource(rank, copy, replicas, donors, self.members.leaver_of(rank))], own.entries)
 
 
 def read_copy(members: Members, rank: int, meeting: Rendezvous) -> LocalCopy:

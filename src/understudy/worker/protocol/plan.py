@@ -1,0 +1,64 @@
+"""What a newcomer gets, and from whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from understudy.core.coverage import Message, stripe
+from understudy.worker.errors import UnderstudyError
+from understudy.worker.messages import TensorDescription
+from understudy.worker.sources import Donor, Members, StateSource
+from understudy.worker.tensors import size_of
+
+CHUNK = 4 << 20  # bytes of one message
+SMALL = 256 << 10  # bytes below which tensors are packed together
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one newcomer gets."""
+
+    descriptions: dict[str, TensorDescription]  # of every tensor that it will have
+    expected: dict[str, int]  # digest of every tensor and value that comes from donors
+    values: dict[str, bytes]
+    messages: list[Message]
+    local: set[str]  # entries that come from the copy instead
+
+    @property
+    def size(self) -> int:
+        return sum(message.size for message in self.messages)
+
+
+def make_plan(rank: int, donors: Mapping[int, Donor], sources: Sequence[StateSource], local: set[str]) -> Plan:
+    """Works out the sources of every entry of `rank`. `local`: entries that only its copy has.
+
+    Raises `UnderstudyError` where an entry has no source, `DonorsDiffer` where those of one do not agree.
+    """
+    entries: dict[str, TensorDescription | None] = {}
+    for donor in donors.values():
+        entries |= {e: d for e, d in donor.descriptions.items() if e not in entries}
+        entries |= {e: None for e in donor.values if e not in entries}
+    plan = Plan({}, {}, {}, [], {e for e in local if e in entries or not e.endswith("/gradient")})  # not those dropped after the vote
+    givers: dict[str, Sequence[int]] = {}
+    missing: list[str] = []
+    for entry, description in entries.items():
+        found = next((there for source in sources if (there := source.find(entry, description)) is not None), None)
+        if found is None:
+            missing.append(entry)
+        elif isinstance(found, Members):
+            donor = donors[found.numbers[0]]
+            plan.expected[entry] = found.digest
+            if description is None:
+                plan.values[entry] = donor.values[entry]
+            else:
+                plan.descriptions[entry] = donor.descriptions[entry]
+                givers[entry] = found.numbers
+    if missing:
+        raise UnderstudyError(
+            f"rank {rank} held state that no surviving rank has ({len(missing)} entries, {missing[0]} for one), and no copy of it exists. "
+            "It would have been saved by a replica: one more rank with the same shard (HSDP), or not losing all replicas at once"
+        )
+    sizes = {entry: size_of(plan.descriptions[entry]) for entry in givers}
+    plan.messages.extend(stripe(rank, sizes, givers, CHUNK, SMALL))
+    return plan

@@ -1,0 +1,73 @@
+"""State on its way from donors to a newcomer: memory to memory, striped over all donors that have it, in chunks.
+
+A chunk that lies in one tensor on the host is sent from and received into that tensor's own memory. Small tensors are packed
+together, and memory of an accelerator passes through the host; both through a buffer of one chunk, so that neither side ever
+holds a second copy of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from understudy.core.coverage import Message
+from understudy.worker import points
+from understudy.worker.digests import flat_bytes
+from understudy.worker.peers import Buffers, Peers, frame, read_frame
+from understudy.worker.protocol.plan import Plan
+from understudy.worker.tensors import local_tensor
+
+
+def knock(peers: Peers, plans: Mapping[int, Plan], member: int) -> None:
+    """On a donor: opens the connections that `send` will use. Raises `PeerLost` or `GenerationAborted`, as all that follow do."""
+    peers.exchange({rank: frame(b"") for rank, plan in plans.items() if _between(plan, member)}, {})
+
+
+def answer(peers: Peers, plan: Plan) -> None:
+    """On the newcomer: lets its donors in."""
+    found: dict[int, bytes] = {}
+    peers.exchange({}, {donor: read_frame(found, donor) for donor in _donors(plan)})
+
+
+def send(peers: Peers, tensors: Mapping[str, torch.Tensor], plans: Mapping[int, Plan], member: int) -> None:
+    """On a donor: sends its part of the plans of all newcomers, by rank."""
+    peers.exchange({rank: _leaving(tensors, parts) for rank, plan in plans.items() if (parts := _between(plan, member))}, {})
+
+
+def receive(peers: Peers, tensors: Mapping[str, torch.Tensor], plan: Plan) -> None:
+    """On the newcomer: receives its whole plan into `tensors`."""
+    peers.exchange({}, {donor: _arriving(tensors, _between(plan, donor)) for donor in _donors(plan)})
+
+
+def _donors(plan: Plan) -> set[int]:
+    return {message.donor for message in plan.messages}
+
+
+def _between(plan: Plan, donor: int) -> list[Message]:
+    return [message for message in plan.messages if message.donor == donor]
+
+
+def _parts(tensors: Mapping[str, torch.Tensor], message: Message) -> tuple[list[torch.Tensor], bool]:
+    """What a message consists of, and whether that is one piece of the host's memory."""
+    parts = [flat_bytes(local_tensor(tensors[p.entry]))[p.start : p.stop] for p in message.pieces]
+    return parts, len(parts) == 1 and parts[0].device.type == "cpu"
+
+
+def _leaving(tensors: Mapping[str, torch.Tensor], messages: Sequence[Message]) -> Buffers:
+    for message in messages:
+        parts, direct = _parts(tensors, message)
+        buffer = parts[0] if direct else torch.cat([part.cpu() for part in parts])
+        yield buffer.numpy().data
+
+
+def _arriving(tensors: Mapping[str, torch.Tensor], messages: Sequence[Message]) -> Buffers:
+    for number, message in enumerate(messages, 1):
+        parts, direct = _parts(tensors, message)
+        buffer = parts[0] if direct else torch.empty(message.size, dtype=torch.uint8)
+        yield buffer.numpy().data
+        if not direct:
+            for part, content in zip(parts, torch.split(buffer, [part.numel() for part in parts]), strict=True):
+                part.copy_(content)
+        if number == max(1, len(messages) // 2):
+            points.reach("transfer")
