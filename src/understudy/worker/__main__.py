@@ -97,7 +97,7 @@ def _import() -> None:
     messages.prepare()
     import_torch()
     import understudy.worker.job
-    import understudy.worker.rendezvous  # noqa: F401
+    import understudy.worker.transport.rendezvous  # noqa: F401
 
 
 def _warm(arguments: list[str]) -> Any:
@@ -107,7 +107,7 @@ def _warm(arguments: list[str]) -> Any:
     if arguments[0] == "-m" and source is not None:
         sys.argv[0] = str(source)
     warm_imports(source)
-    from understudy.worker.rendezvous import StoreServer, node_address
+    from understudy.worker.transport.rendezvous import StoreServer, node_address
 
     return StoreServer(node_address())
 

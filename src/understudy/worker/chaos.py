@@ -29,9 +29,9 @@ from understudy.worker.codec import encode
 from understudy.worker.control import Control
 from understudy.worker.frameworks import Frameworks
 from understudy.worker.membership import Membership
-from understudy.worker.peers import frame
 from understudy.worker.runtime import Runtime
 from understudy.worker.transfer import Plan
+from understudy.worker.transport.peers import frame
 
 Function = Callable[..., Any]
 LOOK = 0.01  # seconds between two looks whether an earlier fault has happened

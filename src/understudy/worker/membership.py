@@ -19,13 +19,13 @@ from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
 from understudy.core.nouns import Position, Stand
 from understudy.links.page import Activity
 from understudy.worker.buddies import Channel, Shelf
-from understudy.worker.communicators import Groups
 from understudy.worker.control import Announcement, Control
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
-from understudy.worker.gloo_waits import Waker
 from understudy.worker.loaders import leave_if_data_process_lost
-from understudy.worker.peers import Peers
-from understudy.worker.rendezvous import Rendezvous, StoreServer
+from understudy.worker.transport.backends.gloo_waits import Waker
+from understudy.worker.transport.groups import Groups
+from understudy.worker.transport.peers import Peers
+from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
 
 EXPLANATION = 40.0  # seconds that a failed script waits for the news of what was behind it
 

@@ -30,7 +30,6 @@ from understudy.worker.errors import DonorsDiffer, GenerationAborted, Misuse, No
 from understudy.worker.frameworks import disagreement
 from understudy.worker.loaders import Source
 from understudy.worker.loops import END, restore_streams
-from understudy.worker.peers import Peers
 from understudy.worker.reads import Reads
 from understudy.worker.record import Replayer
 from understudy.worker.recovery import (
@@ -46,8 +45,9 @@ from understudy.worker.recovery import (
     read_copy,
     read_donors,
 )
-from understudy.worker.rendezvous import FOREVER
 from understudy.worker.transfer import Plan, answer, receive
+from understudy.worker.transport.peers import Peers
+from understudy.worker.transport.rendezvous import FOREVER
 
 if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime

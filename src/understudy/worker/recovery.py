@@ -24,16 +24,16 @@ from understudy.core.coverage import Replicas
 from understudy.core.events import ReplicasDiffer, Uncovered
 from understudy.core.judgement import Difference
 from understudy.worker.codec import decode, encode
-from understudy.worker.communicators import Replacement
 from understudy.worker.comparison import Told, end_for, judged
 from understudy.worker.copies import Digests, LocalCopy, kept_locally, seal, unseal
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
 from understudy.worker.frameworks import Described, disagreement
 from understudy.worker.loops import END
-from understudy.worker.peers import Peers
-from understudy.worker.rendezvous import Rendezvous
 from understudy.worker.tensors import Description
 from understudy.worker.transfer import Plan, knock, make_plan, send
+from understudy.worker.transport.groups import Replacement
+from understudy.worker.transport.peers import Peers
+from understudy.worker.transport.rendezvous import Rendezvous
 
 if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime

@@ -13,7 +13,7 @@ from understudy.core.nouns import Position, Stand
 from understudy.links.page import UNKNOWN
 from understudy.worker.codec import encode
 from understudy.worker.errors import GenerationAborted, PeerLost
-from understudy.worker.rendezvous import Rendezvous
+from understudy.worker.transport.rendezvous import Rendezvous
 
 if TYPE_CHECKING:
     from understudy.worker.runtime import Runtime

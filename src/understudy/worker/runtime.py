@@ -45,14 +45,14 @@ from understudy.worker.late import POINTS, Late, Look
 from understudy.worker.loops import END, Loops, Results
 from understudy.worker.membership import Membership
 from understudy.worker.missing import Missing
-from understudy.worker.peers import Peers
 from understudy.worker.randomness import cuda_in_use
 from understudy.worker.record import Recorder
 from understudy.worker.recovery import donate
 from understudy.worker.registration import refuse_sparse_gradients, uncovered
-from understudy.worker.rendezvous import StoreServer
 from understudy.worker.responder import Answers
 from understudy.worker.state import State
+from understudy.worker.transport.peers import Peers
+from understudy.worker.transport.rendezvous import StoreServer
 from understudy.worker.works import Works
 
 if TYPE_CHECKING:

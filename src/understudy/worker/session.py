@@ -10,8 +10,8 @@ from understudy.core.commands import Prepare
 if TYPE_CHECKING:
     from understudy.core.commands import Assign
     from understudy.worker.control import Control
-    from understudy.worker.rendezvous import StoreServer
     from understudy.worker.runtime import Runtime
+    from understudy.worker.transport.rendezvous import StoreServer
 
 
 @dataclass

@@ -22,11 +22,11 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.worker import newcomer, recovery, runtime
-from understudy.worker.communicators import Groups
 from understudy.worker.loaders import LoaderSource
 from understudy.worker.randomness import Randomness
 from understudy.worker.runtime import Runtime
 from understudy.worker.tensors import local_tensor
+from understudy.worker.transport.groups import Groups
 
 VARIABLE = "UNDERSTUDY_SILENT_FAULTS"
 

@@ -18,8 +18,8 @@ from understudy.core.judgement import sides_of
 from understudy.worker.copies import Digests, LocalCopy
 from understudy.worker.digests import flat_bytes
 from understudy.worker.errors import DonorsDiffer, UnderstudyError
-from understudy.worker.peers import Buffers, Peers, frame, read_frame
 from understudy.worker.tensors import Description, local_tensor, size_of
+from understudy.worker.transport.peers import Buffers, Peers, frame, read_frame
 
 CHUNK = 4 << 20  # bytes of one message
 SMALL = 256 << 10  # bytes below which tensors are packed together

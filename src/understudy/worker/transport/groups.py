@@ -31,11 +31,11 @@ from torch._C._distributed_c10d import HashStore, PrefixStore, Store
 from torch.distributed import ProcessGroup, ProcessGroupGloo, distributed_c10d
 
 from understudy.links.page import UNKNOWN
-from understudy.worker import gloo_waits
 from understudy.worker.digests import digest
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.rendezvous import Door, Rendezvous
-from understudy.worker.sockets import Connections
+from understudy.worker.transport.backends import gloo_waits
+from understudy.worker.transport.rendezvous import Door, Rendezvous
+from understudy.worker.transport.sockets import Connections
 
 PROBE = 512  # numbers in a sum that shows the order in which a group adds up
 FIRST_TYPE = 16  # BackendType values from here on are free
