@@ -27,7 +27,7 @@ from understudy.worker import session
 from understudy.worker.buddies import AGREEMENT, Channel
 from understudy.worker.codec import encode
 from understudy.worker.control import Control
-from understudy.worker.frameworks import Frameworks
+from understudy.worker.frameworks.aggregate import Frameworks
 from understudy.worker.membership import Membership
 from understudy.worker.runtime import Runtime
 from understudy.worker.transfer import Plan

@@ -35,7 +35,7 @@ from understudy.worker.codec import decode, encode
 from understudy.worker.digests import digest_bytes
 from understudy.worker.early import Found
 from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
-from understudy.worker.frameworks import brief, disagreement
+from understudy.worker.frameworks.aggregate import brief, disagreement
 from understudy.worker.reports import coverage
 from understudy.worker.state import State
 

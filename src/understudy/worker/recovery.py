@@ -27,7 +27,7 @@ from understudy.worker.codec import decode, encode
 from understudy.worker.comparison import Told, end_for, judged
 from understudy.worker.copies import Digests, LocalCopy, kept_locally, seal, unseal
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
-from understudy.worker.frameworks import Described, disagreement
+from understudy.worker.frameworks.aggregate import Described, disagreement
 from understudy.worker.loops import END
 from understudy.worker.tensors import Description
 from understudy.worker.transfer import Plan, knock, make_plan, send

@@ -39,7 +39,7 @@ from understudy.worker.copies import LocalCopy, LocalState, seal
 from understudy.worker.drawn import by_hand
 from understudy.worker.early import Before, Early
 from understudy.worker.errors import GenerationAborted, Misuse
-from understudy.worker.frameworks import Frameworks
+from understudy.worker.frameworks.aggregate import Frameworks
 from understudy.worker.known import Known
 from understudy.worker.late import POINTS, Late, Look
 from understudy.worker.loops import END, Loops, Results
