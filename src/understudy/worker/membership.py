@@ -120,7 +120,7 @@ class Membership:
             return False
         if isinstance(error, GenerationAborted) or self.aborted():
             return True
-        if isinstance(error, PeerLost) or self.groups.is_broken() or "NCCL" in str(error):
+        if isinstance(error, PeerLost) or self.groups.is_failure(error):
             self.report_broken(max(self.generation, self.pending.generation if self.pending else -1), str(error))
             return True
         return False
