@@ -87,3 +87,7 @@ echo "yes: two undisturbed runs are identical on all ranks"
 echo "== One kill, $backend"
 "$python" examples/demo.py --device cuda --ranks "$ranks" --kill-rank $((ranks - 1)) --steps "$steps" \
     --folder "$work" --backend "$backend"
+
+echo "== Does $backend keep what a backend promises?"
+"$python" -m tests.contract.backend "$backend"
+echo "yes"

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.processes import LIMIT, marked
 
 from understudy.links.page import UNKNOWN
-from understudy.worker import gloo_waits
+from understudy.worker.transport.backends import gloo_waits
 
 SCRIPT = Path(__file__).parent / "jobs" / "half_sent.py"
 COUNT = SCRIPT.with_name("count_waits.py")
@@ -40,7 +40,7 @@ def test_waits_for_forgotten_operations_are_ended(what: str, tmp_path: Path) -> 
         return
     assert outcome in ("raised", "returned")
     if what != "allreduce":  # where other messages of the same operation may have been told
-        assert int(woken) > 0, "Gloo forgets nothing any more: understudy.worker.gloo_waits can be deleted"
+        assert int(woken) > 0, "Gloo forgets nothing any more: understudy.worker.transport.backends.gloo_waits can be deleted"
 
 
 def test_waits_are_counted(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ import pytest
 from tests.integration.processes import wait_until
 
 from understudy.core.buddies import Place
-from understudy.worker import peers
 from understudy.worker.buddies import Channel
 from understudy.worker.codec import decode
 from understudy.worker.errors import GenerationAborted, PeerLost
-from understudy.worker.peers import Peers, frame, read_frame
-from understudy.worker.rendezvous import Rendezvous, StoreServer
+from understudy.worker.transport import peers
+from understudy.worker.transport.peers import Peers, frame, read_frame
+from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
 
 LIMIT = 60.0  # seconds
 

@@ -14,10 +14,10 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from understudy.worker import data_parallel
-from understudy.worker.comm_hooks import Hook, keeps
-from understudy.worker.data_parallel import Steering
-from understudy.worker.frameworks import Described, brief, disagreement
+from understudy.worker.frameworks import ddp as data_parallel
+from understudy.worker.frameworks.aggregate import Described, brief, disagreement
+from understudy.worker.frameworks.comm_hooks import Hook, keeps
+from understudy.worker.frameworks.ddp import Steering
 
 
 @pytest.fixture

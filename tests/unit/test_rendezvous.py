@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from understudy.worker.errors import PeerLost
-from understudy.worker.rendezvous import PART, Rendezvous, StoreServer
+from understudy.worker.transport.rendezvous import PART, Rendezvous, StoreServer
 
 LIMIT = 60.0  # seconds
 

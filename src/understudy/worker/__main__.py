@@ -99,7 +99,7 @@ def _import() -> None:
     import_torch()
     import understudy.worker.job
     import understudy.worker.messages
-    import understudy.worker.rendezvous
+    import understudy.worker.transport.rendezvous
 
     understudy.worker.messages.prepare()
 
@@ -111,7 +111,7 @@ def _warm(arguments: list[str]) -> Any:
     if arguments[0] == "-m" and source is not None:
         sys.argv[0] = str(source)
     warm_imports(source)
-    from understudy.worker.rendezvous import StoreServer, node_address
+    from understudy.worker.transport.rendezvous import StoreServer, node_address
 
     return StoreServer(node_address())
 

@@ -18,7 +18,7 @@ from understudy.core.buddies import Place, buddies
 from understudy.core.nouns import Copy
 from understudy.worker.codec import decode, encode
 from understudy.worker.errors import BadMessage, Misuse
-from understudy.worker.peers import Peers, frame, read_frame
+from understudy.worker.transport.peers import Peers, frame, read_frame
 
 RADIX = 8  # of an agreement
 HAND_OVER, AGREEMENT, GATHERING = b"h", b"a", b"g"  # in front of what is sent: ranks at different places of a script notice it

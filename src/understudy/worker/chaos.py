@@ -22,8 +22,8 @@ from understudy.chaos.registry import Outcome, registry
 from understudy.worker import points, session
 from understudy.worker.buddies import AGREEMENT, Channel
 from understudy.worker.codec import encode
-from understudy.worker.peers import frame
 from understudy.worker.protocol.progress import Progress
+from understudy.worker.transport.peers import frame
 
 LOOK = 0.01  # seconds between two looks whether an earlier fault has happened
 

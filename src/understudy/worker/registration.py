@@ -11,8 +11,8 @@ from torch.distributed.algorithms.join import Join
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
-from understudy.worker import comm_hooks, pipelines
 from understudy.worker.errors import Misuse
+from understudy.worker.frameworks import comm_hooks, pipelines
 from understudy.worker.optimizers import parameters_of
 from understudy.worker.state import State
 

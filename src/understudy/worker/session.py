@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from understudy.core.commands import Assign
     from understudy.worker.control import Control
     from understudy.worker.protocol.runtime import Runtime
-    from understudy.worker.rendezvous import StoreServer
+    from understudy.worker.transport.rendezvous import StoreServer
 
 
 @dataclass

@@ -35,7 +35,7 @@ from understudy.worker.gradients import Gradients
 from understudy.worker.messages import Streams, TensorDescription
 from understudy.worker.optimizers import all_tensors, common_values, loose_values, parameters_of
 from understudy.worker.randomness import Randomness
-from understudy.worker.shards import named_parameters, reshard, shards_of
+from understudy.worker.sharding import named_parameters, reshard, shards_of
 from understudy.worker.tensors import describe, digest_of, dtype_of, empty, in_place, is_trained, local_tensor, put_back
 
 

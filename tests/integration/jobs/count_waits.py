@@ -17,8 +17,8 @@ import torch
 from torch._C._distributed_c10d import FileStore, PrefixStore
 from torch.distributed import AllreduceOptions, BroadcastOptions
 
-from understudy.worker import gloo_waits
-from understudy.worker.communicators import GlooCommunicator
+from understudy.worker.transport.backends import gloo_waits
+from understudy.worker.transport.backends.gloo import GlooCommunicator
 
 rank, file = int(sys.argv[1]), sys.argv[2]
 store = FileStore(file, 2)

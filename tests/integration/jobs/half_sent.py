@@ -22,8 +22,8 @@ import torch
 from torch._C._distributed_c10d import FileStore
 from torch.distributed import AllreduceOptions
 
-from understudy.worker.communicators import GlooCommunicator
-from understudy.worker.gloo_waits import Waker
+from understudy.worker.transport.backends.gloo import GlooCommunicator
+from understudy.worker.transport.backends.gloo_waits import Waker
 
 SIZE = 32 << 20  # bytes; far more than the connection's buffers hold
 work: Any

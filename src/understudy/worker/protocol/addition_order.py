@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from understudy.worker.communicators import Groups
 from understudy.worker.errors import UnderstudyError
+from understudy.worker.transport.groups import Groups
 
 
 class AdditionOrder:

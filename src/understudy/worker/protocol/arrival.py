@@ -14,11 +14,10 @@ from understudy.core.nouns import Stand
 from understudy.worker import points
 from understudy.worker.attributes import is_of_module
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
-from understudy.worker.frameworks import disagreement
+from understudy.worker.frameworks.aggregate import disagreement
 from understudy.worker.loops import Results, restore_streams
 from understudy.worker.messages import GroupMembers, LocalCopy
 from understudy.worker.missing import Missing
-from understudy.worker.peers import Peers
 from understudy.worker.protocol.addition_order import AdditionOrder, other_order
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job
@@ -32,7 +31,8 @@ from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.transfer import answer, receive
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.record import Replayer
-from understudy.worker.rendezvous import Rendezvous
+from understudy.worker.transport.peers import Peers
+from understudy.worker.transport.rendezvous import Rendezvous
 
 
 class Arrival:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from understudy.worker.communicators import Groups
 from understudy.worker.errors import Misuse
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.progress import Progress
+from understudy.worker.transport.groups import Groups
 
 
 class CollectiveCount:

@@ -31,7 +31,7 @@ from understudy.core.coverage import Replicas, refine
 from understudy.core.judgement import is_training_state
 from understudy.worker.digests import digest_bytes
 from understudy.worker.errors import Misuse, UnderstudyError
-from understudy.worker.frameworks import brief, disagreement
+from understudy.worker.frameworks.aggregate import brief, disagreement
 from understudy.worker.messages import Compared, pack, unpack
 from understudy.worker.protocol.coverage_report import coverage
 from understudy.worker.protocol.membership import Membership

@@ -15,7 +15,7 @@ from understudy.worker.messages import pack
 from understudy.worker.missing import Missing
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
-from understudy.worker.rendezvous import Rendezvous
+from understudy.worker.transport.rendezvous import Rendezvous
 
 
 class ControlHandlers:

@@ -7,9 +7,8 @@ from understudy.worker import points
 from understudy.worker.copies import seal
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
 from understudy.worker.exits import leave
-from understudy.worker.frameworks import disagreement
+from understudy.worker.frameworks.aggregate import disagreement
 from understudy.worker.messages import DonorState, pack
-from understudy.worker.peers import Peers
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job
@@ -22,8 +21,9 @@ from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.transfer import knock, send
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.rendezvous import Rendezvous
 from understudy.worker.state import Tensors
+from understudy.worker.transport.peers import Peers
+from understudy.worker.transport.rendezvous import Rendezvous
 
 
 class Donation:

@@ -19,14 +19,14 @@ from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
 from understudy.links.page import Activity
 from understudy.worker import points
 from understudy.worker.buddies import Channel, SnapshotStore
-from understudy.worker.communicators import Groups
 from understudy.worker.control import Announcement, Control
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
-from understudy.worker.gloo_waits import Waker
 from understudy.worker.loaders import leave_if_data_process_lost
-from understudy.worker.peers import Peers
 from understudy.worker.protocol.progress import Progress
-from understudy.worker.rendezvous import Rendezvous, StoreServer
+from understudy.worker.transport.backends.gloo_waits import Waker
+from understudy.worker.transport.groups import Groups
+from understudy.worker.transport.peers import Peers
+from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
 
 EXPLANATION = 40.0  # seconds that a failed script waits for the news of what was behind it
 
@@ -125,7 +125,7 @@ class Membership:
             return False
         if isinstance(error, GenerationAborted) or self.aborted():
             return True
-        if isinstance(error, PeerLost) or self.groups.is_broken() or "NCCL" in str(error):
+        if isinstance(error, PeerLost) or self.groups.is_failure(error):
             self.report_broken(self.newest, str(error))
             return True
         return False

@@ -34,7 +34,7 @@ from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.reads import Reads
 from understudy.worker.record import Replayer
-from understudy.worker.rendezvous import FOREVER
+from understudy.worker.transport.rendezvous import FOREVER
 
 WORTH = timedelta(seconds=10)  # that a migration waits until the rank has said what it holds, at its next begin
 

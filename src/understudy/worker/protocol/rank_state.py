@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from understudy.worker.copies import LocalState
 from understudy.worker.early import Early, Found
 from understudy.worker.errors import BadMessage
-from understudy.worker.frameworks import Frameworks
+from understudy.worker.frameworks.aggregate import Frameworks
 from understudy.worker.known import Known
 from understudy.worker.messages import LocalCopy, StateDigests
 from understudy.worker.state import State

@@ -11,7 +11,7 @@ from understudy.links.page import Activity
 from understudy.worker.control import Control
 from understudy.worker.copies import LocalState
 from understudy.worker.early import Early
-from understudy.worker.frameworks import Frameworks
+from understudy.worker.frameworks.aggregate import Frameworks
 from understudy.worker.known import Known
 from understudy.worker.loops import Loops, Results
 from understudy.worker.missing import Missing
@@ -33,8 +33,8 @@ from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.rendezvous import StoreServer
 from understudy.worker.state import State
+from understudy.worker.transport.rendezvous import StoreServer
 
 
 class Runtime:

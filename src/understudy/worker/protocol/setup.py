@@ -10,7 +10,6 @@ from understudy.worker.buddies import StoredSnapshot
 from understudy.worker.copies import seal
 from understudy.worker.errors import Misuse
 from understudy.worker.loops import Loops
-from understudy.worker.peers import Peers
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
@@ -21,6 +20,7 @@ from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.record import Recorder
 from understudy.worker.registration import uncovered
+from understudy.worker.transport.peers import Peers
 
 
 class SetUp:

@@ -14,9 +14,9 @@ import torch
 from understudy.core.coverage import Message
 from understudy.worker import points
 from understudy.worker.digests import flat_bytes
-from understudy.worker.peers import Buffers, Peers, frame, read_frame
 from understudy.worker.protocol.plan import Plan
 from understudy.worker.tensors import local_tensor
+from understudy.worker.transport.peers import Buffers, Peers, frame, read_frame
 
 
 def knock(peers: Peers, plans: Mapping[int, Plan], member: int) -> None:

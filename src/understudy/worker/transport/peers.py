@@ -23,7 +23,7 @@ import psutil
 from understudy.core.buddies import Place
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.messages import PeerAddress, pack, unpack
-from understudy.worker.rendezvous import Rendezvous, node_address
+from understudy.worker.transport.rendezvous import Rendezvous, node_address
 
 _TOKEN = 16  # bytes
 _HELLO = _TOKEN + 4  # the token and the number of the member that connects

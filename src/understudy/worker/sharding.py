@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import torch
 
-from understudy.worker.fully_sharded import groups_of, is_sharded
+from understudy.worker.frameworks.fsdp2 import groups_of, is_sharded
 
 
 def shards_of(module: torch.nn.Module) -> dict[tuple[int, str], torch.Tensor]:

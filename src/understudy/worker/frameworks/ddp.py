@@ -28,8 +28,8 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from understudy.worker.comm_hooks import register_again
 from understudy.worker.errors import UnderstudyError
+from understudy.worker.frameworks.comm_hooks import register_again
 
 Layout = list[list[int]]  # parameter numbers of each bucket
 

@@ -12,7 +12,7 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from understudy.worker import fully_sharded
+from understudy.worker.frameworks import fsdp2 as fully_sharded
 
 
 @pytest.fixture

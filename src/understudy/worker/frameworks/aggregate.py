@@ -23,14 +23,16 @@ from typing import Any
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from understudy.worker import data_parallel, fully_sharded, pipelines
 from understudy.worker.codec import encode
-from understudy.worker.comm_hooks import hooks_of
-from understudy.worker.communicators import Groups
-from understudy.worker.data_parallel import Layout, Steering
 from understudy.worker.digests import digest_bytes
+from understudy.worker.frameworks import ddp as data_parallel
+from understudy.worker.frameworks import fsdp2 as fully_sharded
+from understudy.worker.frameworks import pipelines
+from understudy.worker.frameworks.comm_hooks import hooks_of
+from understudy.worker.frameworks.ddp import Layout, Steering
 from understudy.worker.registration import wrappers
 from understudy.worker.state import State
+from understudy.worker.transport.groups import Groups
 
 Facts = dict[str, Any]
 Described = dict[str, list[Any]]  # name of an object -> the global ranks that use it, what it is called for a person, and its facts

@@ -23,7 +23,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from understudy.worker.digests import digest_bytes
 from understudy.worker.errors import GenerationAborted, PeerLost
-from understudy.worker.sockets import STORES, Connections
+from understudy.worker.transport.sockets import STORES, Connections
 
 PART = 4 << 20  # bytes; torch's store takes 8 MiB at most, name and framing included
 _WHOLE, _IN_PARTS = b"\0", b"\1"  # the first byte of what stands under a key

@@ -1,0 +1,66 @@
+"""What other packages add to Understudy: objects that they name by entry points, in groups (`understudy.backends`, ...).
+
+    [project.entry-points."understudy.backends"]
+    mine = "my_package.my_module:MyBackend"
+
+They come in the order of their names, so that it is the same on every machine of a job. One that cannot be loaded, or is something else
+than its group wants, ends the program with a message that names its distribution: to leave it out silently would show much later, as
+a rank that works differently from the others.
+
+A group is looked up in the lists of all installed distributions once in a process (`entries`), because that takes some 15 ms; a process
+that will be forked does it for all that come of it. Nothing is imported for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from itertools import pairwise
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@cache
+def entries(group: str) -> tuple[EntryPoint, ...]:
+    """All of `group`, by name. Raises `ValueError` for a name that two distributions use."""
+    found = sorted(entry_points(group=group), key=lambda entry: (entry.name, _distribution(entry)))
+    for one, other in pairwise(found):
+        if one.name == other.name:
+            raise ValueError(f"{_title(one)} and {_title(other)} have the same name: uninstall one of the two distributions")
+    return tuple(found)
+
+
+def instances(group: str, kind: type[T]) -> list[T]:
+    """The objects of `group`, each a `kind`. Raises `ValueError`."""
+    return [_load(entry, lambda found: isinstance(found, kind), f"no {kind.__name__}") for entry in entries(group)]
+
+
+def classes(group: str, base: type[T]) -> list[type[T]]:
+    """The classes of `group`, each derived from `base` and complete. Raises `ValueError`."""
+    found = []
+    for entry in entries(group):
+        one = _load(entry, lambda found: isinstance(found, type) and issubclass(found, base), f"no class derived from {base.__name__}")
+        if lacking := sorted(getattr(one, "__abstractmethods__", ())):
+            raise ValueError(f"{_title(entry)} lacks {', '.join(lacking)}, which every {base.__name__} has")
+        found.append(one)
+    return found
+
+
+def _load(entry: EntryPoint, fits: Callable[[Any], bool], otherwise: str) -> Any:
+    try:
+        found = entry.load()
+    except Exception as error:  # whatever a foreign module raises when it is imported
+        raise ValueError(f"{_title(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not fits(found):
+        raise ValueError(f"{_title(entry)} is {otherwise}, but a {type(found).__qualname__}")
+    return found
+
+
+def _title(entry: EntryPoint) -> str:
+    return f"the entry point {entry.name} = {entry.value} of {entry.group} ({_distribution(entry)})"
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "of no distribution"

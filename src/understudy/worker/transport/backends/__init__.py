@@ -1,0 +1,1 @@
+"""What the process groups of a script run over: Gloo, NCCL, and what other packages add."""

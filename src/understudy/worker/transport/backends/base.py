@@ -1,0 +1,97 @@
+"""The port to what process groups run over: a `Backend` is a kind of communicator whose groups survive the loss of a rank.
+
+A `Communicator` is one backend inside one process group. It is torch's object (`ProcessGroup._get_backend` gives it to anybody), with some
+more methods. A `Backend` makes them: for groups that the script makes, by standing where torch looks for the class (`install`), and for
+groups whose communicator was lost with a peer (`connect`).
+
+Other packages add backends by entry points of the group `understudy.backends`, each of which is a class derived from `Backend`;
+`tests/contract` shows what every one has to do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from torch._C._distributed_c10d import Store
+
+from understudy.links.page import UNKNOWN
+
+
+class Communicator(Protocol):
+    """What connects the members of one process group, and can be broken from outside and replaced in place.
+
+    Its collectives are torch's own methods. They may raise anything once a peer is lost; they need not notice it.
+    """
+
+    def abort(self) -> None:
+        """From any thread, also while the main thread is in a collective, and also twice: every operation that is pending or comes later
+        fails soon, in whatever thread waits for it, and those of the peers with it. Does not block."""
+
+    def closed(self) -> bool:
+        """From any thread, after `abort`: whether nothing that has happened meanwhile can wake a waiter any more. Whoever still waits then
+        has been forgotten. True for who forgets nobody."""
+
+    def drain(self) -> None:
+        """On the main thread, after `abort`: returns when nothing of this communicator can write into memory any more. Does not wait for
+        peers. No other method is called after that, and no descriptor of a connection stays open."""
+
+    def is_broken(self) -> bool:
+        """On the main thread, in front of every vote, so it takes microseconds: whether a peer is known to be lost. Who cannot know it says
+        no, and its operations raise errors that `Backend.classify_error` knows."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        """From any thread: how many collectives were issued, counted from the same number on every member. (The name is torch's.)"""
+
+
+class Host(Protocol):
+    """What a backend is told of the process that it is in, and tells it. One for each backend; its methods are called from the thread in
+    which a communicator is made."""
+
+    @property
+    def own_port(self) -> int | None:
+        """Connections of this local port are not of a communicator: this process serves a store there."""
+
+    def world(self, store: Store, rank: int, size: int) -> tuple[Store, int, int]:
+        """What a communicator is really to be made with: `store`, `rank` and `size`, or, in a newcomer's set-up, a world of its own,
+        without peers, in which every collective gives back what this rank has put in."""
+
+    def keep(self, communicator: Communicator) -> None:
+        """Is told of every communicator once it is made, and keeps it alive: torch only holds the C++ half."""
+
+
+class Backend(ABC):
+    """A kind of communicator. One object of it lives as long as the process."""
+
+    name: str  # in small letters: what a script gives `init_process_group`
+    adds_up_on_host = False  # whether a sum over CPU tensors shows the order in which it adds up
+    connects_at_once = False  # whether a communicator has read all that it needs of its store when it is made
+
+    def available(self) -> bool:
+        """Before `install`: whether it can work in this process."""
+        return True
+
+    @abstractmethod
+    def install(self, host: Host) -> None:
+        """On the main thread, once, before the first process group: from now on torch makes communicators of this backend wherever a
+        script asks for `name`, with the store, rank and size that `host.world` gives, and each is told to `host.keep`."""
+
+    @abstractmethod
+    def connect(self, store: Store, rank: int, size: int, last: Communicator, inherits: bool) -> Communicator:
+        """On a thread that is left behind when the generation ends meanwhile: a communicator for the group that had `last`, which was
+        aborted and drained, or was made without peers. All members call it, with the same `store`, in the same order of groups. It may
+        block for as long as a peer is missing. The communicator goes to `host.keep` like any other.
+
+        It has the settings of `last` (timeout, options). What else `last` leaves, as threads or devices, it takes over only if it
+        `inherits`: else an earlier call for this group was left behind, and may still be at work with them.
+        """
+
+    def waits(self) -> int:
+        """From the control thread, at most once a second and only while the worker stands still: how many threads of this process wait for
+        peers in communicators of this kind; `UNKNOWN` if that cannot be known. Changes nothing."""
+        return UNKNOWN
+
+    def classify_error(self, error: BaseException) -> bool:
+        """On the main thread: whether `error` can only come from a communicator of this kind that has lost a peer. No for what
+        `Communicator.is_broken` shows anyway, and for the errors of others."""
+        return False

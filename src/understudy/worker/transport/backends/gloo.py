@@ -1,0 +1,92 @@
+"""Gloo that can be broken from outside and replaced in place.
+
+Its own abort does nothing. The sockets that a communicator opens are noted while it is made (`sockets`), and shut to break it. Gloo runs
+its collectives on one queue thread here, so that a last operation that fails marks the end of all before it: that is the drain. (With
+several queue threads there is no such mark short of destroying the communicator, which needs C++.)
+
+A dead communicator stays in memory with a sleeping thread, but without a descriptor (`rendezvous.Door`). Its device, with the thread that
+reads from all connections, goes over to the one that replaces it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from torch._C._distributed_c10d import Store
+from torch.distributed import ProcessGroupGloo, distributed_c10d
+
+from understudy.worker.transport.backends import gloo_waits
+from understudy.worker.transport.backends.base import Backend, Communicator, Host
+from understudy.worker.transport.sockets import Connections
+
+
+def _gloo_devices() -> list[Any]:
+    interfaces = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+    if interfaces:
+        return [ProcessGroupGloo.create_device(interface=name) for name in interfaces]
+    address = os.environ.get("UNDERSTUDY_ADDRESS")
+    return [ProcessGroupGloo.create_device(hostname=address) if address else ProcessGroupGloo.create_default_device()]
+
+
+class GlooCommunicator(ProcessGroupGloo):
+    """Gloo with an abort that works. Arguments as `ProcessGroupGloo`; `devices` of a communicator that this one replaces."""
+
+    def __init__(
+        self, store: Store, rank: int, size: int, timeout: timedelta, own_port: int | None = None, devices: list[Any] | None = None
+    ) -> None:
+        options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+        options._devices = devices or _gloo_devices()
+        options._threads = 1
+        options._timeout = timeout
+        self._connections = Connections(ignore_port=own_port)
+        with self._connections.noting():
+            super().__init__(store, rank, size, options)
+        self._connections.watch()
+
+    def abort(self) -> None:
+        self._connections.shut()
+        self._connections.discard()
+
+    def closed(self) -> bool:
+        return self._connections.closed()
+
+    def drain(self) -> None:
+        """Nothing is read from connections any more since `abort`, so what can still write are the operations themselves."""
+        with suppress(RuntimeError):  # as it should be: the connections are shut
+            self.barrier().wait()  # type: ignore[attr-defined]
+        self._connections.discard()  # the barrier may have made Gloo watch a connection again that it has forgotten
+
+    def is_broken(self) -> bool:
+        return self._connections.broken()
+
+
+class Gloo(Backend):
+    name = "gloo"
+    adds_up_on_host = True
+    connects_at_once = True
+
+    def install(self, host: Host) -> None:
+        class Communicating(GlooCommunicator):
+            def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, devices: list[Any] | None = None) -> None:
+                super().__init__(*host.world(store, rank, size), timeout, own_port=host.own_port, devices=devices)
+                host.keep(self)  # type: ignore[arg-type]
+
+        self._class = Communicating
+        distributed_c10d.ProcessGroupGloo = Communicating  # type: ignore[misc]
+
+    def connect(self, store: Store, rank: int, size: int, last: Communicator, inherits: bool) -> Communicator:
+        options = last.options  # type: ignore[attr-defined]
+        # Not those of a constructor that was left behind: Gloo's devices remember whom they were connecting, and a freed one is not
+        # forgotten.
+        devices = options._devices if inherits else None
+        made: Any = self._class(store, rank, size, options._timeout, devices)
+        made.options.global_ranks_in_group = options.global_ranks_in_group
+        made.options.group_name = options.group_name
+        made._set_sequence_number_for_group()
+        return made  # type: ignore[no-any-return]
+
+    def waits(self) -> int:
+        return gloo_waits.count()

@@ -1,0 +1,22 @@
+"""Which backends there are: ours, then those of other packages by name."""
+
+from __future__ import annotations
+
+from understudy import extensions
+from understudy.worker.transport.backends.base import Backend
+from understudy.worker.transport.backends.gloo import Gloo
+from understudy.worker.transport.backends.nccl import Nccl
+
+GROUP = "understudy.backends"
+
+
+def backends() -> dict[str, Backend]:
+    """One object of each, by name. Raises `ValueError` for what another package has got wrong."""
+    found: dict[str, Backend] = {}
+    kinds: list[type[Backend]] = [Gloo, Nccl, *extensions.classes(GROUP, Backend)]  # type: ignore[type-abstract]
+    for kind in kinds:
+        backend = kind()
+        if (other := found.get(backend.name)) is not None:
+            raise ValueError(f"there are two backends named {backend.name!r}: {type(other).__qualname__} and {kind.__qualname__}")
+        found[backend.name] = backend
+    return found

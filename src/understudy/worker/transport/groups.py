@@ -1,0 +1,229 @@
+"""The process groups of the script, and the communicators inside them, which are replaced in place.
+
+The script keeps the stock `ProcessGroup` objects (DDP, FSDP2, DeviceMesh, DTensor and user code hold them); what is replaced is
+the communicator inside them. How one is made, broken and let go is its backend's affair (`backends.base`).
+
+Replacing works by registering the new communicator under a fresh `BackendType` value, since torch keeps the old one when a known
+type is registered again. About 230 values are left for that, and the dead communicator stays in memory. Both limits are those of the
+pure-Python path.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore, PrefixStore, Store
+from torch.distributed import ProcessGroup, distributed_c10d
+
+from understudy.links.page import UNKNOWN
+from understudy.worker import points
+from understudy.worker.digests import digest
+from understudy.worker.errors import UnderstudyError
+from understudy.worker.messages import GroupMembers
+from understudy.worker.transport.backends.base import Backend, Communicator
+from understudy.worker.transport.backends.registry import backends
+from understudy.worker.transport.rendezvous import Door, Rendezvous
+
+PROBE = 512  # numbers in a sum that shows the order in which a group adds up
+FIRST_TYPE = 16  # BackendType values from here on are free
+LAST_TYPE = 255
+
+
+def _devices_of(group: ProcessGroup) -> dict[str, str]:
+    """Device type -> name of the backend, of a group."""
+    kind = distributed_c10d.Backend(distributed_c10d._world.pg_map[group][0])
+    return {device: str(name) for device, name in distributed_c10d.BackendConfig(kind).get_device_backend_map().items()}
+
+
+@dataclass(frozen=True)
+class _Made:
+    backend: Backend
+    communicator: Communicator
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A connected communicator on its way into a group."""
+
+    group: ProcessGroup
+    name: str
+    devices: list[str]
+    made: _Made
+
+
+class _Host:
+    """What `backend` is told of this process."""
+
+    def __init__(self, groups: Groups, backend: Backend) -> None:
+        self._groups = groups
+        self._backend = backend
+
+    @property
+    def own_port(self) -> int | None:
+        return self._groups.own_port
+
+    def world(self, store: Store, rank: int, size: int) -> tuple[Store, int, int]:
+        return (HashStore(), 0, 1) if self._groups.detached else (store, rank, size)
+
+    def keep(self, communicator: Communicator) -> None:
+        self._groups.keep(_Made(self._backend, communicator))
+
+
+class Groups:
+    """All process groups of this process, and the communicators inside them.
+
+    `install` puts our backends in the place where torch looks them up, so that every group that the script makes from then
+    on, by whatever call, has a communicator of ours. `detached`: groups are made without peers (a newcomer's set-up).
+    """
+
+    def __init__(self, own_port: int | None = None) -> None:
+        self.detached = False
+        self.own_port = own_port
+        self._backends = backends()
+        self._installed: dict[str, Backend] = {}
+        self._made: list[_Made] = []
+        self._last_type = FIRST_TYPE
+        self._lent: set[str] = set()  # groups for which a constructor may still be at work with what the last communicator left
+        self._building = threading.local()  # a thread that connects keeps its communicators to itself until they are adopted
+
+    def install(self) -> None:
+        for name, backend in self._backends.items():
+            if backend.available():
+                backend.install(_Host(self, backend))
+                self._installed[name] = backend
+
+    def keep(self, made: _Made) -> None:
+        getattr(self._building, "list", self._made).append(made)
+
+    def members(self) -> list[tuple[ProcessGroup, str, list[int]]]:
+        """The script's groups of which this rank is a member, in the order in which they were made: group, name, global ranks."""
+        world = distributed_c10d._world
+        return [
+            (group, world.pg_names[group], sorted(world.pg_group_ranks[group], key=world.pg_group_ranks[group].__getitem__))
+            for group in world.pg_map
+        ]
+
+    def describe(self) -> list[GroupMembers]:
+        return [GroupMembers(name, ranks) for _, name, ranks in self.members()]
+
+    def abort(self) -> None:
+        for made in list(self._made):
+            made.communicator.abort()
+
+    def drain(self) -> None:
+        for made in self._made:
+            made.communicator.drain()
+        self._made.clear()
+
+    def closed(self) -> bool:
+        return all(made.communicator.closed() for made in list(self._made))
+
+    def is_broken(self) -> bool:
+        return any(made.communicator.is_broken() for made in self._made)
+
+    def is_failure(self, error: BaseException) -> bool:
+        """Whether a peer is known to be lost, or `error` can only come from that."""
+        return self.is_broken() or any(backend.classify_error(error) for backend in self._installed.values())
+
+    def collectives(self) -> int:
+        """How many collectives were issued on the present communicators: the sum of their sequence numbers."""
+        total = 0
+        for made in list(self._made):
+            total += int(made.communicator._get_sequence_number_for_group())
+        return total
+
+    def waits(self) -> int:
+        """How many threads of this process wait for peers in one of the communicators; `UNKNOWN` if that is not known of all of them.
+
+        While there is none, somebody may still wait in one that is gone: then what is known of any backend counts.
+        """
+        present = {id(made.backend): made.backend for made in list(self._made)}
+        found = [backend.waits() for backend in (present or self._installed).values()]
+        known = [count for count in found if count != UNKNOWN]
+        return UNKNOWN if not known or (present and len(known) < len(found)) else sum(known)
+
+    def unsupported(self) -> list[str]:
+        """Backends inside groups that cannot be rebuilt."""
+        world = distributed_c10d._world
+        unknown = set()
+        for group in world.pg_map:
+            kinds = set(_devices_of(group).values())
+            unknown |= {kind for kind in kinds if kind not in self._installed}
+        return sorted(unknown)
+
+    def sums(self) -> dict[str, int]:
+        """A digest of the sum that each group of three or more makes of numbers so different in size that their order shows in it.
+
+        All members call it, with the same groups in the same order. Only groups that add up on the host; between two there is no order.
+        """
+        found = {}
+        for group, name, ranks in self.members():
+            backend = self._installed.get(_devices_of(group).get("cpu", ""))
+            if len(ranks) > 2 and backend is not None and backend.adds_up_on_host:
+                generator = torch.Generator().manual_seed(dist.get_rank(group))
+                numbers = torch.randn(PROBE, generator=generator) * 10.0 ** torch.randint(-6, 7, (PROBE,), generator=generator)
+                communicator: Any = group._get_backend(torch.device("cpu"))
+                communicator.allreduce([numbers]).wait()
+                found[name] = digest(numbers)
+        return found
+
+    def connect(self, rank: int, meeting: Rendezvous) -> list[Replacement]:
+        """New communicators for every group of the script, connected with their peers, in the same order on every rank.
+
+        May block for as long as a peer is missing, so the caller runs it on a thread that it can leave behind. Nothing in the
+        groups changes until `adopt`.
+        """
+        self.detached = False
+        self._building.list = []
+        door = Door(meeting.store)  # dead communicators keep their store
+        try:
+            return self._connect(rank, meeting, door)
+        finally:
+            door.shut()
+
+    def _connect(self, rank: int, meeting: Rendezvous, door: Door) -> list[Replacement]:
+        replacements = []
+        for group, name, ranks in points.through("members", self.members()):
+            devices = _devices_of(group)
+            for kind in sorted(set(devices.values())):
+                mine = [device for device, other in devices.items() if other == kind]
+                backend = self._installed[kind]
+                last: Any = group._get_backend(torch.device(mine[0]))
+                path = f"{name}/{kind}"
+                store = meeting.group_prefix(path, door if backend.connects_at_once else None)
+                inherits = path not in self._lent
+                self._lent.add(path)
+                communicator = backend.connect(store, ranks.index(rank), len(ranks), last, inherits)
+                replacements.append(Replacement(group, name, mine, _Made(backend, communicator)))
+        return replacements
+
+    def _fresh_type(self) -> ProcessGroup.BackendType:
+        self._last_type += 1
+        if self._last_type > LAST_TYPE:
+            raise UnderstudyError(
+                "this worker has joined so many new generations that its torch has no backend numbers left; "
+                "move such a rank to a fresh worker in time with `understudy migrate`"
+            )
+        return ProcessGroup.BackendType(self._last_type)
+
+    def adopt(self, replacements: list[Replacement], meeting: Rendezvous) -> None:
+        """Puts connected communicators into their groups; what is left of the old ones is dead."""
+        world = distributed_c10d._world
+        numbers = {kind: self._fresh_type() for kind in sorted({item.made.backend.name for item in replacements})}
+        for item in replacements:
+            self._lent.discard(f"{item.name}/{item.made.backend.name}")
+            self._made.append(item.made)
+            communicator: Any = item.made.communicator
+            number = numbers[item.made.backend.name]
+            for device in item.devices:
+                item.group._register_backend(torch.device(device), number, communicator)
+            item.group._set_default_backend(number)
+            item.group._set_group_name(distributed_c10d.GroupName(item.name))
+            world.pg_map[item.group] = (world.pg_map[item.group][0], PrefixStore(f"{item.name}/", meeting.store))
+        if world.pg_map:  # groups that the script makes from now on meet in this generation's store too
+            default = next(iter(world.pg_map))
+            world.pg_map[default] = (world.pg_map[default][0], meeting.store)

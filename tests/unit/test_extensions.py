@@ -1,0 +1,88 @@
+"""What other packages add by entry points is found in one order, and what is wrong with it is said with the package's name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests import packages
+
+from understudy import extensions
+from understudy.worker.transport.backends.registry import backends
+
+GROUP = "understudy.numbers"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where packages are installed for the time of a test."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    extensions.entries.cache_clear()
+    yield tmp_path
+    extensions.entries.cache_clear()
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def test_they_come_by_name(folder: Path) -> None:
+    for name, number in (("zwei_", 2), ("eins_", 1), ("drei_", 3)):
+        packages.install(folder, name, GROUP, f"{name}:NUMBER", f"NUMBER = {number}")
+    assert extensions.instances(GROUP, int) == [3, 1, 2]
+    assert extensions.instances("understudy.nothing", int) == []
+
+
+def test_what_is_wrong_is_said_with_the_distribution(folder: Path) -> None:
+    packages.install(folder, "no_number", GROUP, "no_number:TEXT", "TEXT = 'one'")
+    with pytest.raises(ValueError, match=r"no_number = no_number:TEXT of understudy.numbers \(no_number 1.0\) is no int, but a str"):
+        extensions.instances(GROUP, int)
+    with pytest.raises(ValueError, match="is no class derived from Path"):
+        extensions.classes(GROUP, Path)
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "reason"),
+    [
+        ("broken:ONE", "import nowhere", "ModuleNotFoundError"),
+        ("broken:TWO", "ONE = 1", "AttributeError"),
+        ("broken:ONE", "1 / 0", "division by zero"),
+    ],
+)
+def test_what_cannot_be_loaded_is_not_left_out(folder: Path, target: str, source: str, reason: str) -> None:
+    packages.install(folder, "broken", GROUP, target, source)
+    with pytest.raises(ValueError, match=rf"\(broken 1.0\) cannot be loaded: .*{reason}"):
+        extensions.instances(GROUP, int)
+
+
+def test_two_of_one_name_are_refused(folder: Path) -> None:
+    packages.install(folder, "one", GROUP, "one:NUMBER", "NUMBER = 1")
+    packages.install(folder, "other", GROUP, "other:NUMBER", "NUMBER = 1")
+    (folder / "other-1.0.dist-info" / "entry_points.txt").write_text(f"[{GROUP}]\none = other:NUMBER\n")
+    with pytest.raises(ValueError, match=r"\(one 1.0\) and .*\(other 1.0\) have the same name"):
+        extensions.instances(GROUP, int)
+
+
+def test_a_backend_of_another_package_is_one_like_ours(folder: Path) -> None:
+    source = """
+        from understudy.worker.transport.backends.base import Backend
+
+        class Other(Backend):
+            name = "other"
+
+            def install(self, host): ...
+    """
+    assert list(backends()) == ["gloo", "nccl"]
+    packages.install(folder, "other_backend", "understudy.backends", "other_backend:Other", source)
+    extensions.entries.cache_clear()
+    with pytest.raises(ValueError, match=r"\(other_backend 1.0\) lacks connect, which every Backend has"):
+        backends()
+
+
+def test_a_backend_of_a_name_that_is_taken_is_refused(folder: Path) -> None:
+    source = "from understudy.worker.transport.backends.gloo import Gloo\nclass Mine(Gloo): ..."
+    packages.install(folder, "my_gloo", "understudy.backends", "my_gloo:Mine", source)
+    with pytest.raises(ValueError, match="two backends named 'gloo': Gloo and Mine"):
+        backends()

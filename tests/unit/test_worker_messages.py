@@ -1,0 +1,114 @@
+"""What workers tell each other: it arrives as it was sent, or it is refused with words."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.worker import messages
+from understudy.worker.codec import encode
+from understudy.worker.errors import BadMessage
+from understudy.worker.messages import (
+    VERSION,
+    Boundary,
+    Compared,
+    CopyDigests,
+    DonorState,
+    GroupMembers,
+    HandedAgain,
+    JobState,
+    LocalCopy,
+    MemoryDescription,
+    Message,
+    PeerAddress,
+    Placed,
+    Position,
+    RecordedCollective,
+    SetupRecord,
+    StateDigests,
+    TensorDescription,
+    pack,
+    unpack,
+)
+
+MOMENT = TensorDescription("float32", [3, 4], [4, 1], [Placed("shard", dimension=1), Placed("partial", reduction="sum")], "p", "cpu")
+STATE = StateDigests(["p", "m"], [(1 << 64) - 1, 0], [1], {1: 0}, {"train": ["p"]})
+COPY = LocalCopy(
+    *(4, [0, 3, 1], 3, {"torch": b"\0\1"}),
+    Boundary(0, 3, Position(2, 1, {"torch": b"\2"}, [b"\3"], {"shard": (1, {2})}), {"numpy": b""}, 7, "a thing"),
+    *({"v/value": b"\x90"}, {"b/buffer/x": torch.tensor([1.0, -0.0])}, CopyDigests({"v/value": 1}, {"b/buffer/x": 2}), {"0.3.0": b"\1"}),
+)
+JOB = JobState([1 << 62, 0, 0], 9, 8, 1, [3, 8], {"0.-1.0": b"\1"}, {"p": (0, 0, -1)}, 3, 100, [1], True, 2, 0, {"after train": 0}, [0])
+ALL: list[Message] = [
+    PeerAddress("rack1", "n0", "::1", 65535, b"here", b"\0name", b"token"),
+    SetupRecord([RecordedCollective("broadcast_", "0", [("float32", [2])], [torch.ones(2)]), RecordedCollective("barrier", "1", [])]),
+    MemoryDescription({"o/state/0/exp_avg": MOMENT}),
+    COPY,
+    HandedAgain(b"", b"x"),
+    JOB,
+    DonorState(9, 8, {"p": MOMENT}, STATE, {"v/value": b"\x90"}, [CopyDigests({}, {"p": 1})], [GroupMembers("0", [2, 0])], {"0": 5}, {}),
+    Compared(100, STATE, {}),
+]
+
+
+def same(one: Any, other: Any) -> bool:
+    if is_dataclass(one):
+        return type(one) is type(other) and all(same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and one.dtype == other.dtype and one.numpy().tobytes() == other.numpy().tobytes()
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+@pytest.mark.parametrize("message", ALL, ids=lambda message: type(message).__name__)
+def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
+    assert same(unpack(type(message), pack(message)), message)
+
+
+def test_every_message_has_an_example_here() -> None:
+    parts = {Placed, TensorDescription, GroupMembers, CopyDigests, StateDigests, Position, Boundary, RecordedCollective}
+    assert {type(message) for message in ALL} | parts == set(Message.__subclasses__())
+
+
+@pytest.mark.parametrize("message", ALL, ids=lambda message: type(message).__name__)
+def test_a_field_too_many_or_too_few_or_of_another_type_is_refused(message: Message) -> None:
+    kind, there = type(message), vars(message)
+    for wrong in ({**there, "more": 1}, *({**there, name: -1.5} for name in there)):  # no field is a fraction
+        with pytest.raises(BadMessage, match=kind.__name__):
+            unpack(kind, encode([VERSION, kind.__name__, wrong]))
+    for name in there.keys() - {"results"}:  # of a copy: there may be none
+        with pytest.raises(BadMessage, match=kind.__name__):
+            unpack(kind, encode([VERSION, kind.__name__, {key: value for key, value in there.items() if key != name}]))
+
+
+def test_numbers_are_not_taken_from_texts_and_texts_not_from_bytes() -> None:
+    with pytest.raises(BadMessage, match=r"PeerAddress.*port"):
+        unpack(PeerAddress, encode([VERSION, "PeerAddress", {**vars(ALL[0]), "port": "65535"}]))
+    with pytest.raises(BadMessage, match=r"PeerAddress.*host"):
+        unpack(PeerAddress, encode([VERSION, "PeerAddress", {**vars(ALL[0]), "host": b"::1"}]))
+
+
+def test_another_version_and_another_message_are_named() -> None:
+    with pytest.raises(BadMessage, match=r"speaks version 7 .* this one version"):
+        unpack(JobState, encode([7, "JobState", vars(JOB)]))
+    with pytest.raises(BadMessage, match="'HandedAgain' where a JobState"):
+        unpack(JobState, pack(HandedAgain(b"", b"")))
+
+
+@given(st.one_of(st.binary(max_size=60), st.integers(0, 200).map(lambda at: pack(JOB)[:at])))
+def test_whatever_comes_is_a_message_or_is_refused(data: bytes) -> None:
+    with pytest.raises(BadMessage):
+        unpack(JobState, data)
+
+
+def test_checkers_are_built_in_time() -> None:
+    messages.prepare()
+    assert {type(message) for message in ALL} <= messages._adapters.keys()
