@@ -12,13 +12,13 @@ __version__ = "0.1.0"
 __all__ = ["Job", "UnderstudyError", "__version__", "join"]
 
 if TYPE_CHECKING:
+    from understudy.worker.api.job import Job, join
     from understudy.worker.errors import UnderstudyError
-    from understudy.worker.job import Job, join
 
 
 def __getattr__(name: str) -> object:
     if name in ("Job", "join"):
-        from understudy.worker import job
+        from understudy.worker.api import job
 
         return getattr(job, name)
     if name == "UnderstudyError":

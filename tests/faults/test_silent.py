@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tests.faults.harness import LIMIT, RANKS, Fault, Job, Outcome, Reference, assert_identical, assert_incidents, in_step
 from tests.integration.processes import wait_until
 
-from understudy.worker.silent_faults import ON_ALL, ON_NEWCOMERS
+from understudy.worker.fault_injection.silent import ON_ALL, ON_NEWCOMERS
 
 Start = Callable[..., Job]
 References = Callable[..., Reference]

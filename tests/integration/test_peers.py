@@ -13,10 +13,10 @@ import pytest
 from tests.integration.processes import wait_until
 
 from understudy.core.buddies import Place
-from understudy.worker.buddies import Channel
-from understudy.worker.codec import decode
+from understudy.worker.encoding.codec import decode
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.transport import peers
+from understudy.worker.transport.channel import Channel
 from understudy.worker.transport.peers import Peers, frame, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
 

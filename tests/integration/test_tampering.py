@@ -25,7 +25,7 @@ from understudy.core.nouns import Position, Stand
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import LIMIT, encode
 from understudy.links.page import UNKNOWN, PageWriter
-from understudy.worker.control import Control
+from understudy.worker.process.control import Control
 
 RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "3"]
 

@@ -15,7 +15,7 @@ from tests.integration.training import JOBS, LONG, Outcome, Training, training, 
 
 from understudy.agent.config import AgentConfig
 from understudy.agent.processes import hash_seed, worker_environment
-from understudy.worker.template import devices_open
+from understudy.worker.process.template import devices_open
 
 __all__ = ["training"]
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from understudy.worker.known import Known
-from understudy.worker.messages import MemoryDescription
-from understudy.worker.missing import Missing
-from understudy.worker.state import State
+from understudy.worker.encoding.messages import MemoryDescription
+from understudy.worker.state.digest_cache import DigestCache
+from understudy.worker.state.preallocation import Preallocation
+from understudy.worker.state.registry import State
 
 
 def trained() -> State:
@@ -31,7 +31,7 @@ def fresh() -> State:
 
 def test_what_is_known_is_what_would_be_found_and_is_told_once() -> None:
     state = trained()
-    known = Known(state)
+    known = DigestCache(state)
     known.make(lambda: False)
     tensors = dict(state.parameters()) | dict(state.moments())
     taken = known.take(tensors)
@@ -43,7 +43,7 @@ def test_what_is_known_is_what_would_be_found_and_is_told_once() -> None:
 
 def test_what_has_changed_since_is_not_known() -> None:
     state = trained()
-    known = Known(state)
+    known = DigestCache(state)
     known.make(lambda: False)
     changed, replaced, *rest = state.modules["model"].parameters()
     with torch.no_grad():
@@ -55,15 +55,15 @@ def test_what_has_changed_since_is_not_known() -> None:
 
 def test_it_stops_when_the_decision_is_there() -> None:
     state = trained()
-    known, asked = Known(state), iter([False, False, True])
+    known, asked = DigestCache(state), iter([False, False, True])
     known.make(lambda: next(asked))
     assert len(known.take(dict(state.parameters()))) == 2
 
 
 def test_memory_that_is_ready_is_used() -> None:
     donor, newcomer = trained(), fresh()
-    missing = Missing(newcomer)
-    described = Missing(donor).describe()
+    missing = Preallocation(newcomer)
+    described = Preallocation(donor).describe()
     assert len(described.moments) == 12  # a step and two moments for each of four parameters
     missing.prepare(described, lambda: False)
     assert dict(newcomer.moments()) == {}, "nothing is set ahead"
@@ -78,8 +78,8 @@ def test_memory_that_is_ready_is_used() -> None:
 def test_memory_that_does_not_fit_any_more_is_made_anew() -> None:
     """The rank has changed its optimizer since."""
     donor, newcomer = trained(), fresh()
-    missing = Missing(newcomer)
-    described = Missing(donor).describe()
+    missing = Preallocation(newcomer)
+    described = Preallocation(donor).describe()
     other = {e: replace(moment, shape=[7], stride=[1]) for e, moment in described.moments.items() if e.endswith("exp_avg")}
     missing.prepare(MemoryDescription(other), lambda: False)
     missing.make(described.moments)

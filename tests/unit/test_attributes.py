@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from understudy.worker.codec import decode
-from understudy.worker.state import State
+from understudy.worker.encoding.codec import decode
+from understudy.worker.state.registry import State
 
 
 class Net(nn.Module):

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.worker.codec import DEPTH, PLAIN_DEPTH, Unencodable, decode, encode
+from understudy.worker.encoding.codec import DEPTH, PLAIN_DEPTH, Unencodable, decode, encode
 
 WRAPPINGS: dict[str, Callable[[Any], Any]] = {
     "tuple": lambda value: (value,),

@@ -11,9 +11,9 @@ import numpy
 import pytest
 import torch
 
-from understudy.worker.arguments import Arguments
-from understudy.worker.contents import content_of
+from understudy.worker.encoding.contents import content_of
 from understudy.worker.errors import Misuse
+from understudy.worker.script.arguments import Arguments
 
 Pair = namedtuple("Pair", "x y")
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from understudy.core.commands import Abort
-from understudy.worker.buddies import SnapshotStore
-from understudy.worker.missing import Missing
 from understudy.worker.protocol.control_handlers import ControlHandlers
 from understudy.worker.protocol.progress import Progress
-from understudy.worker.state import State
+from understudy.worker.state.preallocation import Preallocation
+from understudy.worker.state.registry import State
+from understudy.worker.state.snapshot_store import SnapshotStore
 
 ABORT = Abort("w1", 3, "host:1", (0, 2), "lost")
 
@@ -21,7 +21,7 @@ class Published(ControlHandlers):
     """Says what it would put into the store."""
 
     def __init__(self, membership: Any) -> None:
-        super().__init__(Progress(1, 4), membership, Missing(State()))
+        super().__init__(Progress(1, 4), membership, Preallocation(State()))
         self.store: SnapshotStore = membership.store
         self.put: list[tuple[int, str, dict[str, bytes]]] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from understudy.worker.names import missing_behind
+from understudy.worker.script.names import missing_behind
 
 found: list[str] = []
 

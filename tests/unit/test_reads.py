@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from understudy.worker.reads import Reads
-from understudy.worker.state import State
+from understudy.worker.script.reads import Reads
+from understudy.worker.state.registry import State
 
 SAVE = torch.save
 

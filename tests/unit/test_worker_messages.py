@@ -10,10 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.worker import messages
-from understudy.worker.codec import encode
-from understudy.worker.errors import BadMessage
-from understudy.worker.messages import (
+from understudy.worker.encoding import messages
+from understudy.worker.encoding.codec import encode
+from understudy.worker.encoding.messages import (
     VERSION,
     Boundary,
     Compared,
@@ -35,6 +34,7 @@ from understudy.worker.messages import (
     pack,
     unpack,
 )
+from understudy.worker.errors import BadMessage
 
 MOMENT = TensorDescription("float32", [3, 4], [4, 1], [Placed("shard", dimension=1), Placed("partial", reduction="sum")], "p", "cpu")
 STATE = StateDigests(["p", "m"], [(1 << 64) - 1, 0], [1], {1: 0}, {"train": ["p"]})

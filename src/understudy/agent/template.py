@@ -1,4 +1,4 @@
-"""The agent's side of the template of workers (`worker.template`): it starts one, asks it for workers, replaces a lost one."""
+"""The agent's side of the template of workers (`worker.process.template`): it starts one, asks it for workers, replaces a lost one."""
 
 from __future__ import annotations
 

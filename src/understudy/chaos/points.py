@@ -1,4 +1,4 @@
-"""The points of a worker's life at which a fault inside it can happen. `worker.chaos` is where they are reached."""
+"""The points of a worker's life at which a fault inside it can happen. `worker.fault_injection.chaos` is where they are reached."""
 
 from __future__ import annotations
 

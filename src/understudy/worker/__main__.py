@@ -2,7 +2,7 @@
 
     python -m understudy.worker --worker w3 --fd 5 --outputs 7 8 --page FILE -- script.py ARGUMENTS...
 
-Started by the agent only, or forked from its template (`--template`, see `worker.template`). First ranks and spares
+Started by the agent only, or forked from its template (`--template`, see `worker.process.template`). First ranks and spares
 start the same way; who takes which rank is the orchestrator's decision.
 """
 
@@ -24,11 +24,12 @@ from understudy.core.events import Notice, ScriptFailed, WorkerWarm
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import Activity, PageWriter
-from understudy.worker import session, template
-from understudy.worker.control import Control
-from understudy.worker.exits import leave
-from understudy.worker.template import Forked
-from understudy.worker.warm import import_torch, script_source, warm_imports, warm_torch
+from understudy.worker.api import session
+from understudy.worker.process import template
+from understudy.worker.process.control import Control
+from understudy.worker.process.exits import leave
+from understudy.worker.process.preload import import_torch, script_source, warm_imports, warm_torch
+from understudy.worker.process.template import Forked
 
 RESERVE = 16 << 20  # bytes with which a script that has no memory left is still reported
 
@@ -78,8 +79,12 @@ def main() -> None:
     os.environ.update(role.environment)
     session.current = session.Session(control, role, server)
     page.enter(Activity.SETUP, -1)
+    if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
+        from understudy.worker.fault_injection import silent
+
+        session.current.when_joined = silent.install
     if os.environ.get("UNDERSTUDY_CHAOS") == "1":
-        from understudy.worker import chaos  # not loaded, and nothing of it in the way, in any other job
+        from understudy.worker.fault_injection import chaos  # not loaded, and nothing of it in the way, in any other job
 
         chaos.install()
     _run(control, arguments, module)
@@ -97,11 +102,11 @@ def _import() -> None:
     """What every worker needs."""
     messages.prepare()
     import_torch()
-    import understudy.worker.job
-    import understudy.worker.messages
+    import understudy.worker.api.job
+    import understudy.worker.encoding.messages
     import understudy.worker.transport.rendezvous
 
-    understudy.worker.messages.prepare()
+    understudy.worker.encoding.messages.prepare()
 
 
 def _warm(arguments: list[str]) -> Any:
@@ -117,8 +122,8 @@ def _warm(arguments: list[str]) -> Any:
 
 
 def _run(control: Control, arguments: list[str], module: bool) -> None:
-    from understudy.worker.loaders import leave_if_data_process_lost
     from understudy.worker.protocol.membership import EXPLANATION
+    from understudy.worker.script.loaders import leave_if_data_process_lost
 
     reserve = mmap.mmap(-1, RESERVE)  # never touched: address space, not memory
     try:

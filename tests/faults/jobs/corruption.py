@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 
-from understudy.worker import points, session
-from understudy.worker.buddies import SnapshotStore
-from understudy.worker.copies import seal, unseal
-from understudy.worker.loaders import Source
-from understudy.worker.messages import Position
+from understudy.worker import points
+from understudy.worker.api import session
+from understudy.worker.encoding.messages import Position
 from understudy.worker.protocol.plan import Plan
-from understudy.worker.tensors import local_tensor
+from understudy.worker.script.loaders import Source
+from understudy.worker.state.rank_local import seal, unseal
+from understudy.worker.state.snapshot_store import SnapshotStore
+from understudy.worker.state.tensors import local_tensor
 
 
 class Corruption:

@@ -1,5 +1,5 @@
-"""The points of this script at which faults can happen, besides those of the runtime itself (`understudy.worker.chaos`), and faults that
-only tests need.
+"""The points of this script at which faults can happen, besides those of the runtime itself (`understudy.worker.points`), and faults
+that only tests need.
 
 `GATE` waits until the test opens it. `KILL_BOTH` takes another rank's worker along.
 """
@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.distributed import _functional_collectives as functional
 
 from understudy.chaos.registry import Fault, Hits, Outcome, Parameter, Values, registry
-from understudy.worker.chaos import reach
+from understudy.worker.fault_injection.chaos import reach
 
 Function = Callable[..., Any]
 

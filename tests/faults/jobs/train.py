@@ -30,8 +30,8 @@ from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker_info
 
 import understudy
-from understudy.worker import session
-from understudy.worker.chaos import reach
+from understudy.worker.api import session
+from understudy.worker.fault_injection.chaos import reach
 
 STEPS = 24
 EVALUATE_EVERY = 3

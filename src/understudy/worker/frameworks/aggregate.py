@@ -23,15 +23,15 @@ from typing import Any
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from understudy.worker.codec import encode
-from understudy.worker.digests import digest_bytes
+from understudy.worker.encoding.codec import encode
+from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.frameworks import ddp as data_parallel
 from understudy.worker.frameworks import fsdp2 as fully_sharded
 from understudy.worker.frameworks import pipelines
 from understudy.worker.frameworks.comm_hooks import hooks_of
 from understudy.worker.frameworks.ddp import Layout, Steering
-from understudy.worker.registration import wrappers
-from understudy.worker.state import State
+from understudy.worker.state.registration import wrappers
+from understudy.worker.state.registry import State
 from understudy.worker.transport.groups import Groups
 
 Facts = dict[str, Any]

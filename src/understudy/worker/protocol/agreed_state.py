@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from understudy.core.coverage import Replicas
-from understudy.worker.loops import END, Loops, Results
-from understudy.worker.messages import JobState, pack
+from understudy.worker.encoding.messages import JobState, pack
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.post_vote_changes import PostVoteChanges
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.script.loops import END, Loops, Results
 
 
 class AgreedState:

@@ -12,12 +12,9 @@ from understudy.core.commands import Recover
 from understudy.core.events import Verified, VerifyFailed
 from understudy.core.nouns import Stand
 from understudy.worker import points
-from understudy.worker.attributes import is_of_module
+from understudy.worker.encoding.messages import GroupMembers, LocalCopy
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.frameworks.aggregate import disagreement
-from understudy.worker.loops import Results, restore_streams
-from understudy.worker.messages import GroupMembers, LocalCopy
-from understudy.worker.missing import Missing
 from understudy.worker.protocol.addition_order import AdditionOrder, other_order
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job
@@ -30,7 +27,10 @@ from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.transfer import answer, receive
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.record import Replayer
+from understudy.worker.script.collective_replay import Replayer
+from understudy.worker.script.loops import Results, restore_streams
+from understudy.worker.state.attributes import is_of_module
+from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
 
@@ -47,7 +47,7 @@ class Arrival:
         comparison: Comparison,
         judge: Judge,
         order: AdditionOrder,
-        missing: Missing,
+        preallocation: Preallocation,
     ) -> None:
         self._progress = progress
         self._membership = membership
@@ -58,7 +58,7 @@ class Arrival:
         self._comparison = comparison
         self._judge = judge
         self._order = order
-        self._missing = missing
+        self._preallocation = preallocation
         self._given: dict[str, bytes] = {}  # at the end of the job: values as donors have them there
 
     def run(self, at_end: bool, streams_set: bool, replayer: Replayer) -> None:
@@ -179,7 +179,7 @@ class Arrival:
         state = self._held.state
         state.reshard()
         state.match_groups(plan.values | copy.values)
-        self._missing.make(plan.descriptions)
+        self._preallocation.make(plan.descriptions)
         if not at_end:  # behind the making of gradients, which become views of buckets here
             self._held.frameworks.adopt(donors.frameworks())
         self._compare_entries(plan, copy, state.all_tensors().keys())

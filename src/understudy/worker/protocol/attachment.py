@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable
 
 from understudy.worker import points
+from understudy.worker.encoding.messages import JobState, unpack
 from understudy.worker.errors import GenerationAborted
-from understudy.worker.loops import END
-from understudy.worker.messages import JobState, unpack
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
+from understudy.worker.script.loops import END
 from understudy.worker.transport.groups import Replacement
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous

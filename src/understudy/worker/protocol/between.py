@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 from understudy.core.nouns import Stand
 from understudy.links.page import Activity
-from understudy.worker.buddies import StoredSnapshot
-from understudy.worker.copies import seal
-from understudy.worker.messages import HandedAgain, pack, unpack
+from understudy.worker.encoding.messages import HandedAgain, pack, unpack
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.control_handlers import ControlHandlers
@@ -17,6 +15,8 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.setup import SetUp
+from understudy.worker.state.rank_local import seal
+from understudy.worker.state.snapshot_store import StoredSnapshot
 
 
 class BetweenTransactions:

@@ -29,10 +29,10 @@ import torch
 
 from understudy.core.coverage import Replicas, refine
 from understudy.core.judgement import is_training_state
-from understudy.worker.digests import digest_bytes
+from understudy.worker.encoding.digests import digest_bytes
+from understudy.worker.encoding.messages import Compared, pack, unpack
 from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.frameworks.aggregate import brief, disagreement
-from understudy.worker.messages import Compared, pack, unpack
 from understudy.worker.protocol.coverage_report import coverage
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
@@ -40,7 +40,7 @@ from understudy.worker.protocol.post_vote_changes import PostVoteChanges
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState, StateSummary
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.state import State
+from understudy.worker.state.registry import State
 
 EVERY = 100  # steps between two comparisons on the side
 _NOT_MINE = -(1 << 63)  # less than what any rank says, where the greatest counts

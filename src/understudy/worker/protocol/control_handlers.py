@@ -10,21 +10,21 @@ from understudy.core.commands import Abort
 from understudy.core.events import Event, Quiesced
 from understudy.core.nouns import Position, Stand
 from understudy.links.page import UNKNOWN
+from understudy.worker.encoding.messages import pack
 from understudy.worker.errors import GenerationAborted, PeerLost
-from understudy.worker.messages import pack
-from understudy.worker.missing import Missing
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
+from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import Rendezvous
 
 
 class ControlHandlers:
     """As `control.Responder` says."""
 
-    def __init__(self, progress: Progress, membership: Membership, missing: Missing) -> None:
+    def __init__(self, progress: Progress, membership: Membership, preallocation: Preallocation) -> None:
         self._progress = progress
         self._membership = membership
-        self._missing = missing
+        self._preallocation = preallocation
         self.in_setup = False  # the script sets up: nobody has voted for anything
         self._published: tuple[int, Collection[int]] = (-1, ())  # of which ranks, in the newest generation that asked
         self._wanted: deque[tuple[int, str]] = deque()  # generations and stores in which newcomers of this very rank ask what it holds
@@ -73,7 +73,7 @@ class ControlHandlers:
         """Between two transactions: tells a newcomer that is getting ready to take this rank what memory it will need."""
         while self._wanted:
             generation, store = self._wanted.popleft()
-            described = {f"memory/{self._progress.rank}": pack(self._missing.describe())}
+            described = {f"memory/{self._progress.rank}": pack(self._preallocation.describe())}
             threading.Thread(target=self._put, args=(generation, store, described), daemon=True).start()
 
     def _put(self, generation: int, store: str, named: dict[str, bytes]) -> None:

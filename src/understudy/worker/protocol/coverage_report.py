@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from understudy.core.buddies import Place, buddies
 from understudy.core.coverage import Replicas
-from understudy.worker.state import State
-from understudy.worker.tensors import local_tensor
+from understudy.worker.state.registry import State
+from understudy.worker.state.tensors import local_tensor
 
 
 def coverage(replicas: Replicas, state: State, places: Sequence[Place]) -> tuple[str, bool]:

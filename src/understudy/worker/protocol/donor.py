@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from understudy.core.events import ReplicasDiffer, Uncovered
 from understudy.worker import points
-from understudy.worker.copies import seal
+from understudy.worker.encoding.messages import DonorState, pack
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
-from understudy.worker.exits import leave
 from understudy.worker.frameworks.aggregate import disagreement
-from understudy.worker.messages import DonorState, pack
+from understudy.worker.process.exits import leave
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job
@@ -21,7 +20,8 @@ from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.transfer import knock, send
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.state import Tensors
+from understudy.worker.state.rank_local import seal
+from understudy.worker.state.registry import Tensors
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from understudy.core.coverage import Replicas
-from understudy.worker.copies import unseal
+from understudy.worker.encoding.messages import CopyDigests, DonorState, LocalCopy, unpack
 from understudy.worker.errors import NotTheSame
 from understudy.worker.frameworks.aggregate import Described
-from understudy.worker.messages import CopyDigests, DonorState, LocalCopy, unpack
 from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.plan import Plan, make_plan
 from understudy.worker.protocol.rank_state import StateSummary
-from understudy.worker.sources import CopySource, ReplicaSource
+from understudy.worker.state.rank_local import unseal
+from understudy.worker.state.sources import CopySource, ReplicaSource
 from understudy.worker.transport.rendezvous import Rendezvous
 
 

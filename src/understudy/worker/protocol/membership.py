@@ -18,12 +18,13 @@ from understudy.core.commands import Abort, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
 from understudy.links.page import Activity
 from understudy.worker import points
-from understudy.worker.buddies import Channel, SnapshotStore
-from understudy.worker.control import Announcement, Control
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
-from understudy.worker.loaders import leave_if_data_process_lost
+from understudy.worker.process.control import Announcement, Control
 from understudy.worker.protocol.progress import Progress
+from understudy.worker.script.loaders import leave_if_data_process_lost
+from understudy.worker.state.snapshot_store import SnapshotStore
 from understudy.worker.transport.backends.gloo_waits import Waker
+from understudy.worker.transport.channel import Channel
 from understudy.worker.transport.groups import Groups
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous, StoreServer

@@ -18,11 +18,8 @@ from torch._C._distributed_c10d import HashStore
 
 from understudy.core.events import NewcomerReady, Prepared
 from understudy.links.page import Activity
+from understudy.worker.encoding.messages import JobState, LocalCopy, MemoryDescription, Place, unpack
 from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, PeerLost, UnderstudyError
-from understudy.worker.loaders import Source
-from understudy.worker.loops import END, Loops, Results, restore_streams
-from understudy.worker.messages import JobState, LocalCopy, MemoryDescription, Place, unpack
-from understudy.worker.missing import Missing
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
 from understudy.worker.protocol.attachment import read_job
@@ -32,8 +29,11 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.setup import SetUp
-from understudy.worker.reads import Reads
-from understudy.worker.record import Replayer
+from understudy.worker.script.collective_replay import Replayer
+from understudy.worker.script.loaders import Source
+from understudy.worker.script.loops import END, Loops, Results, restore_streams
+from understudy.worker.script.reads import Reads
+from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import FOREVER
 
 WORTH = timedelta(seconds=10)  # that a migration waits until the rank has said what it holds, at its next begin
@@ -49,7 +49,7 @@ class Newcomer:
         results: Results,
         setup: SetUp,
         agreed: AgreedState,
-        missing: Missing,
+        preallocation: Preallocation,
         arrival: Arrival,
     ) -> None:
         self._progress = progress
@@ -59,7 +59,7 @@ class Newcomer:
         self._results = results
         self._setup = setup
         self._agreed = agreed
-        self._missing = missing
+        self._preallocation = preallocation
         self._arrival = arrival
         self._replayer: Replayer | None = None
         self._started = time.time()
@@ -148,7 +148,7 @@ class Newcomer:
         assignment = control.assignment
         with suppress(GenerationAborted, PeerLost):  # it will cost time later, and nothing else
             described = unpack(MemoryDescription, meeting.get(f"memory/{self._progress.rank}", limit))
-            self._missing.prepare(described, lambda: control.assignment is not assignment)
+            self._preallocation.prepare(described, lambda: control.assignment is not assignment)
 
     def _wait_for_rank(self) -> None:
         """Prepared: the set-up is done, and nobody has lost this rank yet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from understudy.core.events import Notice
-from understudy.worker.control import Control
+from understudy.worker.process.control import Control
 
 
 class Notices:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from understudy.core.coverage import Message, stripe
+from understudy.worker.encoding.messages import TensorDescription
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.messages import TensorDescription
-from understudy.worker.sources import Donor, Members, StateSource
-from understudy.worker.tensors import size_of
+from understudy.worker.state.sources import Donor, Members, StateSource
+from understudy.worker.state.tensors import size_of
 
 CHUNK = 4 << 20  # bytes of one message
 SMALL = 256 << 10  # bytes below which tensors are packed together

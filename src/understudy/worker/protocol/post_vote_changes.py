@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from understudy.worker.buddies import StoredSnapshot
-from understudy.worker.copies import LocalState, seal
-from understudy.worker.messages import LocalCopy
+from understudy.worker.encoding.messages import LocalCopy
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.progress import Progress
+from understudy.worker.state.rank_local import LocalState, seal
+from understudy.worker.state.snapshot_store import StoredSnapshot
 
 POINTS = 16  # how many such points of a script are told apart
 CLOSELY = 16  # transactions in which values are looked at at every point, at first

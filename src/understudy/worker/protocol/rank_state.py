@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.worker.copies import LocalState
-from understudy.worker.early import Early, Found
+from understudy.worker.encoding.messages import LocalCopy, StateDigests
 from understudy.worker.errors import BadMessage
 from understudy.worker.frameworks.aggregate import Frameworks
-from understudy.worker.known import Known
-from understudy.worker.messages import LocalCopy, StateDigests
-from understudy.worker.state import State
+from understudy.worker.state.digest_cache import DigestCache
+from understudy.worker.state.pre_vote_changes import Found, PreVoteChanges
+from understudy.worker.state.rank_local import LocalState
+from understudy.worker.state.registry import State
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class RankState:
     state: State
     local: LocalState
     frameworks: Frameworks
-    pre_vote: Early  # parameters and moments that change before a vote
-    digest_cache: Known
+    pre_vote: PreVoteChanges  # parameters and moments that change before a vote
+    digest_cache: DigestCache
 
     def copy_of(self, transaction: int) -> LocalCopy | None:
         """This rank's own copy as of the vote of `transaction`, if it is one of the last two."""

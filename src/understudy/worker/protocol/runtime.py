@@ -8,13 +8,8 @@ from understudy.core.commands import Assign, Prepare
 from understudy.core.events import Finished
 from understudy.core.nouns import Stand
 from understudy.links.page import Activity
-from understudy.worker.control import Control
-from understudy.worker.copies import LocalState
-from understudy.worker.early import Early
 from understudy.worker.frameworks.aggregate import Frameworks
-from understudy.worker.known import Known
-from understudy.worker.loops import Loops, Results
-from understudy.worker.missing import Missing
+from understudy.worker.process.control import Control
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
@@ -33,7 +28,12 @@ from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.state import State
+from understudy.worker.script.loops import Loops, Results
+from understudy.worker.state.digest_cache import DigestCache
+from understudy.worker.state.pre_vote_changes import PreVoteChanges
+from understudy.worker.state.preallocation import Preallocation
+from understudy.worker.state.rank_local import LocalState
+from understudy.worker.state.registry import State
 from understudy.worker.transport.rendezvous import StoreServer
 
 
@@ -44,11 +44,11 @@ class Runtime:
         notices = self.notices = Notices(control, role.rank)
         membership = self.membership = Membership(control, server, progress)
         state = self.state = State()
-        local, missing = LocalState(state, role.rank), Missing(state)
-        held = self.held = RankState(state, local, Frameworks(state, membership.groups), Early(state), Known(state))
+        local, preallocation = LocalState(state, role.rank), Preallocation(state)
+        held = self.held = RankState(state, local, Frameworks(state, membership.groups), PreVoteChanges(state), DigestCache(state))
         loops, results = Loops(state.randomness, notices.tell), Results()
         self.loops, self.results = loops, results
-        handlers = self.handlers = control.responder = ControlHandlers(progress, membership, missing)
+        handlers = self.handlers = control.responder = ControlHandlers(progress, membership, preallocation)
         judge, order = Judge(progress, membership, local), AdditionOrder(membership.groups)
         count = self._count = CollectiveCount(progress, membership, notices)
         post_vote = self.post_vote = PostVoteChanges(progress, membership, local, notices)
@@ -61,8 +61,8 @@ class Runtime:
         self.transactions = Transactions(progress, membership, held, loops, results, between, comparison, post_vote, count, notices)
         self.newcomer: Newcomer | None = None
         if comes:
-            arrival = Arrival(progress, membership, held, results, agreed, attachment, comparison, judge, order, missing)
-            self.newcomer = Newcomer(progress, membership, held, loops, results, setup, agreed, missing, arrival)
+            arrival = Arrival(progress, membership, held, results, agreed, attachment, comparison, judge, order, preallocation)
+            self.newcomer = Newcomer(progress, membership, held, loops, results, setup, agreed, preallocation, arrival)
             between.arrive = self.newcomer.arrive
 
     def join(self, backend: str | None) -> None:

@@ -6,10 +6,7 @@ import torch.distributed as dist
 
 from understudy.core.nouns import Stand
 from understudy.links.page import Activity
-from understudy.worker.buddies import StoredSnapshot
-from understudy.worker.copies import seal
 from understudy.worker.errors import Misuse
-from understudy.worker.loops import Loops
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
@@ -18,8 +15,11 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
-from understudy.worker.record import Recorder
-from understudy.worker.registration import uncovered
+from understudy.worker.script.collective_replay import Recorder
+from understudy.worker.script.loops import Loops
+from understudy.worker.state.rank_local import seal
+from understudy.worker.state.registration import uncovered
+from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.transport.peers import Peers
 
 

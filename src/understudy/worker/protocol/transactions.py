@@ -28,13 +28,7 @@ from understudy.core.events import Committed
 from understudy.core.nouns import Stand
 from understudy.links.page import Activity
 from understudy.worker import points
-from understudy.worker.arguments import Arguments
-from understudy.worker.buddies import StoredSnapshot
-from understudy.worker.copies import seal
-from understudy.worker.drawn import by_hand
-from understudy.worker.early import Before
 from understudy.worker.errors import GenerationAborted, Misuse
-from understudy.worker.loops import Loops, Results
 from understudy.worker.protocol.between import BetweenTransactions
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
@@ -44,9 +38,15 @@ from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.votes import Agreed, Flags
-from understudy.worker.randomness import cuda_in_use
-from understudy.worker.registration import refuse_sparse_gradients
-from understudy.worker.works import Works
+from understudy.worker.script.arguments import Arguments
+from understudy.worker.script.async_work import Works
+from understudy.worker.script.drawn import by_hand
+from understudy.worker.script.loops import Loops, Results
+from understudy.worker.state.pre_vote_changes import Before
+from understudy.worker.state.rank_local import seal
+from understudy.worker.state.registration import refuse_sparse_gradients
+from understudy.worker.state.snapshot_store import StoredSnapshot
+from understudy.worker.state.streams import cuda_in_use
 
 
 class Transactions:

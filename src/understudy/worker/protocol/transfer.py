@@ -13,9 +13,9 @@ import torch
 
 from understudy.core.coverage import Message
 from understudy.worker import points
-from understudy.worker.digests import flat_bytes
+from understudy.worker.encoding.digests import flat_bytes
 from understudy.worker.protocol.plan import Plan
-from understudy.worker.tensors import local_tensor
+from understudy.worker.state.tensors import local_tensor
 from understudy.worker.transport.peers import Buffers, Peers, frame, read_frame
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from understudy.core.coverage import Digests
 from understudy.core.events import ReplicasDiffer
 from understudy.core.judgement import Difference, differences, is_training_state
-from understudy.worker.copies import LocalState
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import StateSummary
+from understudy.worker.state.rank_local import LocalState
 
 
 class Judge:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from understudy.worker.early import FLAGS as PRE_VOTE
 from understudy.worker.protocol.post_vote_changes import POINTS
+from understudy.worker.state.pre_vote_changes import FLAGS as PRE_VOTE
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from torch.distributed import ProcessGroup, distributed_c10d
 
 from understudy.links.page import UNKNOWN
 from understudy.worker import points
-from understudy.worker.digests import digest
+from understudy.worker.encoding.digests import digest
+from understudy.worker.encoding.messages import GroupMembers
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.messages import GroupMembers
 from understudy.worker.transport.backends.base import Backend, Communicator
 from understudy.worker.transport.backends.registry import backends
 from understudy.worker.transport.rendezvous import Door, Rendezvous

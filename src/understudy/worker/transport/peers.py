@@ -21,8 +21,8 @@ from pathlib import Path
 import psutil
 
 from understudy.core.buddies import Place
+from understudy.worker.encoding.messages import PeerAddress, pack, unpack
 from understudy.worker.errors import GenerationAborted, PeerLost
-from understudy.worker.messages import PeerAddress, pack, unpack
 from understudy.worker.transport.rendezvous import Rendezvous, node_address
 
 _TOKEN = 16  # bytes

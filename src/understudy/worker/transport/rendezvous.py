@@ -21,7 +21,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-from understudy.worker.digests import digest_bytes
+from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.transport.sockets import STORES, Connections
 

@@ -1,0 +1,199 @@
+"""The training API: `join`, and the `Job` that it returns.
+
+The same script runs with Understudy, under torchrun and as a plain python process: without an agent, `join` makes the default
+process group from the environment (or one of a single member) and the rest passes through.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+
+from understudy.worker.api import session
+from understudy.worker.errors import Misuse
+from understudy.worker.protocol.newcomer import Newcomer
+from understudy.worker.protocol.post_vote_changes import Look
+from understudy.worker.protocol.runtime import Runtime
+from understudy.worker.script import drawn
+from understudy.worker.script.loaders import Counter, LoaderSource, Source
+from understudy.worker.script.loops import Loops, iterate
+from understudy.worker.script.names import missing_behind
+from understudy.worker.script.read_ahead import TRANSACTION, read_ahead
+from understudy.worker.state.registration import watch_frameworks
+from understudy.worker.state.registry import State
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Job:
+    """A training job, as seen by one rank. Made by `understudy.join`."""
+
+    def __init__(self, runtime: Runtime | None) -> None:
+        self._runtime = runtime
+        self._newcomer: Newcomer | None = runtime.newcomer if runtime else None
+        self._plain_steps = 0
+        self._plain_state = State()
+        self._plain_loops = Loops(None)
+        # Kept, because a script may ask after dist.destroy_process_group().
+        self._rank = runtime.progress.rank if runtime else dist.get_rank()
+        self._world_size = runtime.progress.world_size if runtime else dist.get_world_size()
+
+    @property
+    def rank(self) -> int:
+        """The role of this worker, 0..world_size-1."""
+        return self._rank
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks; it never changes."""
+        return self._world_size
+
+    @property
+    def generation(self) -> int:
+        """How many times the assignment of ranks to workers has changed."""
+        return max(self._runtime.progress.generation, 0) if self._runtime else 0
+
+    @property
+    def committed(self) -> int:
+        """How many steps are committed."""
+        return self._runtime.progress.step if self._runtime else self._plain_steps
+
+    def register(self, **objects: Any) -> None:
+        """Names the state of the training: modules, optimizers, loaders, schedulers, scalers, tensors, generators, and own
+        objects with `state_dict` and `load_state_dict`; also lists and dicts of them. Call it before the first transaction,
+        with the same names on every rank.
+
+        Raises `Misuse` (an `UnderstudyError`) for a thing whose state cannot be moved, a name that is taken, or a late call.
+        """
+        state = self._runtime.state if self._runtime else self._plain_state
+        if self._runtime and self._runtime.progress.transaction >= 0:
+            raise Misuse("job.register after the first transaction: register everything before training starts")
+        for name, thing in objects.items():
+            if name in state.names:
+                raise Misuse(f"job.register({name}=...): this name is taken")
+            state.names.add(name)
+            state.register(name, thing)
+        drawn.watch()  # classes of loaders may have been imported since `join`
+
+    def step(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Makes `function` the training step: a transaction that returns once, when it is committed on every rank.
+
+        It votes before its first `optimizer.step`; all its collectives must come before that. After a failure it may run again
+        with the same arguments, so what it changes outside the registered state must bear that.
+        """
+        return self._transaction(function, "step")
+
+    def section(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Makes `function` a transaction that changes no registered parameters: evaluation, logging or checkpoints with collectives."""
+        return self._transaction(function, "section")
+
+    def _transaction(self, function: Callable[P, R], kind: str) -> Callable[P, R]:
+        @functools.wraps(function)
+        def transaction(*args: P.args, **kwargs: P.kwargs) -> R:
+            if self._runtime is None:
+                result = function(*args, **kwargs)
+                self._plain_steps += kind == "step"
+                return result
+            newcomer = self._newcomer
+            if newcomer is not None and not newcomer.done:
+                place = self._runtime.loops.next_place()
+                passed, kept = newcomer.at_transaction(place)
+                if passed:
+                    self._runtime.results.keep(place, kept)  # a later newcomer may need it from here
+                    self._runtime.loops.after_transaction(kind)
+                    self._runtime.progress.step += kind == "step"
+                    known: R = kept
+                    return known
+            value: R = self._runtime.transactions.run(function, kind, args, kwargs)
+            return value
+
+        setattr(transaction, TRANSACTION, kind)
+        return transaction
+
+    def batches(self, loader: Any, steps: int | None = None) -> Iterator[Any]:
+        """Iterates over `loader`, from where the job is. With `steps`, that many iterations, starting over at the loader's end and
+        calling its sampler's `set_epoch`; without, once through."""
+        state = self._runtime.state if self._runtime else self._plain_state
+        return self._loop(LoaderSource(loader, steps is not None, state.randomness), steps)
+
+    def steps(self, count: int) -> Iterator[int]:
+        """Yields step numbers, from where the job is up to `count` - 1."""
+        return self._loop(Counter(), count)
+
+    def _loop(self, source: Source, steps: int | None) -> Iterator[Any]:
+        runtime, newcomer = self._runtime, self._newcomer
+        loops = runtime.loops if runtime else self._plain_loops
+        loop = loops.enter()
+        first = 0
+        if runtime is not None and (frame := sys._getframe(1)) is not None:
+            names, where = missing_behind(frame)
+            if names:
+                runtime.notices.tell(
+                    f"{', '.join(names[:4])} (set in the loop at {where}) is read behind the loop: a newcomer that joins there does "
+                    f"not run the "
+                    "loop, and the name is missing. Let a transaction behind the loop return it, or give it a value in front of the loop"
+                )
+            if newcomer is None and (ahead := read_ahead(frame, runtime.state.covers)):
+                runtime.notices.tell(
+                    f"{ahead} is used between transactions: a newcomer comes by there before its state has arrived, so what it computes or "
+                    "prints there would be of its initial state, and where it saves, the job would end. Put it into a @job.section that "
+                    "every rank calls"
+                )
+        try:
+            if runtime is not None and newcomer is not None and not newcomer.done:
+                run, copy = newcomer.enter_loop(loop)
+                if not run:
+                    newcomer.pass_by(loop, source)
+                    return
+                if copy is not None and copy.boundary is not None:
+                    batch = newcomer.redraw(source)
+                    first = copy.boundary.iteration + 1
+                    if newcomer.place[:2] == [loop, copy.boundary.iteration]:
+                        yield batch
+
+            def top(iteration: int) -> None:
+                if newcomer is not None and not newcomer.arrived:
+                    newcomer.at_top()
+                elif runtime is not None:
+                    runtime.post_vote.look("between the last transaction and the top of the next iteration", Look.AT_STREAMS)
+
+            yield from iterate(loops, source, first, steps, top)
+        finally:
+            loops.leave(self.committed)
+
+
+def join(backend: str | None = None) -> Job:
+    """Joins the job: takes the place of `torch.distributed.init_process_group`.
+
+    `backend` as there; by default gloo on the host and nccl where there are GPUs. Call it once, before other collectives.
+    Raises `Misuse` when called twice.
+    """
+    if session.current is None:
+        _join_plainly(backend)
+        return Job(None)
+    if session.current.runtime is not None:
+        raise Misuse("understudy.join() was called twice")
+    drawn.watch()
+    here = session.current
+    runtime = here.runtime = Runtime(here.control, here.role, here.server, here.newcomer)
+    watch_frameworks(lambda: runtime.progress.transaction >= 0)
+    if here.when_joined is not None:
+        here.when_joined(runtime)
+    runtime.join(backend)
+    return Job(runtime)
+
+
+def _join_plainly(backend: str | None) -> None:
+    if "RANK" in os.environ:
+        dist.init_process_group(backend)
+    else:
+        kind = backend or ("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        dist.init_process_group(kind, store=HashStore(), rank=0, world_size=1)

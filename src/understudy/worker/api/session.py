@@ -1,0 +1,32 @@
+"""What the bootstrap of a worker hands to `understudy.join` in the same process. None in a process without an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from understudy.core.commands import Prepare
+
+if TYPE_CHECKING:
+    from understudy.core.commands import Assign
+    from understudy.worker.process.control import Control
+    from understudy.worker.protocol.runtime import Runtime
+    from understudy.worker.transport.rendezvous import StoreServer
+
+
+@dataclass
+class Session:
+    control: Control
+    role: Assign | Prepare
+    server: StoreServer
+    when_joined: Callable[[Runtime], None] | None = None  # for what listens inside a worker
+    runtime: Runtime | None = None
+
+    @property
+    def newcomer(self) -> bool:
+        """Whether it runs the script as a rank that another worker has, or had."""
+        return isinstance(self.role, Prepare) or self.role.newcomer
+
+
+current: Session | None = None

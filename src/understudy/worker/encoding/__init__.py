@@ -1,0 +1,1 @@
+"""What workers send each other, as bytes: messages, values with tensors, digests. Knows no state and no network."""

@@ -1,0 +1,271 @@
+"""Everything that one worker tells another: one dataclass each, with the version of all of them, checked where it arrives.
+
+A worker writes its messages into a generation's store, or sends them over the connections of a generation (`peers`). What is written is the
+version, the name of the message and its fields, in the encoding of `codec`. What is read is checked by pydantic, as agents' messages are:
+another version, another message, a field too many or too few, another type anywhere inside raises `BadMessage`. Tensors' contents travel
+beside messages, from memory to memory (`transfer`).
+
+| message | from -> to | where |
+|---|---|---|
+| `PeerAddress` | each member -> all | store, `peer/MEMBER` |
+| `SetupRecord` | buddies of a lost rank -> its newcomer | store, `setup/RANK`; before that each rank -> its buddies, connection |
+| `MemoryDescription` | a rank that is alive -> its newcomer | store, `memory/RANK` |
+| `JobState` | the first survivor -> all | store, `job` |
+| `DonorState` | each donor -> all | store, `state/MEMBER` |
+| `LocalCopy` (sealed) | each rank -> its buddies, holder -> newcomer | connection; store, `copy/RANK/HOLDER` |
+| `HandedAgain` | each rank -> its buddies | connection |
+| `Compared` | each rank -> all | connection |
+| the flags of a vote | each rank -> all | connection, a list of numbers (`votes`) |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from pydantic import ConfigDict, StrictBool, StrictBytes, StrictInt, StrictStr, TypeAdapter, ValidationError
+
+from understudy.worker.encoding.codec import Record, decode, encode
+from understudy.worker.errors import BadMessage
+
+VERSION = 1  # of all messages in this module; workers of one job run the same
+
+Place = list[StrictInt]  # [loop, iteration, index of the transaction in it]; iteration -1: outside, before that loop
+Streams = dict[StrictStr, StrictBytes]  # the state of each random stream, by name
+Digests = dict[StrictStr, StrictInt]  # by entry
+
+
+class Message(Record):
+    """A dataclass that workers send each other."""
+
+    __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class PeerAddress(Message):
+    """Where a member of a generation is, and listens."""
+
+    domain: StrictStr
+    node: StrictStr
+    host: StrictStr
+    port: StrictInt
+    local: StrictBytes  # where a Unix socket of its can be reached, b"": nowhere
+    socket: StrictBytes  # its name
+    token: StrictBytes  # which whoever connects must show
+
+
+# -- parts ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Placed(Message):
+    """A DTensor's placement on one dimension of its mesh."""
+
+    kind: StrictStr  # shard, partial, replicate; "": as its parameter
+    dimension: StrictInt = 0  # of a shard
+    reduction: StrictStr = ""  # of a partial
+
+
+@dataclass(frozen=True)
+class TensorDescription(Message):
+    """A tensor without its content."""
+
+    dtype: StrictStr
+    shape: list[StrictInt]  # of this rank's part
+    stride: list[StrictInt]
+    placements: list[Placed] | None  # of a DTensor
+    owner: StrictStr  # the parameter that it belongs to, "": none
+    device: StrictStr  # its type
+
+
+@dataclass(frozen=True)
+class GroupMembers(Message):
+    """A process group of the script."""
+
+    name: StrictStr
+    ranks: list[StrictInt]  # global ones, in the order of the group
+
+
+@dataclass(frozen=True)
+class CopyDigests(Message):
+    """Digests of all values and small tensors at one moment, whether they went with a copy or not."""
+
+    values: Digests
+    tensors: Digests
+
+
+@dataclass(frozen=True)
+class StateDigests(Message):
+    """What a rank tells of its state, each name once: digests, what it has seen move, and the parameter to which each moment belongs."""
+
+    names: list[StrictStr]
+    digests: list[StrictInt]
+    moved: list[StrictInt]  # numbers of names
+    owners: dict[StrictInt, StrictInt]  # number of a moment's name -> that of its parameter
+    pre_vote: dict[StrictStr, list[StrictStr]]  # by function: what is known to change before its vote
+
+
+@dataclass
+class Position(Message):
+    """Where a loop's source stands. A loader's at the top of an iteration, before its batch is drawn."""
+
+    index: StrictInt = 0  # batches of this epoch that were drawn; of a counter the next number
+    epoch: StrictInt = 0
+    start: Streams = field(default_factory=dict)  # as the epoch began
+    generators: list[StrictBytes] = field(default_factory=list)  # of the loader and its samplers, as the epoch began
+    state: Any = None  # of a stateful loader
+
+
+@dataclass
+class Boundary(Message):
+    """The top of an iteration: where its batch came from."""
+
+    loop: StrictInt
+    iteration: StrictInt
+    position: Position
+    streams: Streams
+    batch: StrictInt = 0  # digest of the batch that was drawn
+    opaque: StrictStr = ""  # a type in it of which no digest can be made
+
+
+@dataclass
+class RecordedCollective(Message):
+    """One collective of a set-up, and what it gave."""
+
+    operator: StrictStr
+    group: StrictStr
+    outputs: list[tuple[StrictStr, list[StrictInt]]]  # type and shape of each
+    whole: list[torch.Tensor] | None = None
+    digests: list[StrictInt] | None = None  # in place of what is registered state anyway
+
+
+# -- messages ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SetupRecord(Message):
+    """What a rank's set-up heard from others."""
+
+    collectives: list[RecordedCollective]
+
+
+@dataclass(frozen=True)
+class MemoryDescription(Message):
+    """The moments of a rank that is alive, for a newcomer that takes memory for them in time."""
+
+    moments: dict[StrictStr, TensorDescription]
+
+
+@dataclass
+class LocalCopy(Message):
+    """What no replica of a rank has, as of a vote."""
+
+    transaction: StrictInt
+    place: Place
+    step: StrictInt
+    streams: Streams
+    boundary: Boundary | None
+    values: dict[StrictStr, StrictBytes]
+    tensors: dict[StrictStr, torch.Tensor]
+    digests: CopyDigests
+    results: dict[StrictStr, StrictBytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HandedAgain(Message):
+    """After a recovery: what new buddies of a rank should hold of it. Empty for those who have it."""
+
+    setup: StrictBytes  # an encoded `SetupRecord`
+    copy: StrictBytes  # a sealed `LocalCopy`
+
+
+@dataclass(frozen=True)
+class JobState(Message):
+    """Where the job goes on, and what all ranks have agreed on so far."""
+
+    place: Place
+    transaction: StrictInt
+    step: StrictInt
+    steps_here: StrictInt  # committed since the top of the iteration, or since the last loop
+    steps_after: list[StrictInt]  # committed at the end of each loop that is over
+    results: dict[StrictStr, StrictBytes]  # of transactions, by place
+    replicas: dict[StrictStr, tuple[StrictInt, ...]]  # class of each rank, by entry
+    comparisons: StrictInt  # that have led to them
+    compare_every: StrictInt  # steps
+    came: list[StrictInt]  # ranks that newcomers have taken
+    gradients_matter: StrictBool  # whether those that exist between two transactions are part of the state
+    gradients_kept: StrictInt  # steps that were seen to keep theirs
+    gradients_dropped: StrictInt
+    post_vote_points: dict[StrictStr, StrictInt]  # number of each point at which values may change behind a vote
+    post_vote_agreed: list[StrictInt]  # those at which all ranks hand over again
+
+
+@dataclass(frozen=True)
+class DonorState(Message):
+    """What a donor has, without the contents of tensors."""
+
+    transaction: StrictInt  # the next one
+    step: StrictInt  # committed ones
+    descriptions: dict[StrictStr, TensorDescription]
+    state: StateDigests
+    values: dict[StrictStr, StrictBytes]
+    versions: list[CopyDigests]  # at its vote before the transaction in which the job goes on, and at later points
+    groups: list[GroupMembers]
+    sums: dict[StrictStr, StrictInt]  # what shows in which order its groups added up when training began
+    frameworks: dict[StrictStr, Any]  # what steers the collectives of DDP and the like
+
+
+@dataclass(frozen=True)
+class Compared(Message):
+    """What a rank puts into a full comparison."""
+
+    every: StrictInt  # steps between two comparisons on the side: rank 0's counts
+    state: StateDigests
+    frameworks: dict[StrictStr, Any]
+
+
+Kind = TypeVar("Kind", bound=Message)
+
+
+_adapters: dict[type[Message], TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[Message]) -> TypeAdapter[Any]:
+    """Building one costs milliseconds, checking with one microseconds."""
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
+def pack(message: Message) -> bytes:
+    """Raises `Unencodable` for a value in it that cannot be moved to another worker."""
+    return encode([VERSION, type(message).__name__, message])
+
+
+def unpack(kind: type[Kind], data: bytes) -> Kind:
+    """The message of this `kind` in `data`. Raises `BadMessage` for anything else."""
+    try:
+        version, name, fields = decode(data)
+    except (ValueError, TypeError, AttributeError, RuntimeError) as error:
+        raise BadMessage(f"what should be a {kind.__name__} of another worker is none: {error!r}") from error
+    if version != VERSION:
+        raise BadMessage(
+            f"another worker speaks version {version!r} of Understudy's messages, this one version {VERSION}: install the same version of "
+            "Understudy on every node"
+        )
+    if name != kind.__name__:
+        raise BadMessage(f"another worker has sent {name!r} where a {kind.__name__} was expected")
+    try:
+        message: Kind = _adapter(kind).validate_python(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadMessage(f"malformed {kind.__name__} of another worker: {where}: {first['msg']}") from error
+    return message
+
+
+def prepare() -> None:
+    """Builds every checker now, so that a recovery has not to wait for that."""
+    for kind in (PeerAddress, SetupRecord, MemoryDescription, LocalCopy, HandedAgain, JobState, DonorState, Compared):
+        _adapter(kind)

@@ -1,0 +1,247 @@
+"""The worker's line to its agent, and the thread that listens on it.
+
+The thread owns the socket. Between beats it sleeps in `select`; when an `Abort` arrives it breaks the communicators at once,
+from here, because the main thread may be blocked inside one. The main thread reads the outcome in `newer`, and waits for
+commands with `wait_for`. If the agent's end closes, the agent is dead: training goes on, and the thread looks for the agent that is
+started in its place (`links.reunion`). A worker must not live on alone, though: if none comes, it ends itself.
+
+Commands of an older generation than one already seen are dropped.
+
+A worker that stands still shows on its page for how many operations it waits for others, which is how a hung one is told from those that
+it holds up (`detectors.hang`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from understudy.core.commands import Abort, Assign, Command, Pause, Prepare, Publish, Recover, Release
+from understudy.core.events import Event, Quiesced, WorkerWarm
+from understudy.links import reunion
+from understudy.links.bounds import bounded
+from understudy.links.lifeline import Lifeline
+from understudy.links.messages import BadMessage, decode, encode
+from understudy.links.page import PageWriter
+from understudy.links.said import Said
+from understudy.worker.process.wait_probe import WaitProbe
+
+Announcement = Abort | Pause
+
+
+class Responder(Protocol):
+    """What the control thread may call. Everything here runs on the control thread and must not block for long."""
+
+    def break_communicators(self, abort: Abort) -> None: ...
+
+    def called(self) -> None:
+        """A spare that is being prepared has a rank, or is told anew where to ask."""
+        ...
+
+    def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None: ...
+
+    def publish_rest(self, abort: Abort) -> None: ...
+
+    def collectives(self) -> int: ...
+
+    def waits(self) -> int:
+        """For how many operations this process waits for others, or `UNKNOWN`."""
+        ...
+
+    def answers_alone(self, abort: Abort) -> Event | None:
+        """The answer to an abort while the main thread is still in the script's set-up, else None."""
+        ...
+
+
+class Control:
+    def __init__(
+        self,
+        connection: socket.socket,
+        worker: str,
+        page: PageWriter,
+        lifeline: Lifeline,
+        outputs: tuple[int, int],
+        folder: Path,
+        beat: float = 0.2,
+    ) -> None:
+        """`outputs`: where stdout and stderr can be read, for the next agent. `folder`: where agents listen for workers."""
+        self.worker = worker
+        self._outputs = outputs
+        self._folder = folder
+        self.page = page
+        self._lifeline = lifeline
+        self._held = threading.Event()
+        self.responder: Responder | None = None
+        self.generation = -1  # the newest generation that this worker has heard of
+        self.assignment: Assign | None = None
+        self.preparation: Prepare | None = None  # the newest
+        self.announcement: Announcement | None = None  # the newest Abort or Pause
+        self.recovery: Recover | None = None  # the newest Recover
+        self.released: Release | None = None
+        self._quiesced: Quiesced | None = None  # the last answer, repeated if an orchestrator that was restarted asks again
+        self._warm: WorkerWarm | None = None
+        self._said = Said()
+        self._connection = connection
+        self._beat = beat
+        self._issued, self._issued_at = 0, 0.0  # collectives, and when that number was first seen
+        self._probe = WaitProbe()
+        self._sending = threading.Lock()
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._listen, name="understudy-control", daemon=True)
+
+    @property
+    def role(self) -> Assign | Prepare | None:
+        """As which rank the script runs here."""
+        return self.assignment or self.preparation
+
+    def start(self) -> None:
+        self._thread.start()
+        self._held.wait()
+
+    def send(self, event: Event) -> None:
+        """Without an agent, what matters of it is kept for the next one. Texts are made to fit: nobody else may be there to say so."""
+        event = bounded(event)
+        if isinstance(event, Quiesced):
+            self._quiesced = event
+        with self._sending:
+            if isinstance(event, WorkerWarm):
+                self._warm = event
+            self._said.remember(event)
+            self._say(event)
+
+    def _say(self, event: Event) -> None:
+        with contextlib.suppress(OSError):  # the agent is gone, which `_listen` is about to see
+            self._connection.sendall(encode(event).encode() + b"\n")
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Waits on the main thread until a command makes `predicate` true; False after `timeout` seconds."""
+        with self._changed:
+            return self._changed.wait_for(predicate, timeout)
+
+    def wake(self) -> None:
+        """Lets `wait_for` look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _reunite(self) -> None:
+        """The agent is gone: finds the one that is started in its place, and tells it everything."""
+        limit = time.monotonic() + reunion.AWAY
+        while True:
+            given = self.assignment
+            rank, environment = (given.rank, given.environment) if given is not None else (-1, {})
+            who = reunion.Introduction(self.worker, rank, self.generation, environment, self.released is not None)
+            try:
+                link = reunion.meet(self._folder, who, self._outputs)
+                break
+            except OSError:
+                if time.monotonic() > limit:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(reunion.RETRY)
+            self._show()
+        with self._sending:
+            self._connection.close()
+            self._connection = link
+            if self._warm is not None:
+                self._say(replace(self._warm, rank=rank))
+            for event in self._said.events:
+                self._say(event)
+
+    def _listen(self) -> None:
+        self._lifeline.hold()  # this thread lives as long as the process
+        self._held.set()
+        pending = b""
+        while True:
+            readable, _, _ = select.select([self._connection], [], [], self._beat)
+            self._show()
+            if not readable:
+                continue
+            try:
+                data = self._connection.recv(1 << 16)
+            except OSError:
+                data = b""
+            if not data:
+                self._reunite()
+                pending = b""
+                continue
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                try:
+                    message = decode(line)
+                except BadMessage as error:
+                    print(f"understudy: {self.worker}: ignored a message of the agent: {error}", flush=True)
+                    continue
+                self._handle(message)  # type: ignore[arg-type]
+
+    def _show(self) -> None:
+        """A beat."""
+        responder = self.responder
+        if responder is None:
+            return self.page.beat(0)
+        issued = responder.collectives()
+        if issued != self._issued:
+            self._issued, self._issued_at = issued, time.monotonic()
+        self.page.beat(issued, self._probe.waits(max(self._issued_at, self.page.since), responder.waits))
+
+    def _handle(self, command: Command) -> None:
+        if isinstance(command, Publish):
+            if self.responder:
+                self.responder.publish(command.generation, command.store, command.ranks)
+            return
+        if isinstance(command, Abort | Pause | Recover | Assign | Prepare):
+            if command.generation < self.generation:
+                return
+            if isinstance(command, Assign | Prepare):
+                self._refuse_another(command)
+            decided = self.recovery is not None and self.recovery.generation >= command.generation
+            answered = self._quiesced is not None and self._quiesced.generation == command.generation
+            if isinstance(command, Abort | Pause) and answered and not decided:
+                assert self._quiesced is not None
+                self.send(self._quiesced)  # an orchestrator that was started again asks, perhaps in other words
+                if isinstance(command, Abort) and self.responder:
+                    self.responder.publish(command.generation, command.store, command.lost)
+                return
+            self.generation = command.generation
+            with self._sending:
+                self._said.enter(command.generation)
+        with self._changed:
+            if isinstance(command, Assign):
+                self.assignment = command
+                self.page.assigned(command.rank)
+            elif isinstance(command, Prepare):
+                self.preparation = command
+            elif isinstance(command, Abort | Pause):
+                self.announcement = command
+            elif isinstance(command, Recover):
+                self.recovery = command
+            elif isinstance(command, Release):
+                self.released = command
+            self._changed.notify_all()
+        if isinstance(command, Assign | Prepare) and self.responder:
+            self.responder.called()
+        if isinstance(command, Abort) and self.responder:
+            self.responder.break_communicators(command)
+            answer = self.responder.answers_alone(command)
+            if answer is not None:
+                self.send(answer)
+            self.responder.publish(command.generation, command.store, command.lost)
+
+    def _refuse_another(self, command: Assign | Prepare) -> None:
+        """Ends this process if it is prepared for another rank, or another place on the node, of which an orchestrator that was killed
+        could not write anything down.
+        """
+        ready = self.preparation
+        place = "LOCAL_RANK"
+        if ready is not None and (ready.rank, ready.environment[place]) != (command.rank, command.environment[place]):
+            text = f"understudy: {self.worker} is prepared for rank {ready.rank} and cannot take rank {command.rank}: it ends"
+            print(text, file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)

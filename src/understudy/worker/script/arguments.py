@@ -1,0 +1,65 @@
+"""Whether a transaction changes its arguments in place: it could not be done again with the same ones.
+
+Tensors count their changes, and are looked at in every transaction. Arrays, containers and objects do not: their content is read in the
+first transactions of each function and in those whose number is a power of two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from understudy.worker.encoding.contents import content_of
+from understudy.worker.errors import Misuse
+
+_LEAVES = {int, float, bool, str, bytes, type(None)}  # as most things that are no tensors
+
+
+class Arguments:
+    """Of one transaction. `closely`: their content counts, too."""
+
+    def __init__(self, function: str, things: Any, closely: bool) -> None:
+        self._function, self._things = function, things
+        self._versions = versions(things)
+        self._content = content_of(things) if closely else None
+
+    def check(self, redone: bool) -> str:
+        """What is to be told of objects among them, or "". Raises `Misuse` if tensors, arrays or containers have changed."""
+        changed = versions(self._things) != self._versions
+        content = content_of(self._things) if self._content is not None and not changed else None
+        if changed or (content is not None and self._content is not None and content.data != self._content.data):
+            if redone:
+                raise Misuse(f"{self._function} changes its arguments in place, so it cannot be redone with the same batch")
+            raise Misuse(f"{self._function} changes its arguments in place, so it could not be redone; work on a copy of them")
+        if content is not None and self._content is not None and content.objects != self._content.objects:
+            return (
+                f"{self._function} changes an object among its arguments: if a rank is lost, it runs again with the changed one. "
+                f"Register the "
+                "object, or change it behind the call"
+            )
+        return ""
+
+
+def versions(thing: Any) -> list[int]:
+    """How often each tensor in `thing`, whatever containers hold it, was changed in place. Inference tensors do not count it."""
+    found: list[int] = []
+    _collect(thing, found)
+    return found
+
+
+def _collect(thing: Any, found: list[int]) -> None:
+    kind = type(thing)
+    if kind is tuple or kind is list:
+        for part in thing:
+            _collect(part, found)
+    elif kind is dict:
+        for part in thing.values():
+            _collect(part, found)
+    elif isinstance(thing, torch.Tensor):
+        if not thing.is_inference():
+            found.append(thing._version)
+    elif kind not in _LEAVES:
+        parts = torch.utils._pytree.tree_leaves(thing)
+        if not (len(parts) == 1 and parts[0] is thing):
+            _collect(parts, found)

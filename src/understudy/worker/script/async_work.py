@@ -1,0 +1,144 @@
+"""Collectives that a script starts and does not wait for in the same transaction.
+
+A vote says that this rank's collectives are done. A Work that outlives its transaction breaks that: a peer may be gone before it is done,
+a redo cannot start it again, and a newcomer has never had it. So in the first transactions of each function, and in those whose number
+is a power of two, every Work is noted (by a kernel of the same kind as the set-up's, `record`), and one that the script still holds
+behind the transaction without having waited for it is told about. Such a function is watched from then on, and its Works are waited for
+before each vote, so that at least nobody passes a vote with a collective under way.
+
+Functional collectives have no Work that a script could hold: their result is a tensor that waits when it is first read. Those that have not
+been read are waited for before every vote, and the script reads them later as it likes.
+
+Known limits: a Work that the script drops without waiting is not told about; it is waited for in watched transactions only.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.distributed import Work
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+
+from understudy.worker.script.collective_replay import Kernels
+
+_OWN = 2  # references to a Work that nobody else holds: of the list, and of the call that counts
+
+
+class Works:
+    def __init__(self) -> None:
+        self._kernels: _Noting | None = None
+        self._leaving: set[str] = set()  # functions that leave Works behind
+        self._waited: set[int] = set()  # ids of those for which the script has waited
+        self._settled: set[int] = set()  # numbers of those for which this has
+        self._wait: Callable[..., Any] = Work.wait
+        self._unread = Unread()
+        self._unread.install()
+
+    def begin(self, function: str, closely: bool) -> None:
+        """Notes what follows, if it is to be noted."""
+        self.end()
+        self._unread.forget()
+        if closely or function in self._leaving:
+            self._kernels = _Noting()
+            self._kernels.install()
+            wait, waited = self._wait, self._waited
+
+            def noted(work: Work, *args: Any, **kwargs: Any) -> Any:
+                waited.add(id(work))
+                return wait(work, *args, **kwargs)
+
+            Work.wait = noted  # type: ignore[assignment,method-assign]
+
+    def settle(self) -> None:
+        """Before a vote: waits for what the script holds and has not waited for. Raises what the collectives raise.
+
+        Never a second time: some Works copy their result when they are waited for, and what is there by then may be another one.
+        """
+        for number in self._pending():
+            assert self._kernels is not None
+            self._wait(self._kernels.works[number])
+            self._settled.add(number)
+        self._unread.settle()
+
+    def _pending(self) -> list[int]:
+        """Works that somebody holds and has not waited for, by number."""
+        works = self._kernels.works if self._kernels is not None else []
+        held = [number for number in range(len(works)) if sys.getrefcount(works[number]) > _OWN]
+        return [number for number in held if id(works[number]) not in self._waited and number not in self._settled]
+
+    def left(self, function: str) -> str:
+        """Behind the function: what is to be told of Works that it leaves, or ""."""
+        works = self._kernels.works if self._kernels is not None else []
+        still = [n for n in sorted(self._settled) if sys.getrefcount(works[n]) > _OWN and id(works[n]) not in self._waited]
+        found = [self._kernels.names[number] for number in [*still, *self._pending()] if self._kernels is not None]
+        self.end()
+        if not found:
+            return ""
+        self._leaving.add(function)
+        return (
+            f"{function} starts {found[0]} and keeps its Work without waiting for it: a step that is redone could not start it "
+            f"again, and a "
+            "newcomer does not have it, so the result after a loss would be another one. Wait for it inside the transaction"
+        )
+
+    def end(self) -> None:
+        """Notes nothing more."""
+        if self._kernels is not None:
+            self._kernels.remove()
+            self._kernels = None
+            Work.wait = self._wait  # type: ignore[method-assign]
+            self._waited.clear()
+            self._settled.clear()
+
+
+class Unread:
+    """Results of functional collectives for which nobody has waited yet."""
+
+    def __init__(self) -> None:
+        self._results: list[weakref.ref[AsyncCollectiveTensor]] = []
+        self._make = AsyncCollectiveTensor.__new__
+
+    def install(self) -> None:
+        """Notes them from now on."""
+        make, results = self._make, self._results
+
+        def noted(cls: type[AsyncCollectiveTensor], elem: torch.Tensor) -> AsyncCollectiveTensor:
+            result: AsyncCollectiveTensor = make(cls, elem)
+            results.append(weakref.ref(result))
+            return result
+
+        AsyncCollectiveTensor.__new__ = staticmethod(noted)  # type: ignore[method-assign]
+
+    def remove(self) -> None:
+        AsyncCollectiveTensor.__new__ = self._make  # type: ignore[method-assign]
+
+    def forget(self) -> None:
+        """What a failed attempt has left is nobody's."""
+        self._results.clear()
+
+    def settle(self) -> None:
+        """Before a vote: waits for them. Raises what the collectives raise."""
+        for reference in self._results:
+            result = reference()
+            if result is not None:
+                result.trigger_wait()  # type: ignore[no-untyped-call]
+        self._results.clear()
+
+
+class _Noting(Kernels):
+    def __init__(self) -> None:
+        super().__init__()
+        self.works: list[Work] = []  # held, so that the script gets the same objects
+        self.names: list[str] = []
+
+    def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
+        result = operate()
+        work = result[-1] if isinstance(result, tuple) else result
+        if isinstance(work, torch.ScriptObject):
+            self.works.append(Work.unbox(work))
+            self.names.append(f"{name.strip('_')} on group {group!r}")
+        return result

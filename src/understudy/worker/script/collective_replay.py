@@ -1,0 +1,356 @@
+"""What a script's set-up hears from its peers: recorded while it happens, replayed to a newcomer.
+
+A newcomer runs the script's set-up alone, long after its peers, and every collective in it must give what the lost rank was
+given. Both sides work by a kernel in front of the `c10d` operators (every collective, from Python, C++ or functional
+collectives, passes the dispatcher): the recorder calls the operator and notes its output, the replayer writes the noted
+output instead of calling it. At the first transaction the kernels are taken away again, so training has nothing in the way.
+
+Outputs are kept whole, except large ones in the memory of registered state, as of a broadcast of parameters, that gave every rank what it
+had anyway: a newcomer has it, too, so only its digest is kept. Where ranks are not seeded alike it has something else, and what the script
+derives from that before its first step (a frozen copy of the model) would be something else. What is registered is known at the first
+transaction; until then everything is kept, up to a limit (`UNDERSTUDY_SETUP_LIMIT`). To make room, contents of large outputs are given up
+whose memory is still in use, as that of parameters is and that of a received object is not. What was given up, or never had room, must
+turn out to be registered state, whose content comes over later, and is told about if it was something else: if it is not registered the
+script is refused, because a newcomer would go on with other values than the lost rank had.
+
+DistributedDataParallel broadcasts parameters in flat buffers that it then copies from. `_broadcast_coalesced`, which does that, is
+therefore watched for where its results go.
+
+Limits: operations that are waited for later (`async_op=True`) are waited for at once while recording, except point-to-point
+receives, whose value is read at the next collective. Large results that a script copies into registered state itself count as not
+registered.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+from torch.distributed import ProcessGroup, Work
+from torch.distributed.tensor import DTensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from understudy.worker.encoding.digests import digest
+from understudy.worker.encoding.messages import RecordedCollective, SetupRecord, pack, unpack
+from understudy.worker.errors import Misuse
+
+WHOLE = 256 << 10  # bytes of one output up to which it is kept whole even if it is registered state
+LIMIT = int(os.environ.get("UNDERSTUDY_SETUP_LIMIT", 64 << 20))  # bytes of all outputs kept whole
+_torch: Any = dist  # for what it does not export
+_DIFFERENT = "the script does not set up the same way twice"
+
+# operator -> the arguments that it writes into
+_OUTPUTS = {
+    "allreduce_": "tensors",
+    "allreduce_coalesced_": "tensors",
+    "broadcast_": "tensors",
+    "reduce_": "tensors",
+    "allgather_": "output_tensors",
+    "_allgather_base_": "output_tensor",
+    "allgather_coalesced_": "output_lists",
+    "allgather_into_tensor_coalesced_": "outputs",
+    "reduce_scatter_": "output_tensors",
+    "_reduce_scatter_base_": "output_tensor",
+    "reduce_scatter_tensor_coalesced_": "outputs",
+    "gather_": "output_tensors",
+    "scatter_": "output_tensors",
+    "alltoall_": "output_tensors",
+    "alltoall_base_": "output",
+    "barrier": "",
+    "monitored_barrier_": "",
+    "send": "",
+    "recv_": "tensors",
+    "recv_any_source_": "tensors",
+}
+
+
+def _below(arguments: Any) -> Any:
+    """The keys of the kernel that does the work.
+
+    Ours stands at BackendSelect, which is part of every dispatch (with or without autograd, in inference mode, from C++) and which
+    no c10d operator uses.
+    """
+    cuda = any(tensor.is_cuda for tensor in _tensors(arguments))
+    return torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA if cuda else torch._C.DispatchKey.CPU)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, list | tuple) else []
+
+
+def _describe(tensors: list[torch.Tensor]) -> list[tuple[str, list[int]]]:
+    return [(str(tensor.dtype).removeprefix("torch."), list(tensor.shape)) for tensor in tensors]
+
+
+class Kernels:
+    """A kernel in front of every collective operator, above the one that does the work."""
+
+    def __init__(self) -> None:
+        self._library: Any = None
+
+    def install(self) -> None:
+        self._library = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]
+        for name in _OUTPUTS:
+            operator = getattr(torch.ops.c10d, name).default
+            kernel = self._kernel(name, operator)
+            self._library.impl(name, kernel, "BackendSelect")
+
+    def remove(self) -> None:
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+
+    def _kernel(self, name: str, operator: Any) -> Callable[..., Any]:
+        names = [argument.name for argument in operator._schema.arguments]
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            named = {**dict(zip(names, args, strict=False)), **kwargs}
+            group = ProcessGroup.unbox(named["process_group"])
+            outputs = named[_OUTPUTS[name]] if _OUTPUTS[name] else []
+            keys = _below(list(named.values()))
+            return self.call(name, group.group_name, outputs, lambda: operator.redispatch(keys, *args, **kwargs))
+
+        return kernel
+
+    def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
+        raise NotImplementedError
+
+
+@dataclass
+class _Large:
+    """An output of which it is not known yet whether it has to be kept whole."""
+
+    number: int  # of the collective
+    entry: RecordedCollective
+    size: int
+    memory: list[StorageWeakRef]  # where it went; as long as somebody refers to it so, no other storage has its identity
+    content: list[torch.Tensor] | None
+    moved: bool  # it was something else than its memory had held before
+
+    def in_use(self) -> bool:
+        return not any(reference.expired() for reference in self.memory)  # type: ignore[no-untyped-call]
+
+    def within(self, storages: set[int]) -> bool:
+        return bool(self.memory) and all(reference.cdata in storages for reference in self.memory)
+
+
+class Recorder(Kernels):
+    """Notes the output of every collective of this rank's set-up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[RecordedCollective] = []
+        self._late: list[tuple[int, list[torch.Tensor], list[int]]] = []
+        self._large: list[_Large] = []
+        self._kept = 0
+        self.given_up = 0  # bytes of registered state that were not kept, when `finish` was told that they matter
+        self._targets: list[torch.Tensor] = []  # of the coalesced broadcast that is under way
+        self._coalesced: Callable[..., None] | None = None  # torch's own
+
+    def install(self) -> None:
+        super().install()
+        stock = self._coalesced = _torch._broadcast_coalesced
+
+        def coalesced(process_group: Any, tensors: list[torch.Tensor], *args: Any, **kwargs: Any) -> None:
+            self._targets = list(tensors)
+            try:
+                stock(process_group, tensors, *args, **kwargs)
+            finally:
+                self._targets = []
+
+        _torch._broadcast_coalesced = coalesced
+
+    def remove(self) -> None:
+        super().remove()
+        if self._coalesced is not None:
+            _torch._broadcast_coalesced, self._coalesced = self._coalesced, None
+
+    def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
+        tensors = _tensors(outputs)
+        before = _digests(tensors) if _size(tensors) > WHOLE else []
+        result = operate()
+        self.entries.append(RecordedCollective(name, group, _describe(tensors)))
+        if name in ("recv_", "recv_any_source_", "send"):
+            self._late.append((len(self.entries) - 1, tensors, before))
+            return result
+        work = result[-1] if isinstance(result, tuple) else result
+        if isinstance(work, torch.ScriptObject):
+            Work.unbox(work).wait()
+        self._settle()
+        self._note(len(self.entries) - 1, tensors, before)
+        return result
+
+    def _settle(self) -> None:
+        late, self._late = self._late, []
+        for number, tensors, before in late:
+            self._note(number, tensors, before)
+
+    def _note(self, number: int, tensors: list[torch.Tensor], before: list[int]) -> None:
+        entry = self.entries[number]
+        size = _size(tensors)
+        room = self._make_room(size)
+        if size <= WHOLE and room:
+            self._kept += size
+            entry.whole = _copies(tensors)
+            return
+        entry.digests = _digests(tensors)
+        moved = bool(before) and before != entry.digests
+        memory = [StorageWeakRef(_storage(tensor)) for tensor in self._targets or tensors]  # type: ignore[no-untyped-call]
+        self._large.append(_Large(number, entry, size, memory, _copies(tensors) if room else None, moved))
+        self._kept += size if room else 0
+
+    def _make_room(self, size: int) -> bool:
+        """Whether there is room for that much. Gives up what is most probably registered state."""
+        if self._kept + size > LIMIT and size <= LIMIT:
+            for large in sorted(self._large, key=lambda large: large.size, reverse=True):
+                if self._kept + size > LIMIT and large.content is not None and large.in_use():
+                    large.content = None
+                    self._kept -= large.size
+        return self._kept + size <= LIMIT
+
+    def moved(self, state: Iterable[torch.Tensor]) -> bool:
+        """Whether a large result has changed what this rank had in registered `state`, so that ranks do not set that up alike."""
+        self._settle()
+        registered = _storages(state)
+        return any(large.moved and large.within(registered) for large in self._large)
+
+    def finish(self, state: Iterable[torch.Tensor] = (), unlike: bool = False) -> bytes:
+        """Takes the kernels away and gives the record. `state`: all registered tensors. `unlike`: some rank has `moved`.
+
+        Raises `Misuse` if there is more to keep than the limit allows.
+        """
+        self._settle()
+        self.remove()
+        registered = _storages(state)
+        for large in self._large:
+            if large.within(registered) and (large.content is None or not unlike):
+                self.given_up += large.size if unlike else 0
+                continue
+            if large.content is None:
+                raise Misuse(_refusal(large))
+            large.entry.whole, large.entry.digests = large.content, None
+        self._large.clear()
+        return pack(SetupRecord(self.entries))
+
+
+def _storages(state: Iterable[torch.Tensor]) -> set[int]:
+    return {_storage(tensor)._cdata for tensor in state}
+
+
+def _size(tensors: list[torch.Tensor]) -> int:
+    """In bytes."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _digests(tensors: list[torch.Tensor]) -> list[int]:
+    return [digest(tensor.detach().contiguous()) for tensor in tensors]
+
+
+def _copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for tensor in tensors]
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    return (tensor._local_tensor if isinstance(tensor, DTensor) else tensor).untyped_storage()
+
+
+def _shown(entry: RecordedCollective) -> str:
+    return f"{entry.operator} on group {entry.group!r} with {entry.outputs}"
+
+
+def _refusal(large: _Large) -> str:
+    entry = large.entry
+    shapes = ", ".join(f"{kind} {tuple(shape)}" for kind, shape in entry.outputs[:3]) + (", ..." if len(entry.outputs) > 3 else "")
+    return (
+        f"collective number {large.number} of the set-up, {entry.operator} on group {entry.group!r}, gave "
+        f"{large.size / 1e6:.1f} MB ({shapes}) "
+        "that are not in registered state, and a spare would have to be given the same. What is kept for that is limited to "
+        f"{LIMIT / 1e6:.1f} MB in all: register the tensor with job.register, let each rank load the data itself, or raise "
+        "UNDERSTUDY_SETUP_LIMIT (bytes) on every rank"
+    )
+
+
+class Replayer(Kernels):
+    """Gives a newcomer, at every collective of its set-up, what the lost rank was given."""
+
+    def __init__(self, record: bytes, rank: int) -> None:
+        super().__init__()
+        self._entries = unpack(SetupRecord, record).collectives
+        self._rank = rank
+        self._next = 0
+        self._over = False
+        self._alone = ProcessGroup(HashStore(), 0, 1)
+        self._different: list[tuple[weakref.ref[torch.Tensor], str]] = []
+
+    def install(self) -> None:
+        """Call only after the groups' own classes are in place."""
+        backend = dist.ProcessGroupGloo(HashStore(), 0, 1)  # type: ignore[call-arg]
+        self._backend = backend
+        self._alone._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, backend)
+        super().install()
+
+    def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
+        if self._over:
+            raise Misuse(
+                f"rank {self._rank}: {name} on group {group!r} outside any transaction, on a newcomer that is still on its way: wrap it in "
+                "@job.section"
+            )
+        tensors = _tensors(outputs)
+        number, self._next = self._next, self._next + 1
+        here = RecordedCollective(name, group, _describe(tensors))
+        if number >= len(self._entries):
+            raise Misuse(
+                f"rank {self._rank}: this newcomer calls {name} on group {group!r} as collective number {number} of its set-up, but the "
+                f"lost rank had issued only {len(self._entries)} before its first transaction: {_DIFFERENT}"
+            )
+        entry = self._entries[number]
+        if (here.operator, here.group, here.outputs) != (entry.operator, entry.group, entry.outputs):
+            raise Misuse(
+                f"rank {self._rank}: collective number {number} of this newcomer's set-up is {_shown(here)}, the lost rank's was "
+                f"{_shown(entry)}: the script does not set up the same way twice"
+            )
+        with torch.no_grad():
+            if entry.whole is not None:
+                for tensor, value in zip(tensors, entry.whole, strict=True):
+                    tensor.detach().copy_(value)
+            else:
+                for tensor, expected in zip(tensors, entry.digests or [], strict=True):
+                    if digest(tensor.detach().contiguous()) != expected:
+                        text = f"{name} on group {group!r}, number {number}, {tensor.dtype} {tuple(tensor.shape)}"
+                        self._different.append((weakref.ref(tensor), text))
+        return self._result(name, outputs)
+
+    def _result(self, name: str, outputs: Any) -> Any:
+        token = torch.empty(1)
+        work = torch.ops.c10d.barrier.default.redispatch(_below(token), token, self._alone.boxed(), [])
+        if name in ("monitored_barrier_",):
+            return None
+        schema = getattr(torch.ops.c10d, name).default._schema
+        return (outputs, work) if len(schema.returns) == 2 else work
+
+    def finish(self) -> None:
+        """The set-up is over: until `remove`, which the arrival calls, every collective is refused."""
+        self._over = True
+        if self._next < len(self._entries):
+            entry = self._entries[self._next]
+            raise Misuse(
+                f"rank {self._rank}: this newcomer's set-up issued {self._next} collectives, the lost rank's {len(self._entries)}; the "
+                f"first one missing is {entry.operator} on group {entry.group!r}: {_DIFFERENT}"
+            )
+
+    def differences(self, storages: set[int]) -> list[str]:
+        """Large results that could not be replayed and are in none of the registered `storages` (addresses), where known."""
+        found = []
+        for reference, text in self._different:
+            tensor = reference()
+            if tensor is not None and tensor.untyped_storage().data_ptr() not in storages:
+                found.append(text)
+        return found

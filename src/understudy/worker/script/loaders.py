@@ -1,0 +1,203 @@
+"""Where a loop's batches come from, and how a newcomer gets to the same place in them.
+
+A position is taken at the top of an iteration, before its batch is drawn: the epoch, how many batches of it were drawn, and
+what the epoch began with (random streams, generators; for a StatefulDataLoader its own state). A newcomer goes to the
+position of the last iteration that its lost rank handed over, draws that batch again, and compares its digest with the lost
+rank's before anything else is drawn.
+
+A plain DataLoader without workers gets there by advancing its sampler alone. With worker processes, or an iterable dataset,
+the epoch's batches are drawn again, because the state of the workers depends on them; a StatefulDataLoader is faster there. Its
+state does not hold the random streams of its workers, though: if what it gives is not the same batch, its epoch is drawn again too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from understudy.worker.encoding.messages import Position, Streams
+from understudy.worker.script.drawn import by_a_loop
+from understudy.worker.state.streams import Randomness
+
+_PROCESS_KILLED = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly$)")
+
+
+def leave_if_data_process_lost(error: BaseException) -> None:
+    """Ends this worker if `error`, or what led to it, says that a process of a DataLoader was killed.
+
+    A process of this rank was killed from outside: that is a loss of the rank, not a fault of the script. Torch
+    raises this error from a signal handler, so it may come out of any line that the main thread is in.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, RuntimeError) and _PROCESS_KILLED.match(str(cause)):
+            print(f"understudy: {cause}; this worker leaves its rank to a spare", file=sys.stderr, flush=True)
+            os._exit(70)
+        cause = cause.__cause__ or cause.__context__
+
+
+class Source(Protocol):
+    def position(self) -> Position: ...
+
+    def go_to(self, position: Position) -> None: ...
+
+    def go_again(self, position: Position) -> bool:
+        """If there is a slower and surer way to `position` than that of `go_to`: goes it."""
+        ...
+
+    def pass_by(self, position: Position) -> None:
+        """Leaves behind what a loop would that ended with an iteration from `position`."""
+        ...
+
+    def draw(self, new_epoch: Callable[[], None]) -> Any:
+        """The next batch. Raises `StopIteration` at the end. Calls `new_epoch` when it starts over, before it draws anything."""
+        ...
+
+
+class Counter:
+    """The source of a loop without a loader: step numbers."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def position(self) -> Position:
+        return Position(self._next)
+
+    def go_to(self, position: Position) -> None:
+        self._next = position.index
+
+    def go_again(self, position: Position) -> bool:
+        return False
+
+    def pass_by(self, position: Position) -> None:
+        pass
+
+    def draw(self, new_epoch: Callable[[], None]) -> int:
+        self._next += 1
+        return self._next - 1
+
+
+class LoaderSource:
+    """A DataLoader, a StatefulDataLoader or any other iterable. `repeat`: start over at its end, as often as it takes."""
+
+    def __init__(self, loader: Any, repeat: bool, randomness: Randomness) -> None:
+        self._loader = loader
+        self._repeat = repeat
+        self._randomness = randomness
+        self._stateful = callable(getattr(loader, "state_dict", None)) and callable(getattr(loader, "load_state_dict", None))
+        self._iterator: Any = None
+        self.goes_on = False  # whether its worker processes have gone from one epoch to another, with what they have drawn at random
+        self._epoch = 0
+        self._index = 0
+        self._start: Streams = {}
+        self._start_generators: list[bytes] = []
+        randomness.adopt(self._generators())
+
+    def _generators(self) -> list[torch.Generator]:
+        batch_sampler = getattr(self._loader, "batch_sampler", None)
+        owners = (self._loader, getattr(self._loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None))
+        found = {id(g): g for g in (getattr(owner, "generator", None) for owner in owners) if isinstance(g, torch.Generator)}
+        return list(found.values())
+
+    @property
+    def draws_again(self) -> bool:
+        """Whether a newcomer runs the loader's own code from the start of the epoch, in its main process."""
+        workers = getattr(self._loader, "num_workers", 0)
+        mapped = isinstance(self._loader, DataLoader) and not isinstance(self._loader.dataset, IterableDataset)
+        return not mapped and not self._stateful and workers == 0
+
+    @property
+    def index(self) -> int:
+        """How many batches of this epoch are drawn."""
+        return self._index
+
+    def position(self) -> Position:
+        if not self._index:
+            return Position(0, self._epoch, generators=self._generator_states())
+        state = self._loader.state_dict() if self._stateful else None
+        return Position(self._index, self._epoch, self._start, self._start_generators, state)
+
+    def _generator_states(self) -> list[bytes]:
+        return [bytes(generator.get_state().numpy().tobytes()) for generator in self._generators()]
+
+    def go_to(self, position: Position) -> None:
+        self._to_start(position)
+        if not self._index:
+            return  # opened by the next draw
+        if self._stateful:
+            self._loader.load_state_dict(position.state)
+            self._open()
+            self._start, self._start_generators = position.start, position.generators
+        else:
+            self._draw_again(position)
+
+    def go_again(self, position: Position) -> bool:
+        if not (self._stateful and position.index):
+            return False
+        self._to_start(position)
+        self._draw_again(position)
+        return True
+
+    def pass_by(self, position: Position) -> None:
+        self._epoch = position.epoch
+        self._set_epoch()
+
+    def _to_start(self, position: Position) -> None:
+        self._epoch, self._index = position.epoch, position.index
+        self._iterator = None
+        for generator, state in zip(self._generators(), position.generators, strict=False):
+            generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
+    def _draw_again(self, position: Position) -> None:
+        self._randomness.restore(position.start)
+        self._open()
+        iterator: Any = self._iterator
+        light = isinstance(self._loader, DataLoader) and self._loader.num_workers == 0 and not self._stateful
+        if light and not isinstance(self._loader.dataset, IterableDataset):
+            for _ in range(self._index):
+                next(iterator._sampler_iter)
+            iterator._num_yielded += self._index
+        else:
+            for _ in range(self._index):
+                next(iterator)
+
+    def _open(self) -> None:
+        if (
+            getattr(self._loader, "_iterator", None) is not None
+            and getattr(self._loader, "persistent_workers", False)
+            and not self._stateful
+        ):
+            self.goes_on = True
+        self._set_epoch()
+        self._start = self._randomness.capture()
+        self._start_generators = self._generator_states()
+        with by_a_loop():
+            self._iterator = iter(self._loader)
+
+    def _set_epoch(self) -> None:
+        if self._repeat:
+            for sampler in (getattr(self._loader, "sampler", None), getattr(self._loader, "batch_sampler", None)):
+                if sampler is not None and callable(getattr(sampler, "set_epoch", None)):
+                    sampler.set_epoch(self._epoch)
+
+    def draw(self, new_epoch: Callable[[], None]) -> Any:
+        if self._iterator is None:
+            self._open()
+        assert self._iterator is not None
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            if not self._repeat or self._index == 0:
+                raise
+            self._epoch, self._index, self._iterator = self._epoch + 1, 0, None
+            new_epoch()
+            self._open()
+            batch = next(self._iterator)
+        self._index += 1
+        return batch

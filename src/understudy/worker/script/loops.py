@@ -1,0 +1,226 @@
+"""Where the script is: loops, iterations, and the transactions in them; and how a newcomer gets to the same place.
+
+A place is [loop, iteration, index]: the index-th transaction of an iteration, or, with iteration -1, the index-th one outside
+any loop, before that loop. Places grow along the script, so a newcomer compares: what lies before the place where the
+job continues is not run again there. Earlier loops yield nothing, earlier transactions of the same iteration return
+their recorded results, and the batch of the iteration is drawn again from its recorded boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any
+
+from understudy.worker import points
+from understudy.worker.encoding.codec import Unencodable, decode, encode
+from understudy.worker.encoding.contents import content_of
+from understudy.worker.encoding.messages import Boundary, LocalCopy, Place
+from understudy.worker.errors import Misuse, NotTheSame
+from understudy.worker.script.loaders import LoaderSource, Source, leave_if_data_process_lost
+from understudy.worker.state.streams import Randomness
+
+LOOKS = 8  # batches that are looked at
+END: Place = [1 << 62, 0, 0]  # behind every place of the script
+
+
+class Loops:
+    """The place of this worker in its script."""
+
+    def __init__(self, randomness: Randomness | None, tell: Callable[[str], None] = lambda text: None) -> None:
+        """`tell`: gets what the user should know."""
+        self._tell = tell
+        self._looks = LOOKS
+        self._randomness = randomness  # None: without an agent, where nobody will ever continue this loop
+        self._loop = 0  # the loop that is running, or the next one
+        self._iteration = -1
+        self._index = 0
+        self.boundary: Boundary | None = None
+        self.steps_here = 0  # steps committed since the top of this iteration, or since the last loop
+        self.steps_after: list[int] = []  # steps committed at the end of each loop that is over
+
+    def next_place(self) -> Place:
+        """The place of the next transaction."""
+        return [self._loop, self._iteration, self._index]
+
+    def after_transaction(self, kind: str) -> None:
+        self._index += 1
+        self.steps_here += kind == "step"
+
+    @property
+    def inside(self) -> bool:
+        return self._iteration >= 0
+
+    def enter(self) -> int:
+        """Starts a loop; its number. Raises `Misuse` inside another one."""
+        if self.inside:
+            raise Misuse("job.batches or job.steps inside another one: only the outer loop can be continued on another worker")
+        self._index = 0
+        return self._loop
+
+    def leave(self, steps: int) -> None:
+        """Ends a loop; `steps` are committed by now."""
+        self._loop, self._iteration, self._index = self._loop + 1, -1, 0
+        self.boundary = None
+        self.steps_here = 0
+        self.steps_after.append(steps)
+
+    def still(self) -> AbstractContextManager[None]:
+        """Around code in which nothing draws a random number."""
+        return self._randomness.still() if self._randomness is not None else nullcontext()
+
+    def top(self, source: Source, iteration: int) -> None:
+        """The top of an iteration: notes where its batch comes from."""
+        self._iteration, self._index, self.steps_here = iteration, 0, 0
+        if self._randomness is not None:
+            self.boundary = Boundary(self._loop, iteration, source.position(), self._randomness.capture())
+
+    def draw(self, source: Source) -> Any:
+        """The batch of this iteration. Raises `StopIteration` at the end of the loader."""
+        boundary, randomness = self.boundary, self._randomness
+        if boundary is None or randomness is None:
+            return source.draw(lambda: None)
+
+        def new_epoch() -> None:
+            boundary.position = source.position()
+            boundary.streams = randomness.capture()
+
+        try:
+            batch = source.draw(new_epoch)
+        except RuntimeError as error:
+            leave_if_data_process_lost(error)
+            raise
+        self._look_at_streams(source, boundary)
+        content = content_of(batch)
+        boundary.batch, boundary.opaque = content.all, content.opaque
+        if content.opaque:
+            self._tell(
+                f"a batch holds a {content.opaque}, whose content cannot be read: a newcomer could not prove that it draws the same "
+                f"batch, so if a "
+                "rank is lost, the job ends. Let the loader give tensors, arrays, plain values and containers or plain objects of them"
+            )
+        return batch
+
+    def _look_at_streams(self, source: Source, boundary: Boundary) -> None:
+        """For the first draws from a loader whose code a newcomer runs again: whether it takes from streams that the training
+        takes from, too.
+        """
+        if isinstance(source, LoaderSource) and source.goes_on:
+            source.goes_on = False
+            self._tell(
+                "the loader keeps its worker processes from epoch to epoch (persistent_workers=True), and a newcomer's begin anew: "
+                "if the dataset "
+                "draws at random in them, the batch of a later epoch is not the same there, and the job ends. Leave persistent_workers out"
+            )
+        if self._looks and isinstance(source, LoaderSource) and source.draws_again and source.index > 1 and self._randomness is not None:
+            self._looks -= 1
+            if self._randomness.capture() != boundary.streams:
+                self._looks = 0
+                self._tell(
+                    "the loader draws from the global random streams while it is iterated, and a newcomer draws its epoch again "
+                    "without what "
+                    "the training has drawn in between: it would get other batches, and the job would end. Give the dataset a generator of "
+                    "its own, seeded by epoch and rank"
+                )
+
+    def redraw(self, source: Source, copy: LocalCopy, rank: int) -> Any:
+        """On a newcomer: draws the batch of the iteration that the lost rank handed over, and proves that it is the same one."""
+        boundary = copy.boundary
+        assert boundary is not None
+        source.go_to(points.through("position", boundary.position, source=source))
+        batch, found = self._draw_from(source, boundary)
+        if boundary.opaque:
+            raise Misuse(
+                f"rank {rank}: the batch of iteration {boundary.iteration} holds a {boundary.opaque}, whose content cannot be read, "
+                f"so this "
+                "newcomer cannot prove that it is the one that the lost rank had. Let the loader give tensors, arrays, plain values and "
+                "containers or plain objects of them"
+            )
+        if found != boundary.batch and source.go_again(boundary.position):
+            batch, found = self._draw_from(source, boundary)
+        if found != boundary.batch:
+            raise NotTheSame(
+                f"rank {rank}: the batch of iteration {boundary.iteration} that this newcomer draws is not the one that the lost rank had "
+                f"(digest {found:x}, not {boundary.batch:x}): the loader does not give the same data twice from the same "
+                "position. Use torchdata's StatefulDataLoader, or seed what the dataset draws at random"
+            )
+        return batch
+
+    def _draw_from(self, source: Source, boundary: Boundary) -> tuple[Any, int]:
+        assert self._randomness is not None
+        self._randomness.restore(boundary.streams)
+        self._iteration, self._index, self.steps_here = boundary.iteration, 0, 0
+        here = self.boundary = Boundary(boundary.loop, boundary.iteration, boundary.position, boundary.streams)
+        return self.draw(source), here.batch
+
+
+def restore_streams(randomness: Randomness, copy: LocalCopy, rank: int) -> None:
+    """Sets the streams of a copy, and proves that they are set. Raises `NotTheSame` if they are not."""
+    randomness.restore(points.through("streams", copy.streams))
+    points.reach("streams set")
+    now = randomness.capture()
+    wrong = sorted(name for name, data in copy.streams.items() if now.get(name) != data)
+    if wrong:
+        raise NotTheSame(f"rank {rank}: random streams {wrong} are not what the lost rank handed over")
+
+
+def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: Any) -> Iterator[Any]:
+    """The iterations of a loop from `first` on. `top` is called at the top of each, and where there is none left."""
+    iteration = first
+    while steps is None or iteration < steps:
+        with loops.still():
+            top(iteration)
+            loops.top(source, iteration)
+        try:
+            batch = loops.draw(source)
+        except StopIteration:
+            return
+        yield batch
+        iteration += 1
+    with loops.still():
+        top(iteration)  # of what follows
+
+
+class Results:
+    """What transactions have returned, by place: those of the current iteration, and all those outside loops.
+
+    A newcomer that enters behind a transaction returns its result again. `replaced`: places whose result came from another rank.
+    """
+
+    def __init__(self) -> None:
+        self.replaced: list[str] = []
+        self._known: dict[tuple[int, ...], Any] = {}
+        self._iteration: Place = []  # loop and iteration of those in a loop
+
+    def keep(self, place: Place, result: Any) -> None:
+        if self._over(place):
+            self._known = {k: v for k, v in self._known.items() if k[1] < 0}
+            self._iteration = place[:2]
+        self._known[tuple(place)] = result
+
+    def _over(self, place: Place) -> bool:
+        """Whether the iteration of which results are known is not that of `place`."""
+        return self._iteration != place[:2]
+
+    def encoded(self, place: Place | None = None) -> dict[str, bytes]:
+        """Those that can be handed over; with a copy of the transaction at `place`, only those that go with it."""
+        over, found = place is not None and self._over(place), {}
+        for key, result in self._known.items():
+            if key[1] < 0 or not over:
+                with suppress(Unencodable):
+                    found[_name(key)] = encode(result)
+        return found
+
+    def of_lost(self, place: Place, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
+        """Whether the result at `place` is known, and it: from the lost rank's copy, else from another rank's."""
+        key = _name(place)
+        if key in copied:
+            return True, decode(copied[key])
+        if key in others:
+            self.replaced.append(key)
+            return True, decode(others[key])
+        return False, None
+
+
+def _name(place: Iterable[int]) -> str:
+    return ".".join(map(str, place))

@@ -1,0 +1,292 @@
+"""What registered modules hold beside parameters and buffers: train or eval mode, `requires_grad`, dropout rates, counters, a hidden
+state that is kept as an attribute, extra state; and which parts they have.
+
+Two uses:
+
+- *Redo*: at every begin the attributes of all modules are noted, shallowly (a copy of each `__dict__`, of the tables of parts, parameters
+  and buffers, and of the script's own plain containers), and `restore` binds them again. Objects stay the same: nothing is replaced.
+- *Newcomer*: what is plain and has changed since the set-up is an entry like a registered value. It is looked for where all state is
+  compared and in every recovery; an entry that was found once is then read in every step, because it may differ from rank to rank.
+
+Known limits: attributes of another kind (own objects, tensors larger than `LARGEST` or on a device) are bound again by a redo, but not
+given to a newcomer; a tensor of that kind is told about. DDP's and FSDP2's own attributes are left to `frameworks`. Hooks that a script
+adds in an attempt are not taken away again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from understudy.worker.encoding.codec import Unencodable, decode, encode
+from understudy.worker.errors import UnderstudyError
+
+LARGEST = 1 << 20  # bytes of one attribute
+_OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}
+_LEAVES = frozenset({type(None), bool, int, float, str, bytes})
+_CONTAINERS = (list, dict, set)
+_ABSENT = object()
+
+
+def is_of_module(entry: str) -> bool:
+    """Whether a value belongs to a registered module, and not to something that was registered as a value."""
+    return "/attribute/" in entry or "/extra/" in entry or entry.endswith("/attribute-requires_grad")
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the attributes are that are noted at a begin."""
+
+    dicts: list[dict[Any, Any]]  # of attributes, parts, parameters, buffers; plain dicts
+    lists: list[Any]  # plain lists and sets
+    parameters: list[torch.Tensor]
+    wrappers: list[torch.nn.Module]  # DDPs, which keep much of their own beside what is noted here
+    tables: list[dict[str, Any]]  # of parts, whose sizes tell whether some came or went
+
+    def size(self) -> int:
+        return sum(map(len, self.tables))
+
+
+@dataclass(frozen=True)
+class Noted:
+    """The attributes as of a begin."""
+
+    places: _Places
+    dicts: list[dict[Any, Any]]
+    lists: list[Any]
+    trained: list[bool]  # of each parameter: requires_grad
+    training: list[bool]  # of each DDP: its mode
+
+
+class Attributes:
+    def __init__(self, modules: Mapping[str, torch.nn.Module]) -> None:
+        self._modules = modules
+        self._parts: list[tuple[str, torch.nn.Module]] = []  # with the prefix of their entries
+        self._places = _Places([], [], [], [], [])
+        self._size = -1
+        self._extra: list[tuple[str, torch.nn.Module]] = []  # those with a `get_extra_state` of their own
+        self._first: dict[str, bytes] | None = None  # as of the end of the set-up
+        self._first_parts: set[str] = set()
+        self._changed: list[str] = []  # what of that came or went since then
+        self._first_large: dict[str, int] = {}  # entries that are too large, or not on the host, with the addresses of their memory
+        self._watched: set[str] = set()  # entries that have changed since then
+        self._large: list[str] = []  # those of them that have changed
+
+    def refresh(self) -> None:
+        """Finds the parts anew."""
+        self._parts = [
+            (f"{key}/attribute/{path}", part)
+            for key, module in self._modules.items()
+            for path, part in module.named_modules(remove_duplicate=True)
+        ]
+        places = self._places = _Places([], [], [], [], [])
+        for _, part in self._parts:
+            if part._modules:
+                places.tables.append(part._modules)
+            if isinstance(part, DistributedDataParallel):
+                places.wrappers.append(part)
+                continue
+            tables = [part.__dict__, part._modules, part._buffers]
+            if not hasattr(part, "_get_fsdp_state"):  # which puts its own parameters into the table, and knows which
+                tables.append(part._parameters)
+            places.dicts.extend(table for table in tables if table)
+            for name, value in part.__dict__.items():
+                if name not in _OF_EVERY_MODULE and type(value) in _CONTAINERS:
+                    (places.dicts if type(value) is dict else places.lists).append(value)
+        places.parameters.extend(parameter for module in self._modules.values() for parameter in module.parameters())
+        self._extra = [
+            (entry.replace("/attribute/", "/extra/", 1), part)
+            for entry, part in self._parts
+            if type(part).get_extra_state is not torch.nn.Module.get_extra_state
+        ]
+        self._size = places.size()
+        self._changed = sorted(self._first_parts ^ self._names()) if self._first is not None else []
+
+    def _names(self) -> set[str]:
+        """Parts, and the parameters and buffers that they have."""
+        tensors = {f"{entry}.{name}" for entry, part in self._parts for name in (*part._parameters, *part._buffers)}
+        return tensors | {entry for entry, _ in self._parts}
+
+    # -- redo ------------------------------------------------------------------------------------------------------------
+
+    def note(self) -> Noted:
+        """At begin. Some tens of microseconds for a hundred modules."""
+        if self.moved:
+            self.refresh()
+        places = self._places
+        return Noted(
+            places,
+            [table.copy() for table in places.dicts],
+            [value.copy() for value in places.lists],
+            [parameter.requires_grad for parameter in places.parameters],
+            [wrapper.training for wrapper in places.wrappers],
+        )
+
+    def restore(self, noted: Noted) -> None:
+        """What was noted, bound again."""
+        places = noted.places
+        for table, before in zip(places.dicts, noted.dicts, strict=True):
+            _bind(table, before)
+        for value, earlier in zip(places.lists, noted.lists, strict=True):
+            if type(value) is list:
+                value[:] = earlier
+            else:
+                value.clear()
+                value.update(earlier)
+        for parameter, trained in zip(places.parameters, noted.trained, strict=True):
+            if parameter.requires_grad != trained:
+                parameter.requires_grad_(trained)
+        for wrapper, training in zip(places.wrappers, noted.training, strict=True):
+            wrapper.training = training
+        self.refresh()
+
+    # -- entries ---------------------------------------------------------------------------------------------------------
+
+    def set_up(self) -> None:
+        """At the end of the set-up: from now on counts what changes."""
+        self.refresh()
+        self._first = dict(self._plain())
+        self._first_parts = self._names()
+
+    def news(self) -> list[str]:
+        """What is to be told of changes that a newcomer could not follow. Cheap while there are none."""
+        found = []
+        if changed := self._changed:
+            found.append(
+                f"{changed[0].replace('/attribute/', '.').replace('..', '.')} (one of {len(changed)} parts of modules) came or went "
+                f"after training "
+                f"began: a "
+                "newcomer's script does not do that, so if a rank is lost, the job ends. Make all parts before the first transaction"
+            )
+        if self._large:
+            found.append(
+                f"{self._large[0].replace('/attribute/', '.')} is an attribute of a module that has changed, and too large to be "
+                f"looked at in "
+                "every step, or not on the host: a newcomer starts without the change. Make it a buffer (register_buffer)"
+            )
+        return found
+
+    @property
+    def moved(self) -> bool:
+        """Whether parts came or went since they were last looked at. A few microseconds."""
+        return self._places.size() != self._size
+
+    def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
+        """What is extra state, and what has changed since the set-up: all of it if `closely`, else what was found before."""
+        found = {entry: encode(part.get_extra_state()) for entry, part in self._extra if only is None or entry in only}
+        if self._first is None:
+            return found
+        if closely:
+            self.refresh()
+            now = dict(self._plain())
+            self._watched |= {entry for entry in now.keys() | self._first.keys() if now.get(entry) != self._first.get(entry)}
+            return found | {entry: now.get(entry, encode([])) for entry in self._watched if only is None or entry in only}
+        if self._watched:
+            wanted = {entry for entry in self._watched if only is None or entry in only}
+            there = dict(self._plain(wanted))
+            found |= {entry: there.get(entry, encode([])) for entry in wanted}
+        return found
+
+    def load(self, entry: str, data: bytes) -> None:
+        """On a newcomer. Raises `UnderstudyError` for a part that it has not."""
+        if "/extra/" in entry:
+            next(part for name, part in self._extra if name == entry).set_extra_state(decode(data))
+            return
+        self._watched.add(entry)
+        if entry.endswith("/attribute-requires_grad"):
+            self._load_trained(entry, decode(data)[0])
+            return
+        prefix, _, name = entry.rpartition(":")
+        part = next((part for known, part in self._parts if known == prefix), None)
+        if part is None:
+            raise UnderstudyError(f"{entry} belongs to a part of a module that this newcomer's script did not make")
+        value = decode(data)
+        if not value:
+            part.__dict__.pop(name, None)
+            return
+        mine = part.__dict__.get(name, _ABSENT)
+        new = value[0]
+        if type(mine) is list and type(new) is list:
+            mine[:] = new
+        elif type(mine) in (dict, set) and type(mine) is type(new):
+            mine.clear()
+            mine.update(new)
+        elif isinstance(mine, torch.Tensor) and isinstance(new, torch.Tensor) and mine.shape == new.shape and mine.dtype == new.dtype:
+            with torch.no_grad():
+                mine.copy_(new)
+        else:
+            part.__dict__[name] = new
+
+    def undo(self, given: Container[str]) -> None:
+        """On a newcomer: what its way through the script has changed and nobody has `given` to it is again as the set-up left it."""
+        for entry in self.encoded(None, closely=True):
+            if "/extra/" not in entry and entry not in given:
+                self.load(entry, (self._first or {}).get(entry, encode([])))
+
+    def _load_trained(self, entry: str, frozen: list[str]) -> None:
+        key = entry.removesuffix("/attribute-requires_grad")
+        for name, parameter in self._modules[key].named_parameters():
+            if parameter.requires_grad is (name in frozen):
+                parameter.requires_grad_(name not in frozen)
+
+    def _plain(self, only: Container[str] | None = None) -> Iterator[tuple[str, bytes]]:
+        """Every attribute that can be moved, encoded; or `only` some."""
+        for key, module in self._modules.items():
+            entry = f"{key}/attribute-requires_grad"
+            if only is None or entry in only:
+                yield entry, encode([[name for name, parameter in module.named_parameters() if not parameter.requires_grad]])
+        for prefix, part in self._parts:
+            if isinstance(part, DistributedDataParallel):
+                yield f"{prefix}:training", encode([part.training])
+                continue
+            for name, value in list(part.__dict__.items()):
+                entry = f"{prefix}:{name}"
+                if name in _OF_EVERY_MODULE or (only is not None and entry not in only) or not _is_plain(value, 0):
+                    continue
+                if isinstance(value, torch.Tensor) and self._is_large(value):
+                    if self._first is None:
+                        self._first_large[entry] = value.data_ptr()
+                    elif self._first_large.get(entry) != value.data_ptr() and entry not in self._large:
+                        self._large.append(entry)
+                    continue
+                try:
+                    data = encode([value])
+                except (Unencodable, ValueError):
+                    continue
+                if len(data) <= LARGEST:
+                    yield entry, data
+
+    @staticmethod
+    def _is_large(value: torch.Tensor) -> bool:
+        return value.device.type != "cpu" or value.numel() * value.element_size() > LARGEST
+
+
+def _bind(table: dict[Any, Any], before: dict[Any, Any]) -> None:
+    """Makes `table` hold what it held, without touching what is the same."""
+    for name in [name for name in table if name not in before]:
+        del table[name]
+    for name, value in before.items():
+        if table.get(name, _ABSENT) is not value:
+            table[name] = value
+    if list(table) != list(before):
+        table.clear()
+        table.update(before)
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    kind = type(value)
+    if kind in _LEAVES:
+        return True
+    if kind is torch.Tensor:
+        return depth == 0 and value.layout is torch.strided and not value.requires_grad and value.grad_fn is None
+    if depth > 4:
+        return False
+    if kind in (list, tuple, set, frozenset):
+        return len(value) <= 1024 and all(_is_plain(item, depth + 1) for item in value)
+    if kind is dict:
+        return len(value) <= 1024 and all(type(k) in _LEAVES and _is_plain(v, depth + 1) for k, v in value.items())
+    return False

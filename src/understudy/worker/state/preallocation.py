@@ -1,0 +1,70 @@
+"""Memory for what a donor describes and a newcomer does not have yet: moments, which optimizers make in their first step, and gradients.
+
+Memory that the kernel has just given out costs more to touch for the first time than to fill. So a newcomer that nobody waits for yet (a
+planned migration, a spare that is prepared for a rank) has it ready: the rank, which is alive, says what there will be, and at the
+arrival what fits is used. Only the host's: memory of a device may be short there, and costs nothing to touch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+
+from understudy.worker.encoding.messages import MemoryDescription, TensorDescription
+from understudy.worker.state.optimizers import parameters_of
+from understudy.worker.state.registry import State
+from understudy.worker.state.tensors import empty, local_tensor
+
+
+class Preallocation:
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._ready: dict[str, tuple[TensorDescription, torch.Tensor]] = {}
+
+    def describe(self) -> MemoryDescription:
+        """On the rank: its moments, for `prepare` on another worker."""
+        return MemoryDescription(self._state.descriptions(dict(self._state.moments())))
+
+    def prepare(self, described: MemoryDescription, enough: Callable[[], bool]) -> None:
+        """Takes memory for these entries and touches it, until `enough`. Sets nothing."""
+        for entry, _, _, like in self._moments(described.moments):
+            if enough():
+                return
+            description = described.moments[entry]
+            if description.device == "cpu":
+                tensor = empty(description, like, entry)
+                local_tensor(tensor).zero_()
+                self._ready[entry] = description, tensor
+
+    def make(self, descriptions: Mapping[str, TensorDescription]) -> None:
+        """Makes the moments and gradients that are described and not there. Their content is not set."""
+        for entry, description in descriptions.items():
+            if "/buffer/" in entry:
+                self._state.fit(entry, description)
+        mine = self._state.all_tensors()
+        for entry, optimizer, name, parameter in self._moments(descriptions):
+            if entry not in mine:
+                self._state.optimizers[optimizer].state[parameter][name] = self._take(descriptions[entry], parameter, entry)
+        for name, parameter in self._state.parameters():
+            entry = f"{name}/gradient"
+            if entry in descriptions and parameter.grad is None:
+                parameter.grad = empty(descriptions[entry], parameter, entry)
+            elif entry not in descriptions:
+                parameter.grad = None
+        self._ready.clear()
+
+    def _moments(self, descriptions: Mapping[str, TensorDescription]) -> Iterator[tuple[str, str, str, torch.Tensor]]:
+        """Entry, name of the optimizer, name of the moment, and its parameter."""
+        of: defaultdict[str, list[str]] = defaultdict(list)
+        for entry in descriptions:
+            of[entry.rpartition("/")[0]].append(entry)
+        for key, optimizer in self._state.optimizers.items():
+            for number, parameter in enumerate(parameters_of(optimizer)):
+                for entry in of.get(f"{key}/state/{number}", ()):
+                    yield entry, key, entry.rpartition("/")[2], parameter
+
+    def _take(self, description: TensorDescription, like: torch.Tensor, entry: str) -> torch.Tensor:
+        ready = self._ready.pop(entry, None)
+        return ready[1] if ready is not None and ready[0] == description else empty(description, like, entry)

@@ -1,0 +1,225 @@
+"""What a rank hands to its buddies, and how a newcomer takes it over.
+
+A copy holds what no replica has: the random streams, the place in the job, the position in the data with a digest of the last
+batch, and those registered values and buffers in which this rank differs from the others. Until two comparisons have shown
+which ones differ, all buffers and values are handed over. A digest of every registered value and buffer goes with it, so that one
+that started to differ unnoticed is found out at a recovery and not carried on in silence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from understudy.core.coverage import Replicas
+from understudy.worker.encoding.digests import digest, digest_bytes
+from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy, Place, Streams, pack, unpack
+from understudy.worker.errors import Misuse, NotTheSame
+from understudy.worker.state.registry import State
+from understudy.worker.state.tensors import describe, local_tensor
+
+LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
+CLASSIFIED = 2  # comparisons after which it is known which values differ from rank to rank
+
+
+def seal(copy: LocalCopy) -> bytes:
+    """The bytes to hand over, with a digest in front."""
+    boundary = copy.boundary
+    if boundary is not None:  # its streams are mostly those of the copy
+        changed = {name: data for name, data in boundary.streams.items() if copy.streams.get(name) != data}
+        copy = replace(copy, boundary=replace(boundary, streams=changed))
+    body = pack(copy)
+    return digest_bytes(body).to_bytes(8, "little") + body
+
+
+def unseal(data: bytes) -> LocalCopy:
+    """Raises `NotTheSame` if the bytes are not what was sealed, and `BadMessage` if that was no copy."""
+    body = data[8:]
+    if digest_bytes(body) != int.from_bytes(data[:8], "little"):
+        raise NotTheSame("the digest of a buddy copy does not agree with its content")
+    copy = unpack(LocalCopy, body)
+    if copy.boundary is not None:
+        copy.boundary.streams = {**copy.streams, **copy.boundary.streams}
+    return copy
+
+
+class LocalState:
+    """Makes the copies of this rank."""
+
+    def __init__(self, state: State, rank: int) -> None:
+        self._state = state
+        self._rank = rank
+        self.replicas: Replicas | None = None
+        self.comparisons = 0
+        self._known: tuple[object, ...] = ()  # what `_is_mine` follows from
+        self._is_mine: dict[str, bool] = {}
+        self._large = False  # too much to hand over what is not known to differ
+        self.shared = 0  # of the last copy: a digest of what all ranks have alike, as far as known
+        self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
+        self.versions: dict[int, list[CopyDigests]] = {}  # digests of all copies of each of them: of the vote, and of later points
+
+    def _mine(self, entry: str) -> bool:
+        """Whether this entry has to go with the copy."""
+        known = self.replicas, self.comparisons, self._large
+        if self._known != known:
+            self._known, self._is_mine = known, {}
+        mine = self._is_mine.get(entry)
+        if mine is None:
+            mine = self._is_mine[entry] = self._judge(entry)
+        return mine
+
+    def _judge(self, entry: str) -> bool:
+        if self.replicas is None or entry not in self.replicas.classes:
+            return True
+        if self.comparisons < CLASSIFIED and not self._large:
+            return True
+        # The vote notices when something parts that all ranks have alike, but not when it is shared by a few, maybe by chance.
+        if not self._large and len(set(self.replicas.classes[entry])) > 1:
+            return True
+        return not self.replicas.of(entry, self._rank)
+
+    def make(
+        self,
+        transaction: int,
+        place: Place,
+        step: int,
+        boundary: Boundary | None,
+        results: dict[str, bytes],
+        carried: bool = False,
+        late: bool = False,
+        streams: Streams | None = None,
+    ) -> LocalCopy:
+        """The copy for a vote, or of a `late` point behind it. `carried`: the transaction leaves gradients for a later one. `streams`:
+        other ones than the present.
+
+        Raises `Misuse` if it is too large.
+        """
+        values = self._state.encoded_values(closely=self.comparisons < CLASSIFIED)
+        every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
+        self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
+        tensors = {name: t for name, t in every.items() if self._mine(name)}
+        gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if carried or self._state.kept_gradients.matter else {}
+        tensors |= self._gradients_to_copy(gradients, carried)
+        size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(len(v) for e, v in values.items() if self._mine(e))
+        if size > LIMIT:
+            what = "gradients that are carried from one transaction to the next" if carried else "rank-local state"
+            raise Misuse(
+                f"coverage: rank {self._rank}: {size / 1e6:.1f} MB of {what} would have to be copied to another rank with every vote, "
+                f"more than {LIMIT / 1e6:.1f} MB. Accumulate gradients inside one @job.step, keep buffers equal on all ranks, or raise "
+                "UNDERSTUDY_LOCAL_LIMIT (bytes)"
+            )
+        copy = LocalCopy(
+            transaction,
+            place,
+            step,
+            self._state.randomness.capture() if streams is None else streams,
+            boundary,
+            {e: v for e, v in values.items() if self._mine(e)},
+            {name: t.detach().clone() for name, t in tensors.items()},
+            # Of all buffers, also of those that were the same everywhere: from now on they may not be. Counters of changes do not tell,
+            # because kernels (batch_norm) write without counting.
+            CopyDigests(
+                {e: digest_bytes(v) for e, v in values.items()}, {name: digest(t) for name, t in (gradients | every | tensors).items()}
+            ),
+            results,
+        )
+        self.shared = self._shared(copy)
+        self.sealed[transaction] = copy
+        self.sealed.pop(transaction - 2, None)
+        earlier = self.versions.get(transaction, []) if late else []
+        self.versions[transaction] = [*earlier, copy.digests]
+        self.versions.pop(transaction - 2, None)
+        return copy
+
+    def adopt(self, copy: LocalCopy) -> None:
+        """On a newcomer: this is its rank's own copy."""
+        self.sealed[copy.transaction] = copy
+        self.versions[copy.transaction] = [copy.digests]
+
+    def _shared(self, copy: LocalCopy) -> int:
+        """63 bits, of buffers and values that do not go with the copy because all ranks hold the same."""
+        if self.replicas is None or self.comparisons < CLASSIFIED:
+            return 0
+        classes, found = self.replicas.classes, []
+        for digests in (copy.digests.tensors, copy.digests.values):
+            for entry, value in digests.items():
+                if not self._mine(entry) and not entry.endswith("/gradient") and len(set(classes[entry])) == 1:
+                    found.append(value.to_bytes(8, "little"))
+        return digest_bytes(b"".join(found)) >> 1
+
+    def _gradients_to_copy(self, gradients: dict[str, torch.Tensor], carried: bool) -> dict[str, torch.Tensor]:
+        """Those that differ from rank to rank as far as known. What is `carried` is copied to be sure, unless it is too large for that:
+        then a recovery relies on a survivor whose gradient had the same digest at the vote, as after an all-reduce."""
+        if carried and sum(t.numel() * t.element_size() for t in gradients.values()) <= LIMIT:
+            return gradients
+        classes = self.replicas.classes if self.replicas is not None else {}
+        return {name: t for name, t in gradients.items() if name in classes and self._mine(name)}
+
+    def drawn(self, copy: LocalCopy) -> list[str]:
+        """The random streams that have moved since `copy` was made, by name."""
+        now = self._state.randomness.capture()
+        return [] if now is copy.streams else [f"the random stream {n!r}" for n, data in now.items() if copy.streams.get(n) != data]
+
+    def changed(self, copy: LocalCopy, known: Mapping[str, bytes]) -> list[str]:
+        """What has changed since `copy` was made of values and buffers that differ from rank to rank, by name. `known`: present values."""
+        if self.comparisons < CLASSIFIED:
+            return []
+        mine = [e for e in copy.values if self._mine(e)]  # the copy may be older than what is known of its entries
+        values = known
+        if unknown := [e for e in mine if e not in known]:
+            values = {**known, **self._state.encoded_values(unknown, closely=False)}
+        names = [e for e in mine if values.get(e) != copy.values[e]]
+        tensors = [n for n in copy.tensors if self._mine(n)]
+        if not tensors:
+            return names
+        current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
+        names += [n for n in tensors if n in current and digest(local_tensor(current[n])) != copy.digests.tensors[n]]
+        return names
+
+    def apply(self, copy: LocalCopy, entries: set[str]) -> None:
+        """On a newcomer: sets those `entries` of the copy. Streams are set where the place is reached."""
+        current = dict(self._state.mutable_tensors())
+        parameters = dict(self._state.parameters())
+        with torch.no_grad():
+            for name, tensor in copy.tensors.items():
+                if name not in entries:
+                    continue
+                if "/gradient" not in name:
+                    self._state.fit(name, describe(tensor, ""))
+                    current = dict(self._state.mutable_tensors())
+                    local_tensor(current[name]).copy_(tensor)
+                else:
+                    parameter = parameters[name.removesuffix("/gradient")]
+                    if parameter.grad is None:
+                        parameter.grad = torch.empty_like(parameter)
+                    local_tensor(parameter.grad).copy_(tensor)
+        for entry, data in copy.values.items():
+            if entry in entries:
+                self._state.load_value(entry, data)
+
+    def differences(self, copy: LocalCopy, entries: set[str]) -> list[str]:
+        """After `apply`: those of the `entries` that are not in place."""
+        current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
+        values = self._state.encoded_values()
+        wrong = []
+        for entry in sorted(entries):
+            if entry in copy.digests.tensors:
+                if entry not in current or digest(local_tensor(current[entry])) != copy.digests.tensors[entry]:
+                    wrong.append(entry)
+            elif values.get(entry) != copy.values[entry]:
+                wrong.append(entry)
+        return wrong
+
+
+def kept_locally(copy: LocalCopy, rank: int, replicas: Replicas, versions: list[CopyDigests]) -> set[str]:
+    """Entries of a lost rank's copy that no other rank has: known to differ from rank to rank, or different at this very vote.
+
+    `versions`: the digests of values and of tensors of each survivor, at its vote in the same transaction, at later points, and now.
+    Where one of them agrees, the survivor's present state is the better source, because it includes what followed.
+    """
+    local = {e for e in copy.values if not any(v.values.get(e) == copy.digests.values[e] for v in versions)}
+    local |= {e for e in copy.tensors if not any(v.tensors.get(e) == copy.digests.tensors[e] for v in versions)}
+    return local | {e for e in (*copy.values, *copy.tensors) if e in replicas.classes and not replicas.of(e, rank)}

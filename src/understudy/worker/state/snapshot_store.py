@@ -1,0 +1,59 @@
+"""Buddy copies: the rank-local state of a rank, kept in the memory of two others, so that it survives its owner.
+
+A holder keeps the copies of the last two transactions, because a recovery may go back by one.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from understudy.core.nouns import Copy
+
+
+@dataclass(frozen=True)
+class StoredSnapshot:
+    """A copy as it was handed over. `late`: handed over again after its owner's vote."""
+
+    transaction: int
+    data: bytes
+    late: bool
+
+
+class SnapshotStore:
+    """The copies that this worker holds for others, and the records of their set-ups. Read by the control thread too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._copies: dict[int, dict[int, StoredSnapshot]] = {}
+        self._setups: dict[int, bytes] = {}
+
+    def put(self, rank: int, snapshot: StoredSnapshot) -> None:
+        with self._lock:
+            copies = self._copies.setdefault(rank, {})
+            copies[snapshot.transaction] = snapshot
+            for old in [t for t in copies if t < snapshot.transaction - 1]:
+                del copies[old]
+
+    def drop(self, start: int) -> None:
+        """Forgets copies of transaction `start` and later: they belong to an attempt that is redone."""
+        with self._lock:
+            for copies in self._copies.values():
+                for transaction in [t for t in copies if t >= start]:
+                    del copies[transaction]
+
+    def put_setup(self, rank: int, record: bytes) -> None:
+        with self._lock:
+            self._setups[rank] = record
+
+    def setup(self, rank: int) -> bytes | None:
+        with self._lock:
+            return self._setups.get(rank)
+
+    def get(self, rank: int, transaction: int) -> StoredSnapshot | None:
+        with self._lock:
+            return self._copies.get(rank, {}).get(transaction)
+
+    def index(self) -> tuple[Copy, ...]:
+        with self._lock:
+            return tuple(Copy(rank, t) for rank, copies in sorted(self._copies.items()) for t in sorted(copies))

@@ -1,0 +1,109 @@
+"""Where the state of a lost rank comes from: for each entry, the first of some sources that has it.
+
+A source is asked about one entry at a time, and answers the same on every member of a recovery: it knows only what all of them know. There
+are two: the copy that the rank handed to its buddies, and its replicas. A further one (a neighbour that keeps a base copy of a shard) is a
+class with `find`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from understudy.core.coverage import Replicas
+from understudy.core.judgement import sides_of
+from understudy.worker.encoding.messages import CopyDigests, LocalCopy, TensorDescription
+from understudy.worker.errors import DonorsDiffer
+from understudy.worker.state.rank_local import kept_locally
+
+
+class Elsewhere(Enum):
+    """What may be said of an entry that no member gives."""
+
+    IN_COPY = 0
+    NOT_NEEDED = 1  # the rank does not have it
+
+
+@dataclass(frozen=True)
+class Members:
+    """Members of which each has the entry, with the same content."""
+
+    numbers: Sequence[int]
+    digest: int
+
+
+class Donor(Protocol):
+    """What a member has told of itself."""
+
+    descriptions: dict[str, TensorDescription]
+    digests: dict[str, int]
+    values: dict[str, bytes]
+    versions: list[CopyDigests]  # at its last vote, at later points, and now
+
+
+class StateSource(Protocol):
+    """A source of the state of one lost rank."""
+
+    def find(self, entry: str, description: TensorDescription | None) -> Members | Elsewhere | None:
+        """Who gives `entry`, None if this source does not have it. `description`: of a tensor, None for a value.
+
+        Raises `DonorsDiffer` where those who should have the same do not.
+        """
+        ...
+
+
+class CopySource:
+    """The copy of a rank, for what no other rank has."""
+
+    def __init__(self, rank: int, copy: LocalCopy, replicas: Replicas, donors: Mapping[int, Donor]) -> None:
+        self.entries = kept_locally(copy, rank, replicas, [version for donor in donors.values() for version in donor.versions])
+
+    def find(self, entry: str, description: TensorDescription | None) -> Elsewhere | None:
+        return Elsewhere.IN_COPY if entry in self.entries else None
+
+
+class ReplicaSource:
+    """The replicas of a rank, and its old worker if it is being moved."""
+
+    def __init__(self, rank: int, copy: LocalCopy, replicas: Replicas, donors: Mapping[int, Donor], leaver: int | None) -> None:
+        """`leaver`: the old worker's number."""
+        self._rank = rank
+        self._copy = copy.digests
+        self._replicas = replicas
+        self._donors = donors
+        self._leaver = leaver
+
+    def find(self, entry: str, description: TensorDescription | None) -> Members | Elsewhere | None:
+        gradient = entry.endswith("/gradient") and description is not None
+        if gradient and entry not in self._copy.tensors:
+            return Elsewhere.NOT_NEEDED  # this rank had none
+        classes = self._replicas.classes
+        row = entry if entry in classes and not gradient else (description.owner if description else "")
+        if row in classes and classes[row][self._rank] < 0:
+            return Elsewhere.NOT_NEEDED
+        known = self._replicas.of(row, self._rank) if row in classes else self._donors  # too new to be known: all must agree
+        who = [member for member in known if member in self._donors and entry in self._donors[member].digests]
+        if self._leaver is not None and entry in self._donors[self._leaver].digests:
+            who.append(self._leaver)
+        who = [member for member in who if self._had(member, entry, description is None)]
+        return Members(who, self._common_digest(entry, who)) if who else None
+
+    def _had(self, member: int, entry: str, value: bool) -> bool:
+        """Those that never had this value since the last vote are no replicas, nor those with another buffer, or, with equal parameters,
+        another gradient."""
+        versions = self._donors[member].versions
+        if value:
+            return entry not in self._copy.values or any(v.values.get(entry) == self._copy.values[entry] for v in versions)
+        return entry not in self._copy.tensors or any(v.tensors.get(entry) == self._copy.tensors[entry] for v in versions)
+
+    def _common_digest(self, entry: str, who: Sequence[int]) -> int:
+        found = {member: self._donors[member].digests[entry] for member in who}
+        if len(set(found.values())) > 1:
+            raise DonorsDiffer(
+                f"{entry}, which rank {self._rank} is to get, is not the same on its replicas: one of them is silently corrupted, or the "
+                "value differs from rank to rank since the last comparison",
+                sides_of(found),
+            )
+        return found[who[0]]

@@ -1,0 +1,166 @@
+"""The random number streams of a process: torch (CPU and CUDA), numpy's global one, Python's, and registered generators."""
+
+from __future__ import annotations
+
+import operator
+import random
+import sys
+from array import array
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+
+from understudy.worker.encoding.messages import Streams
+from understudy.worker.state.rng_fingerprint import Mark, Marks, marks_of_numpy, marks_of_python, marks_of_torch, no_mark
+
+
+def _generator_bytes(state: torch.Tensor) -> bytes:
+    return state.numpy().tobytes()
+
+
+def _state_tensor(data: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+def cuda_in_use() -> bool:
+    """Whether this process has started CUDA."""
+    return bool(torch.cuda.is_initialized()) and torch.cuda.is_available()  # type: ignore[no-untyped-call]
+
+
+def _python_bytes() -> bytes:
+    version, words, gauss = random.getstate()
+    return array("I", words).tobytes() + repr((version, gauss)).encode()
+
+
+def _numpy_bytes() -> bytes:
+    state: Any = numpy.random.get_state()
+    kind, key, position, has_gauss, gauss = state
+    return bytes(key.tobytes()) + repr((kind, int(position), int(has_gauss), float(gauss))).encode()
+
+
+def _torch_bytes(generator: torch.Generator) -> bytes:
+    return _generator_bytes(generator.get_state())
+
+
+def _cuda_bytes() -> bytes:
+    return _generator_bytes(torch.cuda.get_rng_state())
+
+
+def _numpy_generator_bytes(generator: numpy.random.Generator) -> bytes:
+    from understudy.worker.encoding.codec import encode
+
+    return encode(generator.bit_generator.state)
+
+
+class _Source(NamedTuple):
+    read: Callable[[], bytes]
+    mark: Marks
+
+
+class Randomness:
+    """Reads and sets all streams at once. `generators`: further `torch.Generator` objects, by name."""
+
+    def __init__(self) -> None:
+        self.generators: dict[str, torch.Generator] = {}
+        self.numpy_generators: dict[str, numpy.random.Generator] = {}
+        self._there: tuple[object, ...] = ()  # which streams there are
+        self._sources: dict[str, _Source] = {}
+        self._marks: list[Mark | None] = []  # of `_last`
+        self._last: Streams = {}
+        self._moment: Streams | None = None  # the last capture, while nothing draws
+        self._still = False
+        self._stillness = _Stillness(self)
+
+    def adopt(self, generators: list[torch.Generator]) -> None:
+        """Adds those that are not known yet: a loader's, which draw the order of every epoch from where the one before left them."""
+        for generator in generators:
+            if not any(known is generator for known in self.generators.values()):
+                self.generators[f"of a loader {len(self.generators)}"] = generator
+
+    def still(self) -> AbstractContextManager[None]:
+        """For code in which nothing draws: several captures in it are one. Setting streams is seen."""
+        return self._stillness
+
+    def capture(self) -> Streams:
+        """By name. The same object as the last time if nothing has moved; nobody may change it."""
+        if self._moment is not None:
+            return self._moment
+        numpys, cuda = "numpy.random" in sys.modules, cuda_in_use()
+        there = numpys, cuda, *self.generators, *self.numpy_generators
+        if there != self._there:
+            self._there, self._sources = there, self._find_sources(numpys, cuda)
+            self._last, self._marks = {}, [None] * len(self._sources)
+        marks = [source.mark() for source in self._sources.values()]
+        if marks != self._marks or None in marks:
+            self._read(marks)
+        self._moment = self._last if self._still else None
+        return self._last
+
+    def _read(self, marks: list[Mark | None]) -> None:
+        """Reads those streams whose marks have changed, or that have none."""
+        found = {}
+        for number, (name, source) in enumerate(self._sources.items()):
+            mark, last = marks[number], self._last.get(name)
+            if last is None or mark is None or mark != self._marks[number]:
+                value = source.read()
+                marks[number] = mark if mark == source.mark() else None  # another thread may have drawn meanwhile
+                last = last if value == last else value
+            found[name] = last
+        if self._last.keys() != found.keys() or not all(map(operator.is_, found.values(), self._last.values())):
+            self._last = found
+        self._marks = marks
+
+    def _find_sources(self, numpys: bool, cuda: bool) -> dict[str, _Source]:
+        default = torch.default_generator
+        sources = {
+            "torch": _Source(partial(_torch_bytes, default), marks_of_torch(default)),
+            "python": _Source(_python_bytes, marks_of_python()),
+        }
+        if numpys:
+            sources["numpy"] = _Source(_numpy_bytes, marks_of_numpy())
+        if cuda:
+            sources["cuda"] = _Source(_cuda_bytes, no_mark)
+        for name, generator in self.generators.items():
+            sources[f"generator/{name}"] = _Source(partial(_torch_bytes, generator), marks_of_torch(generator))
+        for name, numpy_generator in self.numpy_generators.items():
+            sources[f"numpy generator/{name}"] = _Source(partial(_numpy_generator_bytes, numpy_generator), no_mark)
+        return sources
+
+    def restore(self, streams: Streams) -> None:
+        """Sets every stream that `streams` names. Raises `KeyError` for a generator that is not registered here."""
+        import ast
+
+        self._moment = None
+        for name, data in streams.items():
+            if name == "torch":
+                torch.set_rng_state(_state_tensor(data))
+            elif name == "python":
+                version, gauss = ast.literal_eval(data[2500:].decode())
+                random.setstate((version, tuple(array("I", data[:2500])), gauss))
+            elif name == "numpy":
+                kind, pos, has_gauss, gauss_value = ast.literal_eval(data[2496:].decode())
+                key = numpy.frombuffer(data[:2496], dtype=numpy.uint32)
+                numpy.random.set_state((kind, key, pos, has_gauss, gauss_value))
+            elif name == "cuda":
+                torch.cuda.set_rng_state(_state_tensor(data))
+            elif name.startswith("generator/"):
+                self.generators[name.removeprefix("generator/")].set_state(_state_tensor(data))
+            else:
+                from understudy.worker.encoding.codec import decode
+
+                self.numpy_generators[name.removeprefix("numpy generator/")].bit_generator.state = decode(data)
+
+
+class _Stillness(AbstractContextManager[None]):
+    def __init__(self, randomness: Randomness) -> None:
+        self._randomness = randomness
+
+    def __enter__(self) -> None:
+        self._randomness._still = True
+
+    def __exit__(self, *exception: object) -> None:
+        self._randomness._still, self._randomness._moment = False, None

@@ -1,0 +1,152 @@
+"""Parameters that change in front of a vote: found however they are written, put back, and known to all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from understudy.worker.errors import Misuse
+from understudy.worker.state.pre_vote_changes import PreVoteChanges
+from understudy.worker.state.registry import State
+
+Write = Callable[[nn.Linear], None]
+
+
+def in_place(layer: nn.Linear) -> None:
+    with torch.no_grad():
+        layer.weight.add_(1)
+
+
+def through_data(layer: nn.Linear) -> None:
+    layer.weight.data.add_(1)
+
+
+def through_numpy(layer: nn.Linear) -> None:
+    layer.weight.detach().numpy()[:] += 1
+
+
+def other_memory(layer: nn.Linear) -> None:
+    layer.weight.data = layer.weight.data + 1
+
+
+def one_bit(layer: nn.Linear) -> None:
+    layer.weight.detach().numpy().view("u4")[0, 0] ^= 1
+
+
+WRITES: list[Write] = [in_place, through_data, through_numpy, other_memory, one_bit]
+
+
+def trained() -> tuple[nn.Linear, torch.optim.Optimizer, PreVoteChanges]:
+    layer = nn.Linear(3, 3)
+    optimizer = torch.optim.AdamW(layer.parameters())
+    layer(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    state = State()
+    state.register("net", layer)
+    state.register("optimizer", optimizer)
+    return layer, optimizer, PreVoteChanges(state)
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_in_the_first_transaction_is_found_and_put_back(write: Write) -> None:
+    layer, _, early = trained()
+    weight, address, before = layer.weight, layer.weight.data_ptr(), layer.weight.detach().clone()
+    begun = early.begin("step")
+    write(layer)
+    early.restore(begun)
+    assert layer.weight is weight and weight.data_ptr() == address and torch.equal(weight, before)
+    write(layer)
+    assert "step changes net/parameter/weight in front of its vote" in early.look(begun)
+    assert early.entries == {"net/parameter/weight"} and early.found_now
+    assert early.look(begun) == ""  # said once
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_what_is_known_is_put_back_in_every_later_transaction(write: Write) -> None:
+    layer, optimizer, early = trained()
+    for number in range(6):
+        before = layer.weight.detach().clone()
+        begun = early.begin("step")
+        write(layer)
+        if number > 0:
+            early.restore(begun)
+            assert torch.equal(layer.weight, before), number
+            write(layer)
+        early.look(begun)
+        optimizer.step()  # behind the vote
+
+
+def test_moments_count_too() -> None:
+    layer, optimizer, early = trained()
+    begun = early.begin("step")
+    moment = optimizer.state[layer.weight]["exp_avg"]
+    before = moment.clone()
+    moment.data.zero_()
+    early.restore(begun)
+    assert torch.equal(moment, before)
+    moment.data.zero_()
+    assert "optimizer/state/0/exp_avg" in early.look(begun)
+
+
+def test_memory_that_is_exchanged_and_exchanged_back_leaves_no_trace_and_is_put_back_all_the_same() -> None:
+    """Averaged weights that are put in for an evaluation by `.data`: at the vote they are out again."""
+    layer, _, early = trained()
+    average = nn.Linear(3, 3)
+    for number in range(4):
+        begun = early.begin("evaluate")
+        home = layer.weight.data_ptr()
+        layer.weight.data, average.weight.data = average.weight.data, layer.weight.data
+        if number == 3:  # interrupted
+            early.restore(begun)
+            assert layer.weight.data_ptr() == home
+            return
+        layer.weight.data, average.weight.data = average.weight.data, layer.weight.data
+        assert early.look(begun) == ""
+
+
+def test_a_first_write_in_a_later_transaction_is_named_and_not_guessed() -> None:
+    layer, _, early = trained()
+    for _ in range(3):
+        assert early.look(early.begin("step")) == ""
+    begun = early.begin("step")  # number 3: no power of two
+    in_place(layer)
+    with pytest.raises(Misuse, match="step has changed net/parameter/weight in front of its vote for the first time"):
+        early.restore(begun)
+    assert "this one transaction could not be redone" in early.look(begun)
+    begun = early.begin("step")
+    before = layer.weight.detach().clone()
+    in_place(layer)
+    early.restore(begun)
+    assert torch.equal(layer.weight, before)
+
+
+def test_functions_are_told_apart() -> None:
+    layer, _, early = trained()
+    begun = early.begin("evaluate")
+    in_place(layer)
+    early.look(begun)
+    for _ in range(4):
+        step = early.begin("step")
+        assert early.look(step) == ""
+    assert not step.kept  # nothing is copied for it
+    assert early.begin("evaluate").kept.keys() >= {"net/parameter/weight"}
+
+
+def test_ranks_agree_on_what_any_of_them_has_found() -> None:
+    (layer, _, here), (_, _, there) = trained(), trained()
+    begun = here.begin("step")
+    in_place(layer)
+    here.look(begun)
+    flags = list(map(max, here.flags(), there.flags()))
+    assert here.agree(flags) and there.agree(flags)
+    assert [here.unequal, there.unequal] == [True, True]
+    here.adopt(there.told())
+    there.adopt(here.told())
+    assert there.entries == here.entries
+    assert [here.unequal, there.unequal] == [False, False]
+    flags = list(map(max, here.flags(), there.flags()))
+    there.agree(flags)
+    assert not there.unequal

@@ -1,0 +1,26 @@
+"""A worker's waits are looked up when it stands still, and a number that was found before it got on again is not told."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.integration.processes import LIMIT, wait_until
+
+from understudy.links.page import UNKNOWN
+from understudy.worker.process.wait_probe import WaitProbe
+
+
+def test_nothing_is_looked_up_while_the_worker_gets_on() -> None:
+    lookout = WaitProbe()
+    assert [lookout.waits(time.monotonic(), pytest.fail) for _ in range(1000)] == [UNKNOWN] * 1000
+    assert lookout._thread is None
+
+
+def test_a_number_belongs_to_a_standstill() -> None:
+    lookout, found = WaitProbe(), 3
+    before = time.monotonic() - 60.0
+    wait_until(lambda: lookout.waits(before, lambda: found) == 3, "the first number", LIMIT)
+    assert lookout.waits(time.monotonic(), lambda: found) == UNKNOWN
+    found = 2
+    wait_until(lambda: lookout.waits(before, lambda: found) == 2, "it is looked up again", LIMIT)
