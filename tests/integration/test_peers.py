@@ -13,8 +13,8 @@ import pytest
 from tests.integration.processes import wait_until
 
 from understudy.core.buddies import Place
-from understudy.worker.encoding.codec import decode
-from understudy.worker.errors import GenerationAborted, PeerLost
+from understudy.worker.encoding.messages import PeerAddress, unpack
+from understudy.worker.errors import BadMessage, GenerationAborted, PeerLost
 from understudy.worker.transport import peers
 from understudy.worker.transport.channel import Channel
 from understudy.worker.transport.peers import Peers, frame, read_frame
@@ -177,11 +177,12 @@ def test_a_peer_that_ends_is_named(members: Callable[[int], Members]) -> None:
 
 def test_who_does_not_know_the_token_is_not_let_in(members: Callable[[int], Members]) -> None:
     group = members(2)
-    *_, host, port, local, token = decode(group.meetings[0].get("peer/0"))
-    strangers = [socket.create_connection((host, port)), socket.socket(socket.AF_UNIX), socket.create_connection((host, port))]
-    strangers[1].connect(local[1])
+    there = unpack(PeerAddress, group.meetings[0].get("peer/0"))
+    address = there.host, there.port
+    strangers = [socket.create_connection(address), socket.socket(socket.AF_UNIX), socket.create_connection(address)]
+    strangers[1].connect(there.socket)
     strangers[0].sendall(bytes(16) + (1).to_bytes(4, "little") + b"forged")
-    strangers[1].sendall(token[:5])  # and nothing more
+    strangers[1].sendall(there.token[:5])  # and nothing more
     strangers[2].sendall(b"GET / HTTP/1.1\r\n\r\n" * 3)
     found: dict[int, bytes] = {}
     waiting = group.start(group.peers[0].exchange, {}, {1: read_frame(found, 1)})
@@ -194,3 +195,12 @@ def test_who_does_not_know_the_token_is_not_let_in(members: Callable[[int], Memb
     assert found == {1: b"true"}
     for stranger in strangers:
         stranger.close()
+
+
+def test_a_size_that_nobody_would_send_is_refused(members: Callable[[int], Members]) -> None:
+    """Not even from a member, which has shown the right token."""
+    group, found = members(2), dict[int, bytes]()
+    waiting = group.start(group.peers[0].exchange, {}, {1: read_frame(found, 1)})
+    group.start(group.peers[1].exchange, {0: iter([memoryview((1 << 60).to_bytes(8, "little"))])}, {}).result(LIMIT)
+    with pytest.raises(BadMessage, match="member 1 announces"):
+        waiting.result(LIMIT)

@@ -22,12 +22,13 @@ import psutil
 
 from understudy.core.buddies import Place
 from understudy.worker.encoding.messages import PeerAddress, pack, unpack
-from understudy.worker.errors import GenerationAborted, PeerLost
+from understudy.worker.errors import BadMessage, GenerationAborted, PeerLost
 from understudy.worker.transport.rendezvous import Rendezvous, node_address
 
 _TOKEN = 16  # bytes
 _HELLO = _TOKEN + 4  # the token and the number of the member that connects
 _LENGTH = 8  # bytes in front of a frame
+LARGEST = 1 << 34  # bytes of one: a set-up's record and the copy of a rank have limits far below
 
 Buffers = Iterator[memoryview]
 
@@ -38,10 +39,13 @@ def frame(data: bytes) -> Buffers:
 
 
 def read_frame(found: dict[int, bytes], key: int) -> Buffers:
-    """Room for a frame; its data is then in `found[key]`."""
+    """Room for a frame; its data is then in `found[key]`. Raises `BadMessage` for one that nobody would send."""
     head = bytearray(_LENGTH)
     yield memoryview(head)
-    data = bytearray(int.from_bytes(head, "little"))
+    size = int.from_bytes(head, "little")
+    if size > LARGEST:
+        raise BadMessage(f"member {key} announces a message of {size} bytes; {LARGEST} are the most")
+    data = bytearray(size)
     yield memoryview(data)
     found[key] = bytes(data)
 
