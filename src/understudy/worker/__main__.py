@@ -9,6 +9,7 @@ start the same way; who takes which rank is the orchestrator's decision.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import mmap
 import os
@@ -98,6 +99,13 @@ def _import() -> None:
     import_torch()
     import understudy.worker.job
     import understudy.worker.transport.rendezvous  # noqa: F401
+    from understudy.extensions import entries
+    from understudy.worker.frameworks.registry import GROUP as FRAMEWORKS
+    from understudy.worker.transport.backends.registry import GROUP as BACKENDS
+
+    for group in (BACKENDS, FRAMEWORKS):
+        with contextlib.suppress(ValueError):  # whoever uses them says so
+            entries(group)
 
 
 def _warm(arguments: list[str]) -> Any:

@@ -35,7 +35,7 @@ from understudy.worker.codec import decode, encode
 from understudy.worker.digests import digest_bytes
 from understudy.worker.early import Found
 from understudy.worker.errors import GenerationAborted, Misuse, UnderstudyError
-from understudy.worker.frameworks.aggregate import brief, disagreement
+from understudy.worker.frameworks.base import brief, disagreement, pack, unpack
 from understudy.worker.reports import coverage
 from understudy.worker.state import State
 
@@ -264,10 +264,10 @@ class Comparison:
     def _gather(self, table: dict[str, int]) -> list[Told]:
         """What every rank has to tell, this one's digests being `table`. All go by how often rank 0 compares."""
         assert self._runtime.channel is not None
-        mine = [self.every, self.told(table).packed(), brief(self._runtime.frameworks.described())]
+        mine = [self.every, self.told(table).packed(), pack(brief(self._runtime.frameworks.described()))]
         heard = [decode(data) for data in self._runtime.channel.gather(encode(mine))]
         self.every = heard[0][0]
-        if different := disagreement({rank: described for rank, (_, _, described) in enumerate(heard)}):
+        if different := disagreement({rank: unpack(described) for rank, (_, _, described) in enumerate(heard)}):
             raise Misuse(f"before transaction {self._runtime.transaction}: {different}. Ranks that use it together need it alike")
         told = [Told.unpacked(packed) for _, packed, _ in heard]
         for there in told:

@@ -24,7 +24,6 @@ from understudy.worker.loaders import Counter, LoaderSource, Source
 from understudy.worker.loops import Loops, iterate
 from understudy.worker.names import missing_behind
 from understudy.worker.newcomer import Newcomer
-from understudy.worker.registration import watch_frameworks
 from understudy.worker.runtime import Runtime
 from understudy.worker.state import State
 
@@ -182,7 +181,7 @@ def join(backend: str | None = None) -> Job:
     drawn.watch()
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.role, here.server)
-    watch_frameworks(lambda: runtime.transaction >= 0)
+    runtime.frameworks.watch(lambda: runtime.transaction >= 0)
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
         from understudy.worker import silent_faults
 

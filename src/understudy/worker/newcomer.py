@@ -27,7 +27,7 @@ from understudy.worker.attributes import is_of_module
 from understudy.worker.codec import decode
 from understudy.worker.copies import LocalCopy, Place
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, Misuse, NotTheSame, PeerLost, UnderstudyError
-from understudy.worker.frameworks.aggregate import disagreement
+from understudy.worker.frameworks.base import disagreement
 from understudy.worker.loaders import Source
 from understudy.worker.loops import END, restore_streams
 from understudy.worker.reads import Reads

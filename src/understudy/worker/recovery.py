@@ -27,7 +27,7 @@ from understudy.worker.codec import decode, encode
 from understudy.worker.comparison import Told, end_for, judged
 from understudy.worker.copies import Digests, LocalCopy, kept_locally, seal, unseal
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
-from understudy.worker.frameworks.aggregate import Described, disagreement
+from understudy.worker.frameworks.base import Described, disagreement, pack, unpack
 from understudy.worker.loops import END
 from understudy.worker.tensors import Description
 from understudy.worker.transfer import Plan, knock, make_plan, send
@@ -90,7 +90,7 @@ def donate(runtime: Runtime) -> None:
     versions = [list(version) for version in runtime.local.versions.get(recovery.start - 1, [])]
     published = [
         *(runtime.state.descriptions(tensors), runtime.comparison.told(digests).packed(), runtime.state.encoded_values(), versions),
-        *([runtime.transaction, runtime.step], runtime.groups.describe(), runtime.sums, runtime.frameworks.described()),
+        *([runtime.transaction, runtime.step], runtime.groups.describe(), runtime.sums, pack(runtime.frameworks.described())),
     ]
     meeting.put(f"state/{member}", encode(published))
 
@@ -217,7 +217,7 @@ def read_donors(recovery: Recover, world_size: int, meeting: Rendezvous) -> dict
         descriptions, packed, values, versions, counters, groups, sums, described = decode(meeting.get(f"state/{member}"))
         told = Told.unpacked(packed)
         every = [*((v[0], v[1]) for v in versions), (told.digests, told.digests)]
-        found[member] = Donor(descriptions, told.digests, values, every, told, counters, groups, sums, described)
+        found[member] = Donor(descriptions, told.digests, values, every, told, counters, groups, sums, unpack(described))
     return found
 
 

@@ -39,7 +39,7 @@ from understudy.worker.copies import LocalCopy, LocalState, seal
 from understudy.worker.drawn import by_hand
 from understudy.worker.early import Before, Early
 from understudy.worker.errors import GenerationAborted, Misuse
-from understudy.worker.frameworks.aggregate import Frameworks
+from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.known import Known
 from understudy.worker.late import POINTS, Late, Look
 from understudy.worker.loops import END, Loops, Results
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 class Runtime(Membership):
     def __init__(self, control: Control, role: Assign | Prepare, server: StoreServer) -> None:
         super().__init__(control, role, server)
-        self.state = State()
+        self.state = State(Shards())
         self.frameworks = Frameworks(self.state, self.groups)
         self.loops = Loops(self.state.randomness, self.notice)
         self.local = LocalState(self.state, self.rank)
@@ -162,7 +162,7 @@ class Runtime(Membership):
         unknown = self.groups.unsupported()
         if unknown:
             raise Misuse(f"process groups with backend {', '.join(unknown)} cannot be re-joined after a loss; use gloo or nccl")
-        if lacking := uncovered(self.state):
+        if lacking := self.frameworks.uncovered() or uncovered(self.state):
             raise Misuse(lacking)
 
     # -- a transaction ---------------------------------------------------------------------------------------------------
@@ -242,8 +242,8 @@ class Runtime(Membership):
         self._join_newest()
 
     def while_waiting(self, decided: Callable[[], bool], stand: Stand) -> None:
-        # Behind its vote its state may be about to change, and FSDP2 has other tensors in a module's place in the middle of a step.
-        if stand is not Stand.VOTED and not self.frameworks.sharded():
+        # Behind its vote its state may be about to change, and some frameworks (FSDP2) have other tensors in a parameter's place.
+        if stand is not Stand.VOTED and not self.frameworks.replaces_parameters():
             self.known.make(decided)
         else:
             self.known.forget()
