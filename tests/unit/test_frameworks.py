@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from tests import packages
 from torch import nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from understudy.worker.frameworks import ddp as data_parallel
-from understudy.worker.frameworks.aggregate import Described, brief, disagreement
+from understudy import extensions
+from understudy.worker.encoding.codec import decode, encode
+from understudy.worker.frameworks import ddp
+from understudy.worker.frameworks.aggregate import Frameworks, Shards
+from understudy.worker.frameworks.base import Described, SharedObject, brief, disagreement
 from understudy.worker.frameworks.comm_hooks import Hook, keeps
 from understudy.worker.frameworks.ddp import Steering
+from understudy.worker.frameworks.fsdp2 import Switches
+from understudy.worker.frameworks.pipelines import SetUp, Stage
+from understudy.worker.state.registry import State
 
 
 @pytest.fixture
@@ -37,39 +46,39 @@ def _train(model: DistributedDataParallel) -> None:
 
 def test_a_rebuild_in_the_middle_of_an_attempt_is_taken_back(world: None) -> None:
     model = _model()
-    begun = data_parallel.read(model)
+    begun = ddp.read(model)
     assert not begun.rebuilt
     _train(model)
     _train(model)  # its forward rebuilds
-    rebuilt = data_parallel.read(model)
+    rebuilt = ddp.read(model)
     assert rebuilt.rebuilt and rebuilt.layout != begun.layout
-    data_parallel.put(model, begun)
-    assert data_parallel.read(model) == begun
+    ddp.put(model, begun)
+    assert ddp.read(model) == begun
     _train(model)
-    assert data_parallel.read(model) == begun
+    assert ddp.read(model) == begun
     _train(model)
-    assert data_parallel.read(model) == rebuilt
+    assert ddp.read(model) == rebuilt
 
 
 def test_a_pending_rebuild_happens_when_it_is_asked_for(world: None) -> None:
     model = _model()
-    data_parallel.settle(model)
-    assert not data_parallel.settled(model)
+    ddp.settle(model)
+    assert not ddp.settled(model)
     _train(model)
-    data_parallel.settle(model)
-    assert data_parallel.settled(model)
+    ddp.settle(model)
+    assert ddp.settled(model)
 
 
 @pytest.mark.parametrize("static_graph", [False, True])
 def test_any_layout_can_be_given_and_stays(world: None, static_graph: bool) -> None:
     model = _model(static_graph=static_graph)
     wanted = Steering([[0, 5], [3, 2, 1], [4]], True, False, True)
-    data_parallel.put(model, wanted, anew=True)
-    assert data_parallel.read(model) == wanted
+    ddp.put(model, wanted, anew=True)
+    assert ddp.read(model) == wanted
     model.require_backward_grad_sync = True
     _train(model)
     _train(model)
-    assert data_parallel.read(model).layout == wanted.layout
+    assert ddp.read(model).layout == wanted.layout
     assert all(p.grad is not None for p in model.parameters())
 
 
@@ -78,16 +87,16 @@ def test_an_evaluation_of_one_rank_matters_where_buffers_are_broadcast(world: No
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), *[nn.BatchNorm1d(8)] * buffers))
     with torch.no_grad():
         model(torch.randn(2, 8))
-    steering = data_parallel.read(model)
+    steering = ddp.read(model)
     assert steering.forward_sync is not buffers
     _train(model)
-    data_parallel.put(model, steering)
-    assert data_parallel.read(model).forward_sync is not buffers
+    ddp.put(model, steering)
+    assert ddp.read(model).forward_sync is not buffers
 
 
 def test_a_backward_that_failed_half_way_leaves_nothing(world: None) -> None:
     model = _model()
-    begun = data_parallel.read(model)
+    begun = ddp.read(model)
 
     def fail(_: torch.Tensor) -> None:
         raise ValueError("in the middle")
@@ -97,16 +106,16 @@ def test_a_backward_that_failed_half_way_leaves_nothing(world: None) -> None:
     with pytest.raises(ValueError, match="in the middle"):
         _train(model)
     handle.remove()
-    data_parallel.put(model, begun)
+    ddp.put(model, begun)
     _train(model)
-    assert data_parallel.read(model) == begun
+    assert ddp.read(model) == begun
 
 
 def test_frozen_later_and_never_rebuilt(world: None) -> None:
     model = _model(find_unused_parameters=True)
     next(model.parameters()).requires_grad_(False)
-    assert sorted(number for bucket in data_parallel.layout_of(model) for number in bucket) == list(range(6))
-    assert data_parallel.settled(model)
+    assert sorted(number for bucket in ddp.layout_of(model) for number in bucket) == list(range(6))
+    assert ddp.settled(model)
 
 
 def test_hooks_that_keep_something() -> None:
@@ -127,8 +136,8 @@ def test_hooks_that_keep_something() -> None:
 
 
 def test_what_ranks_use_together_is_compared_in_both_directions() -> None:
-    def told(ranks: list[int], **facts: Any) -> list[Any]:
-        return [ranks, "DistributedDataParallel over Net", facts]
+    def told(ranks: list[int], **facts: Any) -> SharedObject:
+        return SharedObject(tuple(ranks), "DistributedDataParallel over Net", facts)
 
     one: Described = {"ddp/0/1": told([0, 1], layout=[[0], [1]]), "ddp/1/1": told([0], layout=[[7]])}
     assert disagreement({0: one, 1: {"ddp/0/1": told([0, 1], layout=[[0], [1]])}, 2: {}}) == ""
@@ -139,3 +148,61 @@ def test_what_ranks_use_together_is_compared_in_both_directions() -> None:
     assert disagreement({0: brief(long), 1: brief(long)}) == ""
     other = {"ddp/0/1": told([0, 1], layout=[list(reversed(range(100)))])}
     assert "layout" in disagreement({0: brief(long), 1: brief(other)})
+
+
+def test_what_newcomers_adopt_arrives_as_it_was_sent_or_not_at_all() -> None:
+    steering = Steering([[0, 5], [3]], True, False, True)
+    switches = Switches(True, True, False, True, False, True, "whole")
+    set_up = SetUp([True, False], [Stage([[[[2, 3], [3, 1], torch.float32, True]], [None], None, None], True)])
+    for sent in (steering, switches, set_up):
+        packed = decode(encode(sent.packed()))
+        assert type(sent).unpacked(packed) == sent
+        for wrong in (None, packed[:-1], [*packed, True], [None, *packed[1:]]):
+            with pytest.raises(ValueError, match=r"this is no|these are no"):
+                type(sent).unpacked(wrong)
+
+
+def test_what_another_package_adapts_is_asked_after_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+        from understudy.worker.frameworks.base import FrameworkAdapter, SharedObject, told_by_users
+
+
+        class Dice(FrameworkAdapter):
+            sides, begun = 6, 0
+
+            def uncovered(self):
+                return "" if self.registered.modules else "dice without a module"
+
+            def begin(self):
+                self.begun = self.sides
+
+            def restore(self):
+                self.sides = self.begun
+
+            def described(self):
+                return {"dice": SharedObject(tuple(self.groups.members()[0][2]), "pair of dice", {"sides": self.sides})}
+
+            def adopt(self, told):
+                if (theirs := told_by_users(told, "dice", (0, 1))) is not None:
+                    self.sides = theirs.facts["sides"]
+    """
+    monkeypatch.syspath_prepend(str(tmp_path))
+    packages.install(tmp_path, "dice_of_another", "understudy.frameworks", "dice_of_another:Dice", source)
+    extensions.entries.cache_clear()
+    try:
+        state = State(Shards())
+        groups: Any = SimpleNamespace(members=lambda: [(None, "0", [0, 1])])
+        mine, theirs = Frameworks(state, groups), Frameworks(state, groups)
+    finally:
+        extensions.entries.cache_clear()
+    assert mine.uncovered() == "dice without a module"
+    state.register("model", nn.Linear(2, 2))
+    assert mine.uncovered() == ""
+    assert mine.described() == {"dice": SharedObject((0, 1), "pair of dice", {"sides": 6})}
+    mine.begin()
+    mine._adapters[-1].sides = 12  # type: ignore[attr-defined]
+    assert "sides is 12 on rank 0, is 6 on rank 1" in disagreement({0: mine.described(), 1: theirs.described()})
+    theirs.adopt({0: mine.described()})
+    assert disagreement({0: mine.described(), 1: theirs.described()}) == ""
+    mine.restore()
+    assert mine.described()["dice"].facts == {"sides": 6}

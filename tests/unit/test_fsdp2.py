@@ -12,7 +12,7 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from understudy.worker.frameworks import fsdp2 as fully_sharded
+from understudy.worker.frameworks import fsdp2
 
 
 @pytest.fixture
@@ -27,30 +27,30 @@ def model() -> Iterator[FSDPModule]:
 
 
 def _resharding(module: nn.Module) -> bool:
-    (group,) = fully_sharded.groups_of(module)
+    (group,) = fsdp2.groups_of(module)
     return group.post_forward_mesh_info is not None
 
 
 def test_what_the_first_forward_decided_outlives_a_redo_of_the_first_step(model: nn.Sequential) -> None:
-    parts = [(module, *fully_sharded.groups_of(module)) for module in (model, model[0])]
-    begun = [fully_sharded.switches_of(module, group) for module, group in parts]
+    parts = [(module, *fsdp2.groups_of(module)) for module in (model, model[0])]
+    begun = [fsdp2.switches_of(module, group) for module, group in parts]
     assert [_resharding(module) for module, _ in parts] == [True, True]
     model(torch.randn(2, 8)).sum().backward()
-    fully_sharded.reset(model)
+    fsdp2.reset(model)
     for (module, group), switches in zip(parts, begun, strict=True):
-        fully_sharded.set_switches(module, group, switches)
+        fsdp2.set_switches(module, group, switches)
     assert [_resharding(module) for module, _ in parts] == [False, True]  # as on a newcomer, once it has had its first forward
 
 
 @pytest.mark.parametrize("reshards", [False, True])
 def test_what_the_script_says_of_resharding_is_taken_back(model: nn.Sequential, reshards: bool) -> None:
-    (group,) = fully_sharded.groups_of(model)
-    begun = fully_sharded.switches_of(model, group)
+    (group,) = fsdp2.groups_of(model)
+    begun = fsdp2.switches_of(model, group)
     model(torch.randn(2, 8)).sum().backward()
     assert isinstance(model, FSDPModule)
     model.set_reshard_after_forward(reshards)
-    said = fully_sharded.switches_of(model, group)
-    fully_sharded.set_switches(model, group, begun)
+    said = fsdp2.switches_of(model, group)
+    fsdp2.set_switches(model, group, begun)
     assert not _resharding(model)
-    fully_sharded.set_switches(model, group, said)
+    fsdp2.set_switches(model, group, said)
     assert _resharding(model) == reshards

@@ -29,6 +29,7 @@ from understudy.worker.encoding.messages import (
     Position,
     RecordedCollective,
     SetupRecord,
+    SharedObject,
     StateDigests,
     TensorDescription,
     pack,
@@ -52,7 +53,7 @@ ALL: list[Message] = [
     HandedAgain(b"", b"x"),
     JOB,
     DonorState(9, 8, {"p": MOMENT}, STATE, {"v/value": b"\x90"}, [CopyDigests({}, {"p": 1})], [GroupMembers("0", [2, 0])], {"0": 5}, {}),
-    Compared(100, STATE, {}),
+    Compared(100, STATE, {"ddp/0/1": SharedObject((0, 1), "DDP over Net", {"layout": [[0, 1], [2]], "switches": (True, None)})}),
 ]
 
 
@@ -74,7 +75,7 @@ def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
 
 
 def test_every_message_has_an_example_here() -> None:
-    parts = {Placed, TensorDescription, GroupMembers, CopyDigests, StateDigests, Position, Boundary, RecordedCollective}
+    parts = {Placed, TensorDescription, GroupMembers, CopyDigests, StateDigests, SharedObject, Position, Boundary, RecordedCollective}
     assert {type(message) for message in ALL} | parts == set(Message.__subclasses__())
 
 

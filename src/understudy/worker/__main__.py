@@ -9,6 +9,7 @@ start the same way; who takes which rank is the orchestrator's decision.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import mmap
 import os
@@ -105,8 +106,14 @@ def _import() -> None:
     import understudy.worker.api.job
     import understudy.worker.encoding.messages
     import understudy.worker.transport.rendezvous
+    from understudy.extensions import entries
+    from understudy.worker.frameworks.registry import GROUP as FRAMEWORKS
+    from understudy.worker.transport.backends.registry import GROUP as BACKENDS
 
     understudy.worker.encoding.messages.prepare()
+    for group in (BACKENDS, FRAMEWORKS):
+        with contextlib.suppress(ValueError):  # whoever uses them says so
+            entries(group)
 
 
 def _warm(arguments: list[str]) -> Any:

@@ -26,7 +26,6 @@ from understudy.worker.script.loaders import Counter, LoaderSource, Source
 from understudy.worker.script.loops import Loops, iterate
 from understudy.worker.script.names import missing_behind
 from understudy.worker.script.read_ahead import TRANSACTION, read_ahead
-from understudy.worker.state.registration import watch_frameworks
 from understudy.worker.state.registry import State
 
 P = ParamSpec("P")
@@ -184,7 +183,7 @@ def join(backend: str | None = None) -> Job:
     drawn.watch()
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.role, here.server, here.newcomer)
-    watch_frameworks(lambda: runtime.progress.transaction >= 0)
+    runtime.held.frameworks.watch(lambda: runtime.progress.transaction >= 0)
     if here.when_joined is not None:
         here.when_joined(runtime)
     runtime.join(backend)

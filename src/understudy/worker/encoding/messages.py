@@ -88,6 +88,15 @@ class GroupMembers(Message):
 
 
 @dataclass(frozen=True)
+class SharedObject(Message):
+    """An object of a framework that some ranks use together, as one of them has it."""
+
+    ranks: tuple[StrictInt, ...]  # global ranks that use it; nobody compares what none uses
+    title: StrictStr  # what it is called for a person
+    facts: dict[StrictStr, Any]  # what steers collectives: names for a person, and values that `codec` knows
+
+
+@dataclass(frozen=True)
 class CopyDigests(Message):
     """Digests of all values and small tensors at one moment, whether they went with a copy or not."""
 
@@ -213,7 +222,7 @@ class DonorState(Message):
     versions: list[CopyDigests]  # at its vote before the transaction in which the job goes on, and at later points
     groups: list[GroupMembers]
     sums: dict[StrictStr, StrictInt]  # what shows in which order its groups added up when training began
-    frameworks: dict[StrictStr, Any]  # what steers the collectives of DDP and the like
+    frameworks: dict[StrictStr, SharedObject]  # what steers the collectives of DDP and the like
 
 
 @dataclass(frozen=True)
@@ -222,7 +231,7 @@ class Compared(Message):
 
     every: StrictInt  # steps between two comparisons on the side: rank 0's counts
     state: StateDigests
-    frameworks: dict[StrictStr, Any]
+    frameworks: dict[StrictStr, SharedObject]
 
 
 Kind = TypeVar("Kind", bound=Message)

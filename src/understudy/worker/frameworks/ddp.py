@@ -1,9 +1,9 @@
-"""What a DistributedDataParallel holds that steers its collectives: read from the object, and set on it.
+"""DistributedDataParallel: what it holds that steers its collectives is read from the object, and set on it.
 
-Its reducer has a bucket layout, which decides how gradients are added up. It starts with one made from the order of parameters and changes
-it once, in the forward that follows the first complete backward, to the order in which gradients arrived there; the group's
-first rank tells the others its own. With `find_unused_parameters` (and no static graph) it never changes. Torch notes on the module when
-it has (`_has_rebuilt_buckets`).
+Every one is found where it is made. Its reducer has a bucket layout, which decides how gradients are added up. It starts with one made from
+the order of parameters and changes it once, in the forward that follows the first complete backward, to the order in which gradients
+arrived there; the group's first rank tells the others its own. With `find_unused_parameters` (and no static graph) it never changes. Torch
+notes on the module when it has (`_has_rebuilt_buckets`).
 
 A reducer can be given any layout, as one that was rebuilt or as one that was not: it is made to rebuild, with a process group in which
 somebody tells it the layout. Only a static graph needs a new reducer: it counts in its first backward how often each gradient arrives, and
@@ -17,21 +17,25 @@ from the first rebuild on.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.join import Join
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from understudy.worker.errors import UnderstudyError
-from understudy.worker.frameworks.comm_hooks import register_again
+from understudy.worker.errors import Misuse, UnderstudyError
+from understudy.worker.frameworks import comm_hooks
+from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
 
 Layout = list[list[int]]  # parameter numbers of each bucket
+STEERING = "buckets and synchronization"  # the fact that a newcomer adopts
+
+_made: list[DistributedDataParallel] = []
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,139 @@ class Steering:
 
     def packed(self) -> list[Any]:
         return [self.layout, self.rebuilt, self.backward_sync, self.forward_sync, self.counted]
+
+    @classmethod
+    def unpacked(cls, data: Any) -> Steering:
+        """Raises `ValueError` for anything but what `packed` gives."""
+        match data:
+            case [[*layout], bool(rebuilt), bool(backward_sync), bool(forward_sync), bool(counted)] if all(
+                isinstance(bucket, list) and all(type(number) is int for number in bucket) for bucket in layout
+            ):
+                return cls(layout, rebuilt, backward_sync, forward_sync, counted)
+        raise ValueError(f"this is no layout of a DistributedDataParallel: {repr(data)[:200]}")
+
+
+class Ddp(FrameworkAdapter):
+    def __init__(self, registered: Registered, groups: Memberships) -> None:
+        super().__init__(registered, groups)
+        self._known: list[DistributedDataParallel] | None = None  # none is made any more once this is asked for
+        self._layouts: dict[int, tuple[bool, Layout]] = {}  # by id of the DDP: whether it was final when it was read, and it
+        self._begun: list[Steering] = []  # of each DDP, as the present attempt found it
+
+    def watch(self, training: Callable[[], bool]) -> None:
+        """A public hook of torch.nn tells of every one that is made. Refuses `join`."""
+
+        def made(module: torch.nn.Module, name: str, submodule: torch.nn.Module | None) -> None:
+            if isinstance(module, DistributedDataParallel) and name == "module":
+                if training():
+                    raise Misuse(
+                        f"DistributedDataParallel over {type(submodule).__qualname__} is made after training began: a spare that takes a "
+                        "rank later could not make it in the same state. Make it before the first transaction, and add it to "
+                        "job.register(...)"
+                    )
+                _made.append(module)
+
+        def refuse_join(self: Join, *args: Any, **kwargs: Any) -> None:
+            make_join(self, *args, **kwargs)
+            if self._enable:
+                raise Misuse(
+                    "join() of torch.distributed.algorithms (uneven inputs) lets ranks that have no batch any more take part in the "
+                    "others' collectives, outside of all transactions: give every rank as many batches, as DistributedSampler does, or "
+                    "drop the rest"
+                )
+
+        torch.nn.modules.module.register_module_module_registration_hook(made)
+        make_join = Join.__init__
+        Join.__init__ = refuse_join  # type: ignore[method-assign]
+        comm_hooks.watch()
+
+    def uncovered(self) -> str:
+        known = {id(part) for module in self.registered.modules.values() for part in module.modules()}
+        loose = [type(one.module).__qualname__ for one in list(_made) if id(one) not in known and id(one.module) not in known]
+        if loose:
+            return (
+                f"DistributedDataParallel over {', '.join(loose)} is not registered, so its state could not be given to a spare: "
+                "add it to job.register(...)"
+            )
+        things = [*self.registered.values.values(), *self.registered.tensors.values(), *self.registered.optimizers.values()]
+        registered = {id(thing) for thing in things}
+        for wrapper in self._wrappers():
+            title = f"DistributedDataParallel over {type(wrapper.module).__qualname__}"
+            for hook in comm_hooks.hooks_of(wrapper.reducer):
+                if kept := comm_hooks.keeps(hook, registered):
+                    return (
+                        f"{title} has the communication hook {hook.name}, which keeps {kept} between two steps: a spare would not have its "
+                        "content. Register that object (it needs state_dict and load_state_dict), or use a hook without a state"
+                    )
+        return ""
+
+    def _wrappers(self) -> list[DistributedDataParallel]:
+        """Every one that was made, and copies of them that are registered; on all ranks in the same order."""
+        found = {id(wrapper): wrapper for wrapper in _made}
+        for module in self.registered.modules.values():
+            for part in module.modules():
+                if isinstance(part, DistributedDataParallel):
+                    found.setdefault(id(part), part)
+        return [wrapper for wrapper in found.values() if hasattr(wrapper, "reducer")]
+
+    def _modules(self) -> list[DistributedDataParallel]:
+        if self._known is None:
+            self._known = self._wrappers()
+        return self._known
+
+    def settle(self) -> None:
+        for module in self._modules():
+            if not settled(module):
+                settle(module)
+
+    def begin(self) -> None:
+        """A layout is read only when it may be another one than at the last begin."""
+        self._begun = []
+        for module in self._modules():
+            final = settled(module)
+            known = self._layouts.get(id(module))
+            if known is None or known[0] != final:
+                known = self._layouts[id(module)] = final, layout_of(module)
+            self._begun.append(steering_of(module, known[1]))
+
+    def restore(self) -> None:
+        """A gradient that was a view of a bucket at begin becomes one of the bucket that is there now: DDP divides a view by the number of
+        ranks, and multiplies any other gradient by the inverse, which gives other bits.
+        """
+        for module, steering in zip(self._modules(), self._begun, strict=False):  # none, if the attempt did not come to its begin
+            put(module, steering)
+
+    def meet_newcomers(self) -> None:
+        self._layouts.clear()
+        for module in self._modules():
+            if not settled(module):
+                settle_alone(module)
+            if module.static_graph:
+                count_anew(module)
+
+    def described(self) -> Described:
+        found: Described = {}
+        members = {id(group): (name, ranks) for group, name, ranks in self.groups.members()}
+        counts: dict[str, int] = {}
+        for module in self._modules():
+            name, ranks = members.get(id(module.process_group), ("", []))
+            counts[name] = counts.get(name, 0) + 1
+            found[f"ddp/{name}/{counts[name]}"] = SharedObject(
+                tuple(ranks),
+                f"DistributedDataParallel over {type(module.module).__qualname__} (number {counts[name]} of process group {name})",
+                {
+                    **options(module),
+                    "communication hooks": [hook.name for hook in comm_hooks.hooks_of(module.reducer)],
+                    STEERING: read(module).packed(),
+                },
+            )
+        return found
+
+    def adopt(self, told: Mapping[int, Described]) -> None:
+        self._layouts.clear()
+        for module, (name, mine) in zip(self._modules(), self.described().items(), strict=True):
+            if (theirs := told_by_users(told, name, mine.ranks)) is not None:
+                put(module, Steering.unpacked(theirs.facts[STEERING]), anew=True)
 
 
 def settled(module: DistributedDataParallel) -> bool:
@@ -211,8 +348,8 @@ def _make_reducer(module: DistributedDataParallel, layout: Layout) -> None:
             log(*arguments)
 
     with (
-        mock.patch.object(dist, "_compute_bucket_assignment_by_size", lambda *_: given),
-        mock.patch.object(dist.Logger, "set_construction_data_and_log", log_if_possible),  # type: ignore[attr-defined]
+        _replaced(dist, "_compute_bucket_assignment_by_size", lambda *_: given),
+        _replaced(dist.Logger, "set_construction_data_and_log", log_if_possible),  # type: ignore[attr-defined]
     ):
         module._ddp_init_helper(parameters, [False] * len(parameters), names, module.static_graph)  # type: ignore[no-untyped-call]
     if module.static_graph:
@@ -220,4 +357,15 @@ def _make_reducer(module: DistributedDataParallel, layout: Layout) -> None:
         module.reducer._set_static_graph()
         assert module.logger is not None
         module.logger._set_static_graph()
-    register_again(old, module.reducer)
+    comm_hooks.register_again(old, module.reducer)
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, other: Any) -> Iterator[None]:
+    """`other` in the place of what `owner`, a module or a class, itself has under `name`."""
+    own = vars(owner)[name]
+    setattr(owner, name, other)
+    try:
+        yield
+    finally:
+        setattr(owner, name, own)

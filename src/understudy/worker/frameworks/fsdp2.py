@@ -1,4 +1,4 @@
-"""What FSDP2 keeps between calls: what of a failed attempt has to go before a redo, and what steers its collectives.
+"""FSDP2: what of a failed attempt has to go before a redo, what steers its collectives, and where it keeps its shards.
 
 FSDP2 keeps gathered parameters, pending reductions and unsharded gradients of the failed attempt; `reset_iter_state` alone leaves
 a stale gradient behind that would be added to the redo's.
@@ -6,14 +6,111 @@ a stale gradient behind that would be added to the redo's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.distributed.fsdp import FullyShardedDataParallel
 
 from understudy.worker.errors import Misuse
+from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
 
 SWITCHES = "switches of the backward"  # the fact that a newcomer adopts
 _OF_GROUP = ("reduce_grads", "all_reduce_grads", "reshard_after_backward", "unshard_in_backward")
+
+
+@dataclass(frozen=True)
+class Switches:
+    """What the script sets between micro-batches or for an evaluation, and a failed attempt leaves as it was in the middle."""
+
+    reduce_grads: bool
+    all_reduce_grads: bool
+    reshard_after_backward: bool
+    unshard_in_backward: bool
+    last_backward: bool
+    torch_decides: bool  # whether to reshard after a forward
+    resharding: str  # after a forward, as it is decided now: no, whole, parts
+
+    def packed(self) -> list[Any]:
+        values = [self.reduce_grads, self.all_reduce_grads, self.reshard_after_backward, self.unshard_in_backward]
+        return [*values, self.last_backward, self.torch_decides, self.resharding]
+
+    @classmethod
+    def unpacked(cls, data: Any) -> Switches:
+        """Raises `ValueError` for anything but what `packed` gives."""
+        match data:
+            case [bool(), bool(), bool(), bool(), bool(), bool(), str()]:
+                return cls(*data)
+        raise ValueError(f"these are no switches of FSDP2: {repr(data)[:200]}")
+
+
+class Fsdp2(FrameworkAdapter):
+    def __init__(self, registered: Registered, groups: Memberships) -> None:
+        super().__init__(registered, groups)
+        self._known: list[tuple[Any, Any]] | None = None  # modules and their groups of parameters
+        self._begun: list[Switches] = []  # of each group, as the present attempt found it
+
+    def _sharded(self) -> list[Any]:
+        return [part for module in self.registered.modules.values() for part in module.modules() if is_sharded(part)]
+
+    def _parameter_groups(self) -> list[tuple[Any, Any]]:
+        if self._known is None:
+            self._known = [(module, group) for module in self._sharded() for group in groups_of(module)]
+        return self._known
+
+    def uncovered(self) -> str:
+        if any(isinstance(part, FullyShardedDataParallel) for module in self.registered.modules.values() for part in module.modules()):
+            return "FullyShardedDataParallel (FSDP1) is not covered: use torch.distributed.fsdp.fully_shard (FSDP2)"
+        return ""
+
+    @staticmethod
+    def shards_of(module: torch.nn.Module) -> dict[tuple[int, str], torch.Tensor]:
+        found: dict[tuple[int, str], torch.Tensor] = {}
+        for part in filter(is_sharded, module.modules()):
+            for group in groups_of(part):
+                for parameter in group.fsdp_params:
+                    info = parameter._module_info
+                    names = [(info.module, info.param_name), *zip(info.shared_modules, info.shared_param_names, strict=True)]
+                    found |= {(id(owner), name): parameter.sharded_param for owner, name in names}
+        return found
+
+    @staticmethod
+    def reshard(module: torch.nn.Module) -> None:
+        for part in filter(is_sharded, module.modules()):
+            part.reshard()  # type: ignore[operator]
+
+    def replaces_parameters(self) -> bool:
+        return bool(self._sharded())
+
+    def settle(self) -> None:
+        for _, group in self._parameter_groups():
+            refuse_unreduced(group)
+
+    def begin(self) -> None:
+        self._begun = [switches_of(module, group) for module, group in self._parameter_groups()]
+
+    def reset(self) -> None:
+        for part in self._sharded():
+            reset(part)
+
+    def restore(self) -> None:
+        for (module, group), switches in zip(self._parameter_groups(), self._begun, strict=False):
+            set_switches(module, group, switches)
+
+    def described(self) -> Described:
+        found: Described = {}
+        for key, whole in self.registered.modules.items():
+            for name, part in whole.named_modules():
+                for number, (ranks, facts) in enumerate(facts_of(part) if is_sharded(part) else []):
+                    title = f"fully_shard of {key}{'.' if name else ''}{name}"
+                    found[f"fsdp/{key}/{name}/{number}/{ranks}"] = SharedObject(tuple(ranks), title, facts)
+        return found
+
+    def adopt(self, told: Mapping[int, Described]) -> None:
+        for (module, group), (name, mine) in zip(self._parameter_groups(), self.described().items(), strict=True):
+            if (theirs := told_by_users(told, name, mine.ranks)) is not None:
+                set_switches(module, group, Switches.unpacked(theirs.facts[SWITCHES]))
 
 
 def is_sharded(module: torch.nn.Module) -> bool:
@@ -30,25 +127,29 @@ def groups_of(module: Any) -> list[Any]:
     return _groups(module._get_fsdp_state())
 
 
-def switches_of(module: Any, group: Any) -> list[Any]:
-    """What the script sets between micro-batches or for an evaluation, and a failed attempt leaves as it was in the middle."""
+def switches_of(module: Any, group: Any) -> Switches:
     state, after_forward = module._get_fsdp_state(), group.post_forward_mesh_info
     resharding = "no" if after_forward is None else "whole" if after_forward is group.mesh_info else "parts"
-    switches = [bool(getattr(group, name)) for name in _OF_GROUP]
-    return [*switches, bool(state._state_ctx.is_last_backward), bool(state._auto_reshard_after_forward), resharding]
+    of_group = {name: bool(getattr(group, name)) for name in _OF_GROUP}
+    return Switches(
+        **of_group,
+        last_backward=bool(state._state_ctx.is_last_backward),
+        torch_decides=bool(state._auto_reshard_after_forward),
+        resharding=resharding,
+    )
 
 
-def set_switches(module: Any, group: Any, switches: list[Any]) -> None:
-    *switches, last_backward, decides, resharding = switches
+def set_switches(module: Any, group: Any, switches: Switches) -> None:
     state = module._get_fsdp_state()
-    for name, value in zip(_OF_GROUP, switches, strict=True):
-        setattr(group, name, value)
-    state._state_ctx.is_last_backward = last_backward
-    state._auto_reshard_after_forward = decides
-    if decides:  # then the first forward makes the root's parameters stay gathered; it may have come behind what is restored here
+    for name in _OF_GROUP:
+        setattr(group, name, getattr(switches, name))
+    state._state_ctx.is_last_backward = switches.last_backward
+    state._auto_reshard_after_forward = switches.torch_decides
+    if switches.torch_decides:
+        # Then the first forward makes the root's parameters stay gathered; it may have come behind what is restored here.
         group.post_forward_mesh_info = None if state._is_root else group.mesh_info
-    elif resharding != "parts":  # which only the constructor can say
-        group.post_forward_mesh_info = None if resharding == "no" else group.mesh_info
+    elif switches.resharding != "parts":  # which only the constructor can say
+        group.post_forward_mesh_info = None if switches.resharding == "no" else group.mesh_info
 
 
 def refuse_unreduced(group: Any) -> None:
@@ -84,12 +185,12 @@ def reset(module: Any) -> None:
                 unsharded.grad = None
 
 
-def _told(state: Any, switches: list[Any]) -> list[Any]:
+def _told(switches: Switches) -> Switches:
     """Where torch decides about resharding, it has done so on a rank that has had a forward, and not yet on a newcomer."""
-    return [*switches[:-1], "torch decides"] if state._auto_reshard_after_forward else switches
+    return replace(switches, resharding="torch decides") if switches.torch_decides else switches
 
 
-def facts(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
+def facts_of(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
     """Of each of its groups of parameters: the global ranks that take part, and what steers the collectives."""
     state = module._get_fsdp_state()
     found = []
@@ -107,7 +208,7 @@ def facts(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
                     "sizes of parameters": [
                         list(parameter._orig_size) for parameter in group.fsdp_params
                     ],  # names come with the first forward
-                    SWITCHES: _told(state, switches_of(module, group)),
+                    SWITCHES: _told(switches_of(module, group)).packed(),
                 },
             )
         )

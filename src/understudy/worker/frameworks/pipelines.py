@@ -1,4 +1,4 @@
-"""What schedules of torch.distributed.pipelining hold between calls: restored by a redo, given to newcomers, and compared.
+"""Schedules of torch.distributed.pipelining: what they hold between calls is restored by a redo, given to newcomers, and compared.
 
 A failed attempt leaves losses, cached activations and pending receives behind, which the redo must not find. And in its first iteration a
 schedule agrees with its neighbours: all vote on how to find out the shapes of what they exchange, compute with every stage once to learn
@@ -17,16 +17,20 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from understudy.worker.errors import Misuse
+from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
 
 _MODULE = "torch.distributed.pipelining.schedules"
+SET_UP = "set up"  # the fact that a newcomer adopts
 _made: list[Any] = []
 
 # What a first iteration sets up in a stage, and what in a schedule (those of one stage and of several have other names for it).
@@ -36,6 +40,91 @@ _FLAGS = (("_stage_forward_initialized", "_stage_backward_initialized"), ("_stag
 _STALE_IN_STAGE = ("fwd_cache", "bwd_cache", "output_chunks", "backward_state", "dw_runner")
 _STALE_IN_SCHEDULE = ("_internal_losses", "backward_counter", "bwd_recv_ops", "fwd_recv_ops", "unshard_ops", "unsharded_stages")
 _FOR_BACKWARD = ("_fwd_outputs_for_bwd_meta", "_fwd_inputs_for_bwd_meta", "_fwd_kwargs_tensors_for_bwd_meta")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage has agreed on with its neighbours."""
+
+    shapes: list[Any]  # of inputs, outputs, and the gradients of both
+    dynamic: bool  # found out by computing with the stage
+
+    @classmethod
+    def unpacked(cls, data: Any) -> Stage:
+        match data:
+            case [[*shapes], bool(dynamic)] if len(shapes) == 4 and all(kind is None or isinstance(kind, list) for kind in shapes):
+                return cls(shapes, dynamic)
+        raise ValueError(f"this is no stage of a pipeline: {repr(data)[:200]}")
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """How a schedule stands that has been used."""
+
+    flags: list[bool]  # whether its stages have agreed on shapes, for the forward and for the backward
+    stages: list[Stage]
+
+    def packed(self) -> list[Any]:
+        return [self.flags, [[stage.shapes, stage.dynamic] for stage in self.stages]]
+
+    @classmethod
+    def unpacked(cls, data: Any) -> SetUp:
+        """Raises `ValueError` for anything but what `packed` gives."""
+        match data:
+            case [[bool(), bool()] as flags, [*stages]]:
+                return cls(flags, [Stage.unpacked(stage) for stage in stages])
+        raise ValueError(f"this is no set-up of a pipeline: {repr(data)[:200]}")
+
+
+class Pipelines(FrameworkAdapter):
+    def __init__(self, registered: Registered, groups: Memberships) -> None:
+        super().__init__(registered, groups)
+        self._begun: list[Begun] = []
+
+    def watch(self, training: Callable[[], bool]) -> None:
+        watch(training)
+
+    def uncovered(self) -> str:
+        return unsupported()
+
+    def begin(self) -> None:
+        self._begun = [Begun(schedule) for schedule in schedules()]
+
+    def restore(self) -> None:
+        for schedule in self._begun:
+            schedule.restore()
+
+    def described(self) -> Described:
+        found: Described = {}
+        members = {id(group): (name, ranks) for group, name, ranks in self.groups.members()}
+        for number, schedule in enumerate(schedules()):
+            found |= _described(number, schedule, members)
+        return found
+
+    def adopt(self, told: Mapping[int, Described]) -> None:
+        for number, schedule in enumerate(schedules()):
+            if (theirs := told_by_users(told, _own_name(number, schedule))) is not None:
+                adopt(schedule, SetUp.unpacked(theirs.facts[SET_UP]))
+
+
+def _described(number: int, schedule: Any, members: Mapping[int, tuple[str, list[int]]]) -> Described:
+    stages = stages_of(schedule)
+    name, ranks = members.get(id(stages[0].group or dist.group.WORLD), ("", []))
+    title = f"{type(schedule).__qualname__} (number {number + 1}, process group {name})"
+    found: Described = {f"pipeline/{name}/{number}": SharedObject(tuple(ranks), title, facts(schedule))}
+    for stage in stages:
+        for first, other, exchanged in neighbours(schedule, stage):
+            both = sorted([ranks[stage.group_rank], ranks[other]]) if ranks else []
+            what = f"exchange of stages {first} and {first + 1} in a {title}"
+            found[f"between/{name}/{number}/{first}/{both}"] = SharedObject(tuple(both), what, {"shapes": exchanged})
+    # For a newcomer with the same stages, in whatever pipeline: no group has these as its members, so nobody compares it.
+    set_up = SetUp(flags_of(schedule), [Stage(shapes(stage), is_dynamic(stage)) for stage in stages])
+    found[_own_name(number, schedule)] = SharedObject((), title, {SET_UP: set_up.packed()})
+    return found
+
+
+def _own_name(number: int, schedule: Any) -> str:
+    return f"stages/{number}/{[int(stage.stage_index) for stage in stages_of(schedule)]}"
 
 
 # -- finding them ------------------------------------------------------------------------------------------------------------
@@ -183,17 +272,18 @@ def neighbours(schedule: Any, stage: Any) -> list[tuple[int, int, list[Any]]]:
     return found
 
 
-def adopt(schedule: Any, flags: Sequence[bool], told: Sequence[Any]) -> None:
-    """On a newcomer: sets the schedule up as if its stages had agreed on the shapes that were `told`, one entry for each stage."""
+def adopt(schedule: Any, told: SetUp) -> None:
+    """On a newcomer: sets the schedule up as if its stages had agreed on the shapes that were `told`."""
     from torch.distributed.pipelining._utils import InferenceMode
 
     _clear(schedule, _STALE_IN_SCHEDULE)
+    flags = told.flags
     _set_flags(schedule, flags)
-    for stage, (metas, dynamic) in zip(stages_of(schedule), told, strict=True):
+    for stage, there in zip(stages_of(schedule), told.stages, strict=True):
         if not flags[0]:
             continue
-        inputs, outputs, input_grads, output_grads = [_unpacked(kind) for kind in metas]
-        stage._inference_mode = InferenceMode.DYNAMIC if dynamic else InferenceMode.STATIC
+        inputs, outputs, input_grads, output_grads = [_unpacked(kind) for kind in there.shapes]
+        stage._inference_mode = InferenceMode.DYNAMIC if there.dynamic else InferenceMode.STATIC
         meta = stage._stage_meta
         meta.inputs, meta.outputs, meta.input_grads, meta.output_grads = inputs, outputs, input_grads, output_grads
         stage._setup_forward_recv_info(schedule._n_microbatches, bool(flags[1]))

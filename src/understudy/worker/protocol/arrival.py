@@ -14,7 +14,7 @@ from understudy.core.nouns import Stand
 from understudy.worker import points
 from understudy.worker.encoding.messages import GroupMembers, LocalCopy
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
-from understudy.worker.frameworks.aggregate import disagreement
+from understudy.worker.frameworks.base import disagreement
 from understudy.worker.protocol.addition_order import AdditionOrder, other_order
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job

@@ -101,8 +101,8 @@ class BetweenTransactions:
         membership.unshared = False
 
     def _use_the_wait(self, decided: Callable[[], bool]) -> None:
-        # Behind its vote its state may be about to change, and FSDP2 has other tensors in a module's place in the middle of a step.
-        if self._progress.phase is not Stand.VOTED and not self._held.frameworks.sharded():
+        # Behind its vote its state may be about to change, and some frameworks (FSDP2) have other tensors in a parameter's place.
+        if self._progress.phase is not Stand.VOTED and not self._held.frameworks.replaces_parameters():
             self._held.digest_cache.make(decided)
         else:
             self._held.digest_cache.forget()

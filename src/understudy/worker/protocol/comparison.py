@@ -32,7 +32,7 @@ from understudy.core.judgement import is_training_state
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Compared, pack, unpack
 from understudy.worker.errors import Misuse, UnderstudyError
-from understudy.worker.frameworks.aggregate import brief, disagreement
+from understudy.worker.frameworks.base import brief, disagreement
 from understudy.worker.protocol.coverage_report import coverage
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices

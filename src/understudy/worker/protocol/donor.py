@@ -6,7 +6,7 @@ from understudy.core.events import ReplicasDiffer, Uncovered
 from understudy.worker import points
 from understudy.worker.encoding.messages import DonorState, pack
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
-from understudy.worker.frameworks.aggregate import disagreement
+from understudy.worker.frameworks.base import disagreement
 from understudy.worker.process.exits import leave
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from understudy.core.coverage import Replicas
 from understudy.worker.encoding.messages import CopyDigests, DonorState, LocalCopy, unpack
 from understudy.worker.errors import NotTheSame
-from understudy.worker.frameworks.aggregate import Described
+from understudy.worker.frameworks.base import Described
 from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.plan import Plan, make_plan
 from understudy.worker.protocol.rank_state import StateSummary

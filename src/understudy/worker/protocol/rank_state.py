@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from understudy.worker.encoding.messages import LocalCopy, StateDigests
 from understudy.worker.errors import BadMessage
-from understudy.worker.frameworks.aggregate import Frameworks
+from understudy.worker.frameworks.base import FrameworkAdapter
 from understudy.worker.state.digest_cache import DigestCache
 from understudy.worker.state.pre_vote_changes import Found, PreVoteChanges
 from understudy.worker.state.rank_local import LocalState
@@ -17,7 +17,7 @@ from understudy.worker.state.registry import State
 class RankState:
     state: State
     local: LocalState
-    frameworks: Frameworks
+    frameworks: FrameworkAdapter  # all of them together
     pre_vote: PreVoteChanges  # parameters and moments that change before a vote
     digest_cache: DigestCache
 

@@ -8,7 +8,7 @@ from understudy.core.commands import Assign, Prepare
 from understudy.core.events import Finished
 from understudy.core.nouns import Stand
 from understudy.links.page import Activity
-from understudy.worker.frameworks.aggregate import Frameworks
+from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.process.control import Control
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
@@ -43,7 +43,7 @@ class Runtime:
         progress = self.progress = Progress(role.rank, int(role.environment["WORLD_SIZE"]))
         notices = self.notices = Notices(control, role.rank)
         membership = self.membership = Membership(control, server, progress)
-        state = self.state = State()
+        state = self.state = State(Shards())
         local, preallocation = LocalState(state, role.rank), Preallocation(state)
         held = self.held = RankState(state, local, Frameworks(state, membership.groups), PreVoteChanges(state), DigestCache(state))
         loops, results = Loops(state.randomness, notices.tell), Results()

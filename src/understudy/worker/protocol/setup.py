@@ -127,5 +127,5 @@ class SetUp:
         unknown = self._membership.groups.unsupported()
         if unknown:
             raise Misuse(f"process groups with backend {', '.join(unknown)} cannot be re-joined after a loss; use gloo or nccl")
-        if lacking := uncovered(self._held.state):
+        if lacking := self._held.frameworks.uncovered() or uncovered(self._held.state):
             raise Misuse(lacking)

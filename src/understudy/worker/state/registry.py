@@ -33,7 +33,7 @@ from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.state.attributes import Attributes, Noted, is_of_module
 from understudy.worker.state.gradients import Gradients
 from understudy.worker.state.optimizers import all_tensors, common_values, loose_values, parameters_of
-from understudy.worker.state.sharding import named_parameters, reshard, shards_of
+from understudy.worker.state.sharding import Sharding, Whole, named_parameters
 from understudy.worker.state.streams import Randomness
 from understudy.worker.state.tensors import describe, digest_of, dtype_of, empty, in_place, is_trained, local_tensor, put_back
 
@@ -71,7 +71,8 @@ Tensors = dict[str, torch.Tensor]  # by entry
 class State:
     """Everything that the script has registered, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, sharding: Sharding | None = None) -> None:
+        self._sharding = sharding or Whole()
         self.names: set[str] = set()
         self.modules: dict[str, torch.nn.Module] = {}
         self.optimizers: dict[str, Optimizer] = {}
@@ -133,9 +134,9 @@ class State:
     # -- tensors ---------------------------------------------------------------------------------------------------------
 
     def parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Of modules, in FSDP2 the shards, and registered tensors that are trained."""
+        """Of modules, where these are sharded the shards, and registered tensors that are trained."""
         if self._shards is None:
-            self._shards = {key: shards_of(module) for key, module in self.modules.items()}
+            self._shards = {key: self._sharding.shards_of(module) for key, module in self.modules.items()}
         for key, module in self.modules.items():
             for name, parameter in named_parameters(module, self._shards.get(key, {})):
                 yield f"{key}/parameter/{name}", parameter
@@ -214,7 +215,7 @@ class State:
     def reshard(self) -> None:
         """In a recovery: nobody has gathered anything then, as a newcomer has not."""
         for module in self.modules.values():
-            reshard(module)
+            self._sharding.reshard(module)
 
     def owners(self) -> dict[str, str]:
         """The parameter to which each moment belongs."""

@@ -1,29 +1,35 @@
-"""The memory in which FSDP2 keeps a rank's part of a parameter, whatever stands in the module at the moment.
+"""The parameters of modules whose attributes are not always their parameters.
 
 While a sharded module is gathered (in the middle of a step, or for as long as a script likes: `reshard_after_forward=False`, `unshard()`)
-its attributes are whole parameters. The optimizer's own are the shards, and these exist all the time. They are looked up here, so that
-nothing has to be resharded to be read: that would be a gathering more in a run that keeps its weights.
+its attributes are whole parameters. The optimizer's own are the shards, and these exist all the time. They are looked up where the
+framework keeps them, so that nothing has to be resharded to be read: that would be a gathering more in a run that keeps its weights.
+
+Which frameworks do so the state does not know: who makes it gives it a `Sharding`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import torch
 
-from understudy.worker.frameworks.fsdp2 import groups_of, is_sharded
+
+class Sharding(Protocol):
+    def shards_of(self, module: torch.nn.Module) -> dict[tuple[int, str], torch.Tensor]:
+        """By module (its id) and name in it: the shard of each parameter in `module` that has one; empty for most."""
+
+    def reshard(self, module: torch.nn.Module) -> None:
+        """Lets go of what is gathered, as a newcomer has gathered nothing either."""
 
 
-def shards_of(module: torch.nn.Module) -> dict[tuple[int, str], torch.Tensor]:
-    """By module (its id) and name in it: the shard of each parameter in `module`; empty without FSDP2."""
-    found: dict[tuple[int, str], torch.Tensor] = {}
-    for part in filter(is_sharded, module.modules()):
-        for group in groups_of(part):
-            for parameter in group.fsdp_params:
-                info = parameter._module_info
-                names = [(info.module, info.param_name), *zip(info.shared_modules, info.shared_param_names, strict=True)]
-                found |= {(id(owner), name): parameter.sharded_param for owner, name in names}
-    return found
+class Whole:
+    """No module is sharded."""
+
+    def shards_of(self, module: torch.nn.Module) -> dict[tuple[int, str], torch.Tensor]:
+        return {}
+
+    def reshard(self, module: torch.nn.Module) -> None: ...
 
 
 def named_parameters(module: torch.nn.Module, shards: dict[tuple[int, str], torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
@@ -38,9 +44,3 @@ def named_parameters(module: torch.nn.Module, shards: dict[tuple[int, str], torc
             if parameter is not None and id(parameter) not in seen:
                 seen.add(id(parameter))
                 yield f"{prefix}.{name}" if prefix else name, parameter
-
-
-def reshard(module: torch.nn.Module) -> None:
-    """Lets go of what is gathered, as a newcomer has gathered nothing either."""
-    for part in filter(is_sharded, module.modules()):
-        part.reshard()  # type: ignore[operator]

@@ -1,0 +1,169 @@
+"""The port to frameworks of distributed training: what a `FrameworkAdapter` does for one, and what ranks tell each other of it.
+
+A framework keeps objects between the calls of a script that steer collectives: a layout of buckets, a schedule, switches. For a redo they
+have to be as they were at begin, on a newcomer as the others have them. An adapter reads them from the objects, at moments that are the
+same on all ranks:
+
+- *In front of each vote* (`settle`) what is pending happens, so that nothing is between two transactions.
+- *At each begin* it is noted how each object is that can still change. A redo starts from there (`reset`, `restore`).
+- *In a recovery* every donor publishes what it has `described`: all that steers a collective. Newcomers make theirs the same as the others
+  that use the same object (`adopt`). A `disagreement` is looked for among donors before anything is given, and by each newcomer before it
+  is verified: nothing may be missing, nothing extra.
+- *In each full comparison* all ranks compare the same once more.
+
+Descriptions are compared among the ranks that use an object together: those of a DDP's process group, or of the mesh of `fully_shard`.
+Other ranks may have others, as with pipelines.
+
+Other packages add adapters by entry points of the group `understudy.frameworks`, each of which is a class derived from `FrameworkAdapter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch.distributed import ProcessGroup
+from torch.optim import Optimizer
+
+from understudy.worker.encoding.codec import encode
+from understudy.worker.encoding.digests import digest_bytes
+from understudy.worker.encoding.messages import SharedObject as SharedObject  # which adapters make
+
+Facts = dict[str, Any]
+Described = dict[str, SharedObject]  # by a name that is the same on all ranks that use it
+
+
+class Registered(Protocol):
+    """What the script has registered, by name."""
+
+    @property
+    def modules(self) -> Mapping[str, torch.nn.Module]: ...
+    @property
+    def optimizers(self) -> Mapping[str, Optimizer]: ...
+    @property
+    def tensors(self) -> Mapping[str, torch.Tensor]: ...
+    @property
+    def values(self) -> Mapping[str, Any]: ...
+
+
+class Memberships(Protocol):
+    """The process groups of which this rank is a member."""
+
+    def members(self) -> list[tuple[ProcessGroup, str, list[int]]]:
+        """In the order in which they were made: group, name, global ranks."""
+
+
+class FrameworkAdapter:
+    """What there is to do for one framework; a method that is not overridden does nothing. All of them are called on the main thread.
+
+    One is made for each rank, before the script has registered anything.
+    """
+
+    def __init__(self, registered: Registered, groups: Memberships) -> None:
+        self.registered = registered
+        self.groups = groups
+
+    # -- set-up ----------------------------------------------------------------------------------------------------------
+
+    def watch(self, training: Callable[[], bool]) -> None:
+        """Once in a process, before the script makes anything: lets the framework tell of objects as they are made. `training`: whether the
+        first transaction has begun. What is made later, and a spare could not make in the same state, is refused then (`Misuse`)."""
+
+    def uncovered(self) -> str:
+        """At the end of the set-up: what of it could not be done again, or on a newcomer, in words for a person; "" if nothing."""
+        return ""
+
+    # -- parameters ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def shards_of(module: torch.nn.Module) -> dict[tuple[int, str], torch.Tensor]:
+        """Where the attributes of a module are not always its parameters, as while a whole one is gathered from its shards: by part of
+        `module` (its id) and name in it, the tensor that this rank keeps and its optimizer steps. The same at every moment."""
+        return {}
+
+    @staticmethod
+    def reshard(module: torch.nn.Module) -> None:
+        """In a recovery, between two transactions: lets go of what was gathered, as a newcomer has gathered nothing."""
+
+    def replaces_parameters(self) -> bool:
+        """Whether other tensors may be in the place of parameters in the middle of a step: then nothing of them is read there."""
+        return False
+
+    # -- an attempt ------------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Inside a transaction, in front of its vote, and in the set-up's: lets pending changes happen. All ranks are here, and collectives
+        are allowed. Raises `RuntimeError` when a peer is lost, and `Misuse` for what could not be redone from the next begin."""
+
+    def begin(self) -> None:
+        """At the begin of an attempt, of a redo too: notes what the next redo has to start from."""
+
+    def reset(self) -> None:
+        """After a failed attempt that is redone, before tensors and gradients are put back: drops what it has left under way."""
+
+    def restore(self) -> None:
+        """After that: everything as it was at begin. Groups have no peers at this time. `begin` may not have been reached."""
+
+    # -- newcomers -------------------------------------------------------------------------------------------------------
+
+    def meet_newcomers(self) -> None:
+        """On a survivor, before it describes itself: brings what only a first step does to where a newcomer is. Groups have no peers.
+        Raises `UnderstudyError` where that cannot be."""
+
+    def described(self) -> Described:
+        """All that steers collectives, in names that no other adapter uses. Between two transactions, and on a newcomer at its end of the
+        set-up."""
+        return {}
+
+    def adopt(self, told: Mapping[int, Described]) -> None:
+        """On a newcomer, still without peers, once its gradients exist: makes everything as those have it who use it together with this
+        rank. `told`: by rank, what its donors have described, of all frameworks."""
+
+
+def told_by_users(told: Mapping[int, Described], name: str, users: tuple[int, ...] | None = None) -> SharedObject | None:
+    """The object `name` as the first rank has it that is one of its `users` (None: any rank) and has told of it."""
+    return next((told[rank][name] for rank in sorted(told) if (users is None or rank in users) and name in told[rank]), None)
+
+
+def disagreement(told: Mapping[int, Described]) -> str:
+    """What the ranks in `told` do not have in common and should, in words for a person; "" if nothing.
+
+    Each is compared with the first one that uses the same object: as many comparisons as there are ranks.
+    """
+    for rank in sorted(told):
+        for name, shared in told[rank].items():
+            users = [user for user in shared.ranks if user in told]
+            if not users:
+                continue
+            if lacking := [user for user in (users if users[0] == rank else users[:1]) if name not in told[user]]:
+                return f"rank {rank} has made a {shared.title}, rank {lacking[0]} has not"
+            if found := _between(users[0], told[users[0]][name], rank, shared):
+                return found
+    return ""
+
+
+def _between(one: int, mine: SharedObject, other: int, theirs: SharedObject) -> str:
+    for fact in mine.facts.keys() | theirs.facts.keys():
+        left, right = mine.facts.get(fact), theirs.facts.get(fact)
+        if left != right:
+            return f"{mine.title}: {fact} is {_short(left)} on rank {one}, is {_short(right)} on rank {other}"
+    return ""
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def brief(described: Described) -> Described:
+    """The same with a digest in place of what is long: enough to tell whether two are equal."""
+
+    def short(value: Any) -> Any:
+        data = encode(value)
+        return value if len(data) <= 64 else digest_bytes(data)
+
+    return {
+        name: SharedObject(shared.ranks, shared.title, {fact: short(value) for fact, value in shared.facts.items()})
+        for name, shared in described.items()
+    }
