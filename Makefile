@@ -47,6 +47,7 @@ lint: setup
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports --no-logo --no-cache
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal

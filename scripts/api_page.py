@@ -5,22 +5,22 @@
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.generated import ROOT, write
+
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.security import Access
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
-BEGIN = "<!-- from here to the next marker: scripts/api_page.py -->"
-END = "<!-- end of what scripts/api_page.py writes -->"
+PAGE = ROOT / "docs" / "api.md"
 ORDER = ("path", "query", "header")
 LIMITS = {
     "minimum": "at least {}",
@@ -31,26 +31,6 @@ LIMITS = {
     "maxItems": "at most {} items",
     "pattern": "`{}`",
 }
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is stale")
-    check: bool = parser.parse_args(argv).check
-    old = PAGE.read_text()
-    before, begin, rest = old.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        sys.exit(f"{PAGE} lacks the line {END if begin else BEGIN}")
-    new = f"{before}{BEGIN}\n\n{page(describe())}\n\n{END}{after}"
-    if check:
-        names = ("docs/api.md as it is", "docs/api.md as the interface is described")
-        diff = list(difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="", n=0))
-        if diff:
-            print("\n".join(diff[:40]), *(["..."] if len(diff) > 40 else []), "run: python scripts/api_page.py", sep="\n")
-        return int(bool(diff))
-    PAGE.write_text(new)
-    return 0
 
 
 def describe() -> dict[str, Any]:
@@ -173,4 +153,4 @@ def _sentence(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write("scripts/api_page.py", PAGE, lambda: page(describe()), __doc__))

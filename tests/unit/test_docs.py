@@ -169,6 +169,11 @@ def test_the_http_interface_is_described_as_it_is() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_rooms_are_shown_as_they_are() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "import_graph.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_page_names_the_role_that_a_request_needs() -> None:
     description = describe()
     assert "Role of the token" not in api_page(description) or any("x-role" in o for p in description["paths"].values() for o in p.values())

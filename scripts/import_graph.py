@@ -1,0 +1,72 @@
+"""Writes which room of the package imports which into docs/architecture.md, between two markers there.
+
+`python scripts/import_graph.py` rewrites it; with `--check` nothing is written, and the exit code is 1, after a diff, if it is stale.
+What may import what is held by the contracts in pyproject.toml (`lint-imports`, part of `make lint`); this shows what does.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import grimp
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.generated import ROOT, write
+
+PAGE = ROOT / "docs" / "architecture.md"
+PACKAGE = "understudy"
+WORKER = f"{PACKAGE}.worker"
+
+
+def rooms(graph: grimp.ImportGraph, parent: str) -> list[str]:
+    """The packages in `parent`."""
+    return sorted(child for child in graph.find_children(parent) if graph.find_children(child))
+
+
+def arrows(graph: grimp.ImportGraph, among: list[str]) -> dict[str, list[str]]:
+    """For each room those that it imports, directly."""
+    return {
+        one: [other for other in among if other != one and graph.direct_import_exists(importer=one, imported=other, as_packages=True)]
+        for one in among
+    }
+
+
+def from_the_top(imports: dict[str, list[str]]) -> list[str]:
+    """In an order in which every room stands above those that it imports. Raises `ValueError` for a circle."""
+    left, found = dict(imports), list[str]()
+    while left:
+        free = sorted(one for one in left if not any(one in others for others in left.values()))
+        if not free:
+            raise ValueError(f"a circle among {', '.join(sorted(left))}")
+        found += free
+        for one in free:
+            del left[one]
+    return found
+
+
+def purpose(room: str) -> str:
+    """The first sentence of its docstring."""
+    source = ROOT / "src" / room.replace(".", "/") / "__init__.py"
+    text = " ".join((ast.get_docstring(ast.parse(source.read_text())) or "").split())
+    return text.partition(". ")[0].rstrip(".")
+
+
+def table(graph: grimp.ImportGraph, parent: str) -> list[str]:
+    imports = arrows(graph, rooms(graph, parent))
+    lines = ["| room | imports | what is in it |", "|---|---|---|"]
+    for room in from_the_top(imports):
+        others = ", ".join(f"`{other.rpartition('.')[2]}`" for other in from_the_top(imports) if other in imports[room])
+        lines.append(f"| `{room.removeprefix(PACKAGE + '.').replace('.', '/')}/` | {others or '-'} | {purpose(room)} |")
+    return lines
+
+
+def made() -> str:
+    graph = grimp.build_graph(PACKAGE, cache_dir=None)
+    return "\n".join([*table(graph, PACKAGE), "", "Inside the worker:", "", *table(graph, WORKER)])
+
+
+if __name__ == "__main__":
+    sys.exit(write("scripts/import_graph.py", PAGE, made, __doc__))
