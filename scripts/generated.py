@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def write(script: str, page: Path, made: Callable[[], str], description: str | None, argv: list[str] | None = None) -> int:
-    """Puts what `made` gives between the markers of `script` (its path in the project) in `page`. With `--check` nothing is written, and the
-    exit code is 1, after a diff, if the page is stale.
+    """Puts what `made` gives between the markers of `script` (its path in the project) in `page`. With `--check` nothing is written,
+    and the exit code is 1, after a diff, if the page is stale.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is stale")
