@@ -19,7 +19,8 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from understudy.chaos.armed import ANY, HOLD, Armed, Folder
-from understudy.chaos.registry import Outcome, registry
+from understudy.chaos.base import Outcome
+from understudy.chaos.registry import registry
 from understudy.core.events import Event, Verified
 from understudy.worker import newcomer as newcomer_module
 from understudy.worker import recovery as recovery_module
