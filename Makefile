@@ -19,12 +19,12 @@ SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.p
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its development tools"
 	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
-	@echo "make test    lint, types and all tests"
+	@echo "make test    lint, types, imports and all tests"
 	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
 	@echo "make mutants changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
 	@echo "make matrix  every fault in every phase, in every way to be parallel, on real jobs (hundreds of cells)"
 	@echo "make conformance  what real training scripts do, with kills, bit by bit; writes docs/conformance.md (an hour or two)"
-	@echo "make lint    lint and types only"
+	@echo "make lint    lint, types and who imports whom, only"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   recovery and overhead benchmarks"
 	@echo "make peers   what Understudy is compared with, in .venv-peers"
@@ -47,6 +47,7 @@ lint: setup
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports --no-cache --no-logo
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal
