@@ -36,8 +36,9 @@ from rich.console import Console
 from rich.table import Table
 
 from understudy.chaos import plan as plans
+from understudy.chaos.base import Outcome
 from understudy.chaos.job import Away, Job
-from understudy.chaos.registry import Outcome, registry
+from understudy.chaos.registry import registry
 from understudy.chaos.run import Record, Result, Runner
 from understudy.cli.chaos_command import Asked, as_values, line
 from understudy.cli.target import target

@@ -17,7 +17,7 @@ from typing import Any
 from tests.integration.processes import Mark, wait_until
 
 from understudy.chaos.armed import Armed, Folder
-from understudy.chaos.registry import Value
+from understudy.chaos.base import Value
 
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "tests" / "faults" / "jobs" / "train.py"

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
 
-from understudy.chaos.registry import Fault, Hits, Outcome, registry
+from understudy.chaos.base import Fault, Hits, Outcome
+from understudy.chaos.registry import registry
 
 PARALLEL = {"ddp": "DDP, 4 ranks", "hsdp": "HSDP, 2 x 2 ranks", "tp": "tensor x data parallel, 2 x 2 ranks"}  # modes of `tests/faults/jobs`
 RANKS = 4

@@ -26,8 +26,9 @@ from tests.matrix.cells import RANKS, Cell
 from tests.matrix.results import Result
 from tests.model.validate import NotAllowed, validate
 from understudy.chaos import plan as plans
+from understudy.chaos.base import Outcome
 from understudy.chaos.job import Away, Job
-from understudy.chaos.registry import Outcome, registry
+from understudy.chaos.registry import registry
 from understudy.chaos.run import MISSED, Record, Runner
 from understudy.cli.chaos_command import Asked
 from understudy.cli.client import NoAnswer, of_job

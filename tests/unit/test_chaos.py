@@ -15,10 +15,11 @@ import pytest
 
 from understudy.chaos import registry as registry_module
 from understudy.chaos.armed import Armed, Folder
+from understudy.chaos.base import Fault, Hits, Outcome, Parameter
 from understudy.chaos.job import Away, Job, NotHere
 from understudy.chaos.plan import BadPlan, Injection, make, read, schedule
 from understudy.chaos.points import POINTS
-from understudy.chaos.registry import Fault, Hits, Outcome, Parameter, registry
+from understudy.chaos.registry import registry
 
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 RANDOM = {

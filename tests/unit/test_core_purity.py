@@ -1,10 +1,8 @@
-"""`core`, and the quorum's rules, import only `core` and pure modules of the standard library; the control plane never imports torch."""
+"""`core`, and the quorum's rules, import only `core` and pure modules of the standard library. Who imports whom else: import-linter."""
 
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -42,16 +40,3 @@ def test_core_is_pure(path: Path) -> None:
             assert ours or name in PURE, f"{path.name} imports {name}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in IMPURE_CALLS, f"{path.name} calls {node.func.id}"
-
-
-@pytest.mark.parametrize("package", ["core", "links", "detectors", "orchestrator", "agent", "cli", "chaos"])
-def test_the_control_plane_never_imports_torch(package: str) -> None:
-    modules = [
-        ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
-        for path in sorted((ROOT / package).rglob("*.py"))
-        if path.name != "__main__.py"
-    ]
-    assert modules
-    code = f"import importlib, sys\nfor name in {modules!r}: importlib.import_module(name)\nprint('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.strip() == "False", done.stderr

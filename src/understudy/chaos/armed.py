@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from understudy.chaos.registry import Value
+from understudy.chaos.base import Value
 
 ANY = ""  # point: the next one that is reached
 HOLD = ""  # fault: none, but wait here until it is disarmed

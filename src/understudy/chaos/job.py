@@ -20,7 +20,7 @@ import psutil
 
 from understudy.agent.descendants import environment_entry
 from understudy.agent.processes import MARK
-from understudy.chaos.registry import Place
+from understudy.chaos.base import Place
 from understudy.links.page import PageReader
 
 STALE = 0.5  # seconds after which a look is taken again without news

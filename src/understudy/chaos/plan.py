@@ -30,8 +30,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StrictBool, StrictInt, ValidationError, model_validator
 
+from understudy.chaos.base import Fault, Hits, Outcome, Value
 from understudy.chaos.points import POINTS
-from understudy.chaos.registry import Fault, Hits, Outcome, Registry, Value
+from understudy.chaos.registry import Registry
 
 RANDOM = "random"
 

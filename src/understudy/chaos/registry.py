@@ -1,104 +1,17 @@
-"""The registry of faults: what can be done to a running job on purpose, and what must come of it.
+"""All faults that there are, by name: those in `faults`, and those of other packages.
 
-A fault is a small function. `outside` is called by `understudy chaos` on the machine of its target; `inside` by the target's worker
-itself, in its main thread, at a point of its step (`points`), and only in a job that was started with `--chaos`. A fault has one of
-the two, or both: a plan that names a point gets the one inside.
-
-Other packages add faults by entry points of the group `understudy.faults`, each of which is a `Fault`.
+Other packages add faults by entry points of the group `understudy.faults`, each of which is a `Fault` (`base`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cache
 from importlib.metadata import entry_points
 
+from understudy.chaos.base import Fault
+from understudy.chaos.faults import control, gpu, network, process, signals
+
 GROUP = "understudy.faults"
-
-Value = int | float | str
-Values = Mapping[str, Value]
-Undo = Callable[[], None]
-
-
-class Hits(StrEnum):
-    """What a fault is done to."""
-
-    WORKER = "worker"  # of a rank, or a spare
-    NODE = "node"  # the agent of a job's part on a node, or the node's connections
-    ORCHESTRATOR = "orchestrator"
-
-
-class Outcome(StrEnum):
-    """What becomes of the job."""
-
-    REPLACED = "replaced"  # the rank is lost and taken over by a spare, its state verified; a spare is replaced without an incident
-    REJOINED = "rejoined"  # nobody is lost; all ranks recover in place
-    UNDISTURBED = "undisturbed"  # the job goes on without an incident
-    ENDS = "ends"  # the job ends, and says why
-
-
-@dataclass(frozen=True)
-class Place:
-    """Processes of this machine to which something is done."""
-
-    pid: int
-    more: tuple[int, ...] = ()  # below it, as far as they matter: of a node its workers
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """`choices`: all that are allowed; empty: any value of the default's type."""
-
-    name: str
-    default: Value
-    text: str
-    unit: str = ""
-    choices: tuple[Value, ...] = ()
-
-
-SECONDS = "seconds"  # a parameter of this name: how long the fault lasts, after which it is undone
-
-
-@dataclass(frozen=True)
-class Fault:
-    name: str
-    text: str  # one sentence: what happens
-    hits: Hits
-    expected: Outcome
-    outside: Callable[[Place, Values], Undo | None] | None = None
-    inside: Callable[[Values], None] | None = None
-    parameters: tuple[Parameter, ...] = ()
-    alone: Outcome | None = None  # expected instead of a job that has one node only
-    why_not: Callable[[], str] = field(default=lambda: "")  # why it cannot be done on this machine, or ""
-
-    def __post_init__(self) -> None:
-        if self.outside is None and self.inside is None:
-            raise ValueError(f"the fault {self.name!r} has nothing to do: give outside, inside or both")
-        if self.inside is not None and self.hits is not Hits.WORKER:
-            raise ValueError(f"the fault {self.name!r} is done inside a worker, so it hits a worker")
-
-    def values(self, given: Values) -> dict[str, Value]:
-        """All parameters, with defaults for those that are not given. Raises `ValueError`."""
-        known = {parameter.name: parameter for parameter in self.parameters}
-        if unknown := sorted(given.keys() - known.keys()):
-            raise ValueError(f"{self.name} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-        return {name: _checked(self.name, parameter, given.get(name, parameter.default)) for name, parameter in known.items()}
-
-
-def _checked(fault: str, parameter: Parameter, value: Value) -> Value:
-    kind = type(parameter.default)
-    if parameter.choices and value not in parameter.choices:
-        raise ValueError(f"{fault}: {parameter.name} is one of {', '.join(map(str, parameter.choices))}, not {value!r}")
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        words = {int: "a whole number", float: "a number", str: "a text"}[kind]
-        raise ValueError(f"{fault}: {parameter.name} is {words}, not {value!r}")
-    if isinstance(value, int | float) and value < 0:
-        raise ValueError(f"{fault}: {parameter.name} must not be negative")
-    return value
 
 
 class Registry:
@@ -127,8 +40,6 @@ class Registry:
 @cache
 def registry() -> Registry:
     """Ours, and those of installed packages. Raises `ValueError` for an entry point that is no fault."""
-    from understudy.chaos.faults import control, gpu, network, process, signals
-
     known = Registry()
     for module in (signals, process, network, control, gpu):
         known.add(*module.FAULTS)

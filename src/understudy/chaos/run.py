@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from understudy.chaos.armed import ANY, HOLD, Armed, Folder
+from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Place, Undo
 from understudy.chaos.job import Job, NotHere, View
 from understudy.chaos.plan import Injection
-from understudy.chaos.registry import SECONDS, Fault, Hits, Outcome, Place, Registry, Undo
+from understudy.chaos.registry import Registry
 
 LIMIT = 300.0  # seconds after a fault, and after its own length, within which its outcome must be there
 PROGRESS = 2  # steps that every rank commits after a fault without an incident, before that counts as undisturbed

@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from understudy.chaos import plan as plans
+from understudy.chaos.base import Fault
 from understudy.chaos.job import Away, Job
 from understudy.chaos.plan import BadPlan, Injection
 from understudy.chaos.points import POINTS
-from understudy.chaos.registry import Fault, Registry, registry
+from understudy.chaos.registry import Registry, registry
 from understudy.chaos.run import Record, Result, Runner
 from understudy.cli.ask import answer, from_journal
 from understudy.cli.client import Denied, NoAnswer, of_job

@@ -16,7 +16,8 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import _functional_collectives as functional
 
-from understudy.chaos.registry import Fault, Hits, Outcome, Parameter, Values, registry
+from understudy.chaos.base import Fault, Hits, Outcome, Parameter, Values
+from understudy.chaos.registry import registry
 from understudy.worker.fault_injection.chaos import reach
 
 Function = Callable[..., Any]

@@ -6,8 +6,8 @@ import contextlib
 import resource
 import signal
 
+from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Place, Undo, Values
 from understudy.chaos.faults.signals import sent, stopped
-from understudy.chaos.registry import SECONDS, Fault, Hits, Outcome, Parameter, Place, Undo, Values
 
 
 def journal_full(place: Place, values: Values) -> Undo:

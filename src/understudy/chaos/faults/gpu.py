@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 
-from understudy.chaos.registry import Fault, Hits, Outcome, Values
+from understudy.chaos.base import Fault, Hits, Outcome, Values
 
 # Stores to address 0. Any GPU of the last ten years takes this version.
 _WILD_STORE = b"""

@@ -13,7 +13,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from understudy.chaos.registry import SECONDS, Fault, Hits, Outcome, Parameter, Place, Undo, Values
+from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Place, Undo, Values
 
 LOOK = 0.05  # seconds between two looks for new ports
 START = 10.0  # seconds that nft may take

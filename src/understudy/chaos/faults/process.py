@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from understudy.chaos.registry import SECONDS, Fault, Hits, Outcome, Parameter, Values
+from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Values
 
 _AF_UNSPEC = struct.pack("H14x", 0)
 _PIECE = 16 << 20  # bytes

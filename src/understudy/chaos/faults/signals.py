@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from understudy.chaos.registry import SECONDS, Fault, Hits, Outcome, Parameter, Place, Undo, Values
+from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Place, Undo, Values
 
 
 def send(pid: int, number: signal.Signals) -> None:

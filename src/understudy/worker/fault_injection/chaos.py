@@ -18,7 +18,8 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from understudy.chaos.armed import ANY, HOLD, Armed, Folder
-from understudy.chaos.registry import Outcome, registry
+from understudy.chaos.base import Outcome
+from understudy.chaos.registry import registry
 from understudy.worker import points
 from understudy.worker.api import session
 from understudy.worker.encoding.codec import encode
