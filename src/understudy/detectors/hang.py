@@ -41,6 +41,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from understudy.core.nouns import Timeouts
+from understudy.detectors.base import Detector, Evidence, JobView, Severity, Subject
 from understudy.links.page import Activity, PageView
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})
@@ -76,8 +77,10 @@ class _Watched:
         return self.at - (self.clock - self.page.beat_at)
 
 
-class HangWatch:
+class HangWatch(Detector):
     """Fed with readings (`observe`), asked for a verdict (`judge`). All times are passed in."""
+
+    name = "hang"
 
     def __init__(self, timeouts: Timeouts) -> None:
         self._timeouts = timeouts
@@ -136,6 +139,11 @@ class HangWatch:
             self._changed_at = now
         self._ranks = dict(ranks)
         return self._silent([*ranks.values(), *idle], now) or self._standstill(ranks, now)
+
+    def look(self, job: JobView) -> list[Evidence]:
+        """The verdict on a job, as evidence."""
+        found = self.judge(job.ranks, job.idle, job.now)
+        return [Evidence(self.name, Subject.WORKER, found.worker, Severity.LOST, found.detail, found.happened)] if found else []
 
     def left_behind(self, ranks: Mapping[int, str]) -> tuple[int, PageView, str] | None:
         """A rank in a transaction that can never commit, because the scripts of others have ended in front of it; and that in words.

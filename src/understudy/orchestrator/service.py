@@ -26,16 +26,16 @@ from understudy.core.events import (
     NodeJoined,
     NodesLost,
     ScriptFailed,
-    WorkerLost,
     WorkerStarted,
 )
 from understudy.core.machine import Machine
-from understudy.core.nouns import LossCause
 from understudy.core.state import WorkerState
+from understudy.detectors.base import JobView
 from understudy.detectors.hang import HangWatch
 from understudy.links.bounds import bounded, plain
 from understudy.links.messages import BadMessage, Lines, Pages, encode, encode_all, taken
 from understudy.links.page import PageView
+from understudy.orchestrator.detection import OtherDetectors, event_of
 from understudy.orchestrator.dispatch import addressed, decision
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.liveness import WATCH, Liveness
@@ -104,6 +104,7 @@ class Service:
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = HangWatch(timeouts)
+        self._others = OtherDetectors(tell)
         self._warned_stall = False
         self._complaints: set[str] = set()
         self._ended = asyncio.Event()
@@ -341,10 +342,11 @@ class Service:
         held = {rank: name for rank, name in state.ranks.items() if name in there and there[name].state in holding}
         holders = set(held.values())
         idle = [name for name in there if name not in holders]
-        verdict = self._watch.judge(held, idle, now)
-        if verdict is not None:
-            self.submit(WorkerLost(verdict.worker, LossCause.HUNG, verdict.detail, verdict.happened))
-            return
+        view = JobView(now, held, idle, {name: worker.node for name, worker in there.items()}, {w: p.step for w, p in self._pages.items()})
+        for evidence in [*self._watch.look(view), *self._others.look(view)]:
+            if (event := event_of(evidence, state)) is not None:
+                self.submit(event)
+                return
         if (behind := self._watch.left_behind(held)) is not None:
             rank, page, detail = behind
             self.submit(ScriptFailed(held[rank], rank, page.step, detail, ""))
