@@ -15,8 +15,9 @@ import pytest
 
 from understudy.agent.adoption import Met, Reception, has_workers, left_behind
 from understudy.agent.output import Route
+from understudy.common.page_view import Activity
 from understudy.links import reunion
-from understudy.links.page import Activity, PageWriter
+from understudy.links.page import PageWriter
 from understudy.links.reunion import Introduction
 
 WHO = Introduction("w1", 3, 2, {"RANK": "3"}, False)

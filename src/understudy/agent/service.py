@@ -37,8 +37,9 @@ from understudy.agent.processes import Ending
 from understudy.agent.progress import Progress
 from understudy.agent.routes import Routes
 from understudy.agent.template import Template
-from understudy.agent.tls import trusting
 from understudy.agent.worker import Worker
+from understudy.common.names import ORCHESTRATOR, WORKERS, page_path
+from understudy.common.tls import trusting
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
 from understudy.links import messages, reunion
@@ -58,7 +59,7 @@ class Agent:
         self._config = config
         self._token = token
         self._loop = asyncio.get_running_loop()
-        self._output = Output(config.run_dir / "workers", self._stream if config.streams else None)
+        self._output = Output(config.run_dir / WORKERS, self._stream if config.streams else None)
         self._routes = Routes(config)
         self._workers: dict[str, Worker] = {}
         self._taken_up = False  # some of them are of an agent before this one, and so not below this process
@@ -88,7 +89,7 @@ class Agent:
         self._take_up()
         reception = None
         try:
-            reception = Reception(self._config.run_dir / "workers", self._met)
+            reception = Reception(self._config.run_dir / WORKERS, self._met)
         except OSError as error:
             self._output.say(f"workers could not find an agent that is started again, and would end with this one: {error}")
         connection = self._loop.create_task(self._connection())
@@ -133,7 +134,7 @@ class Agent:
         if self._config.orchestrator:
             return self._config.orchestrator
         try:
-            text = (self._config.run_dir / "orchestrator.json").read_text()
+            text = (self._config.run_dir / ORCHESTRATOR).read_text()
         except FileNotFoundError:
             return None
         return str(json.loads(text)["url"])
@@ -180,7 +181,7 @@ class Agent:
         if command.spare and (why := memory.refusal(self._footprint, memory.room())) is not None:
             self._orchestrator.send(events.StartRefused(command.worker, self._config.node, why))
             return
-        processes.page_path(self._config, command.worker).unlink(missing_ok=True)
+        page_path(self._config.run_dir, command.worker).unlink(missing_ok=True)
         self._starting[command.worker] = True
         self._spawn(self._start_process(command.worker))
 
@@ -221,7 +222,7 @@ class Agent:
     # Workers of an agent before this one.
 
     def _take_up(self) -> None:
-        for left in left_behind(self._config.run_dir / "workers"):
+        for left in left_behind(self._config.run_dir / WORKERS):
             worker = left.taken_up(self._config.node, self._routes.fresh(left.worker))
             self._taken_up = True
             self._know(worker)
@@ -334,7 +335,7 @@ class Agent:
     def _watch_lifeline(self, worker: Worker) -> None:
         """Waits on a thread until the worker begins to end, which its pidfd tells much later."""
         try:
-            lifeline = Lifeline(processes.page_path(self._config, worker.name))
+            lifeline = Lifeline(page_path(self._config.run_dir, worker.name))
         except (OSError, ValueError):
             return  # no page: its pidfd will tell
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from understudy.agent.link import WorkerLink
 from understudy.agent.output import Route
+from understudy.common.page_view import Activity, PageView
 from understudy.core import events
 from understudy.core.commands import Command
-from understudy.links.page import Activity, PageReader, PageView
+from understudy.links.page import PageReader
 from understudy.links.said import Said
 
 

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.say import say
-from understudy.orchestrator.security import VARIABLE, Access, Role, read_secrets
+from understudy.common.console import say
+from understudy.common.names import TOKEN_VARIABLE
+from understudy.orchestrator.security import Access, Role, read_secrets
 
 Job = Annotated[str, typer.Option("--job", help="For this job only. Default: for all.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Where the authority is.", show_default=False)]
@@ -33,7 +34,7 @@ def token(
     Whoever has it gives it in place of the secret: [bold]--token-file reader[/bold] or UNDERSTUDY_TOKEN.
     """
     try:
-        secrets = read_secrets(token_file, os.environ.get(VARIABLE, ""))
+        secrets = read_secrets(token_file, os.environ.get(TOKEN_VARIABLE, ""))
     except (OSError, ValueError) as error:
         say(f"--token-file {token_file}: {error.strerror if isinstance(error, OSError) else error}")
         raise typer.Exit(2) from error

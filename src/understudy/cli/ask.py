@@ -16,9 +16,9 @@ from rich.console import Console, RenderableType
 from understudy.cli.asking import asking
 from understudy.cli.client import Denied, NoAnswer, of_job
 from understudy.cli.run_directory import RunDirectory
-from understudy.cli.say import say
 from understudy.cli.show import report_view, status_view
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
+from understudy.common.console import say
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 

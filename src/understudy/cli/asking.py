@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 
 from understudy.cli.client import Denied, NoAnswer
-from understudy.cli.say import say
+from understudy.common.console import say
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from understudy.chaos.run import Record, Result, Runner
 from understudy.cli.ask import answer, from_journal
 from understudy.cli.client import Denied, NoAnswer, of_job
 from understudy.cli.events_command import frames
-from understudy.cli.say import say
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
+from understudy.common.console import say
 
 
 def chaos(

@@ -14,7 +14,7 @@ from understudy.cli.ask import answer, from_journal
 from understudy.cli.asking import asking
 from understudy.cli.client import Denied, NoAnswer, Patience, of_job
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
-from understudy.links.bounds import plain
+from understudy.common.bounds import plain
 
 Event = dict[str, Any]
 TRY = 0.5  # seconds between two attempts to reach the orchestrator again

@@ -18,13 +18,14 @@ from rich.text import Text
 from understudy.cli.asking import asking
 from understudy.cli.client import Denied, NoAnswer, Patience, Server, of_job
 from understudy.cli.launch import Launch
-from understudy.cli.say import say
 from understudy.cli.target import Certificate, OrchestratorUrl, TokenFile, service
-from understudy.links.bounds import plain
+from understudy.common.bounds import plain
+from understudy.common.console import say
+from understudy.common.names import TOKEN_VARIABLE
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 Job = Annotated[str, typer.Argument(metavar="JOB")]
-OURS = {"UNDERSTUDY_TOKEN", "UNDERSTUDY_DATABASE", "UNDERSTUDY_TLS"}  # secrets of the service, which no script needs
+OURS = {TOKEN_VARIABLE, "UNDERSTUDY_DATABASE", "UNDERSTUDY_TLS"}  # secrets of the service, which no script needs
 _ENDED = ("finished", "failed")
 
 

@@ -20,10 +20,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from understudy.common.page_view import Activity
 from understudy.core.events import Notice, ScriptFailed, WorkerWarm
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
-from understudy.links.page import Activity, PageWriter
+from understudy.links.page import PageWriter
 from understudy.worker import session, template
 from understudy.worker.control import Control
 from understudy.worker.template import Forked

@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store
 from torch.distributed import ProcessGroup, ProcessGroupGloo, distributed_c10d
 
-from understudy.links.page import UNKNOWN
+from understudy.common.page_view import UNKNOWN
 from understudy.worker import gloo_waits
 from understudy.worker.digests import digest
 from understudy.worker.errors import UnderstudyError

@@ -26,10 +26,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from understudy.common.bounds import bounded
 from understudy.core.commands import Abort, Assign, Command, Pause, Prepare, Publish, Recover, Release
 from understudy.core.events import Event, Quiesced, WorkerWarm
 from understudy.links import reunion
-from understudy.links.bounds import bounded
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import BadMessage, decode, encode
 from understudy.links.page import PageWriter

@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 import torch.distributed as dist
 
+from understudy.common.page_view import Activity
 from understudy.core.buddies import Place
 from understudy.core.commands import Abort, Assign, Prepare, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
 from understudy.core.nouns import Position, Stand
-from understudy.links.page import Activity
 from understudy.worker.buddies import Channel, Shelf
 from understudy.worker.communicators import Groups
 from understudy.worker.control import Announcement, Control

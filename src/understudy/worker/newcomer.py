@@ -19,10 +19,10 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from understudy.common.page_view import Activity
 from understudy.core.commands import Recover
 from understudy.core.coverage import Replicas
 from understudy.core.events import NewcomerReady, Prepared, Verified, VerifyFailed
-from understudy.links.page import Activity
 from understudy.worker.attributes import is_of_module
 from understudy.worker.codec import decode
 from understudy.worker.copies import LocalCopy, Place

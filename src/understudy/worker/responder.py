@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from understudy.common.page_view import UNKNOWN
 from understudy.core.commands import Abort
 from understudy.core.events import Event, Quiesced
 from understudy.core.nouns import Position, Stand
-from understudy.links.page import UNKNOWN
 from understudy.worker.codec import encode
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.rendezvous import Rendezvous

@@ -26,10 +26,10 @@ import torch.distributed as dist
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from understudy.common.page_view import Activity
 from understudy.core.commands import Abort, Assign, Prepare, Recover
 from understudy.core.events import Committed, Finished, Notice
 from understudy.core.nouns import Stand
-from understudy.links.page import Activity
 from understudy.worker.arguments import Arguments
 from understudy.worker.buddies import Handed
 from understudy.worker.codec import decode, encode
