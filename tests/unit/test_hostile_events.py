@@ -31,7 +31,7 @@ from understudy.core.machine import Machine
 from understudy.core.nouns import JobSpec, LossCause, Timeouts
 from understudy.links.messages import LIMIT, BadMessage, decode, encode, recalled, taken
 from understudy.orchestrator import journal, metrics, views
-from understudy.orchestrator.jobs import Job
+from understudy.orchestrator.jobs import ServedJob
 from understudy.orchestrator.settings import Settings
 
 SPEC = JobSpec("job", 2, 1, nodes=2, spares=1, prepared=1)
@@ -146,7 +146,7 @@ def _show(machine: Machine, kept: list[tuple[float, events.Event, str]]) -> None
     for number, (now, _, text) in enumerate(kept, 1):
         terminal.write(lines(journal.Numbered("job", number, now, text).shown()))
     assert _written(terminal.getvalue())
-    job = cast("Job", SimpleNamespace(name="job", service=SimpleNamespace(machine=machine, pages=pages)))
+    job = cast("ServedJob", SimpleNamespace(name="job", service=SimpleNamespace(machine=machine, pages=pages)))
     stand_in = SimpleNamespace(all=lambda: [job], aside={"other": "why"}, journal=SimpleNamespace(waiting=lambda: 0, trouble=""))
     assert b"understudy_job_step" in metrics.Metrics(cast("Any", stand_in), None).text()
 

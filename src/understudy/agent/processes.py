@@ -1,7 +1,7 @@
 """One worker process: how it is started, how its end is noticed, how it is stopped.
 
 A worker gets a session of its own (so that a signal reaches it and what it forked), no stdin, and its end of a
-socketpair. It outlives its agent (`links.reunion`). Its lifeline (`links.lifeline`) tells that it begins to end,
+socketpair. It outlives its agent (`links.reattach`). Its lifeline (`links.lifeline`) tells that it begins to end,
 its pidfd that it has ended; neither is polled, and SIGCHLD is not used.
 """
 

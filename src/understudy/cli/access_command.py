@@ -13,7 +13,7 @@ from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.orchestrator.security import Access, Role, read_secrets
 
-Job = Annotated[str, typer.Option("--job", help="For this job only. Default: for all.")]
+JobOption = Annotated[str, typer.Option("--job", help="For this job only. Default: for all.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Where the authority is.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the server or client; becomes a folder in DIR.", show_default=False)]
 Days = Annotated[int, typer.Option("--days", min=1, help="How long the certificate is good.")]
@@ -23,7 +23,7 @@ ROLES = "read: look. operate: also migrate and end. submit: also start jobs. age
 
 def token(
     role: Annotated[Role, typer.Option("--role", help=ROLES)],
-    job: Job = "",
+    job: JobOption = "",
     days: Annotated[float, typer.Option("--days", min=0.0, help="How long it is good. Default: until the secret changes.")] = 0.0,
     token_file: Annotated[Path | None, typer.Option("--token-file", help="File with the secret (or UNDERSTUDY_TOKEN).")] = None,
 ) -> None:
@@ -83,7 +83,7 @@ def client(
     folder: Folder,
     name: Name,
     role: Annotated[list[Role], typer.Option("--role", help=f"May be given several times. {ROLES}")],
-    job: Job = "",
+    job: JobOption = "",
     days: Days = 365,
 ) -> None:
     """Make the certificate of an agent or of a user: DIR/NAME, for --tls."""

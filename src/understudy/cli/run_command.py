@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli.jobs_command import submit
 from understudy.cli.launch import Flags, Usage, launch
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.cli.start import check_tls, execute, job_token
+from understudy.cli.submitted_jobs import submit
 from understudy.cli.target import TLS, service
 from understudy.common.console import say
 from understudy.common.names import CHAOS_VARIABLE

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.asking import asking
 from understudy.cli.client import NoAnswer, Server
+from understudy.cli.errors import errors_told
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
@@ -92,7 +92,7 @@ def target(run_dir: Path | None, url: str, job: str, token_file: Path | None, ce
 
 
 def _latest(server: Server) -> str:
-    with asking():
+    with errors_told():
         jobs = server.call("GET", "/v1/jobs")
     if not jobs:
         say(f"{server.url} has no jobs yet")

@@ -3,7 +3,7 @@
 The thread owns the socket. Between beats it sleeps in `select`; when an `Abort` arrives it breaks the communicators at once,
 from here, because the main thread may be blocked inside one. The main thread reads the outcome in `newer`, and waits for
 commands with `wait_for`. If the agent's end closes, the agent is dead: training goes on, and the thread looks for the agent that is
-started in its place (`links.reunion`). A worker must not live on alone, though: if none comes, it ends itself.
+started in its place (`links.reattach`). A worker must not live on alone, though: if none comes, it ends itself.
 
 Commands of an older generation than one already seen are dropped.
 
@@ -29,11 +29,11 @@ from typing import Protocol
 from understudy.common.bounds import bounded
 from understudy.core.commands import Abort, Assign, Command, Pause, Prepare, Publish, Recover, Release
 from understudy.core.events import Event, Quiesced, WorkerWarm
-from understudy.links import reunion
+from understudy.links import reattach as reunion
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import BadMessage, decode, encode
 from understudy.links.page import PageWriter
-from understudy.links.said import Said
+from understudy.links.replay_buffer import ReplayBuffer as Said
 from understudy.worker.standstill import Lookout
 
 Announcement = Abort | Pause

@@ -12,7 +12,7 @@ from understudy.common.console import say
 
 
 @contextmanager
-def asking() -> Iterator[None]:
+def errors_told() -> Iterator[None]:
     try:
         yield
     except (NoAnswer, Denied) as error:
