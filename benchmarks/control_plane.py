@@ -46,8 +46,8 @@ from rich.console import Console
 
 from control_plane_results import Loss, Result, line, record, show
 from simulated_agents import Fleet, Node
+from understudy.common.names import JOURNAL
 from understudy.core.nouns import JobSpec, Timeouts
-from understudy.orchestrator import journal
 from understudy.orchestrator.settings import Settings
 
 LIMIT = 300.0  # seconds to wait for anything
@@ -247,7 +247,7 @@ class Run:
         result.replay_seconds = serving - began
         await self._until(lambda: all(n.connected.is_set() for n in fleet.nodes if not n.dark), "all agents are back", orchestrator)
         result.back_seconds = time.monotonic() - serving
-        result.events, result.journal_mib = await asyncio.to_thread(_journal, self._folder / journal.FILE)
+        result.events, result.journal_mib = await asyncio.to_thread(_journal, self._folder / JOURNAL)
         self._say(
             f"restart: {result.events} events replayed and serving after {result.replay_seconds:.1f} s, "
             f"agents back {result.back_seconds:.1f} s later"

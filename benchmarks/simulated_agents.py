@@ -23,11 +23,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from understudy.agent.orchestrator_link import PING, PONG
+from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
 from understudy.core.buddies import Place, buddies
 from understudy.core.nouns import Copy, Position, Stand
 from understudy.links import messages
-from understudy.links.page import Activity, PageView
 
 STEP = 0.25  # seconds of a simulated transaction
 CONNECTING = 32  # connections that are being made at a time

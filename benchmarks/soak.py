@@ -37,7 +37,7 @@ from rich.table import Table
 
 from understudy.chaos import plan as plans
 from understudy.chaos.base import Outcome
-from understudy.chaos.job import Away, Job
+from understudy.chaos.job import Away, WatchedJob
 from understudy.chaos.registry import registry
 from understudy.chaos.run import Record, Result, Runner
 from understudy.cli.chaos_command import Asked, as_values, line
@@ -122,14 +122,14 @@ class Training:
         with (folder / "output.txt").open("wb") as output:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
 
-    def watch(self) -> Job:
+    def watch(self) -> WatchedJob:
         """When it trains."""
         end = time.monotonic() + LIMIT
         while time.monotonic() < end and self.process.poll() is None:
             if (self.run_dir / "orchestrator.json").exists():
                 about = target(self.run_dir, "", "", None, None)
                 assert about.server is not None
-                job = Job(Asked(about), about.server.url, self.run_dir)
+                job = WatchedJob(Asked(about), about.server.url, self.run_dir)
                 with suppress(Away):
                     view = job.look()
                     if view.whole and min(job.steps(view).values()) > 0:

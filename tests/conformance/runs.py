@@ -24,6 +24,7 @@ from typing import Any
 from tests.conformance.scripts import Kill, Script
 from tests.integration.processes import Mark, marked
 from understudy.chaos.armed import Armed, Folder
+from understudy.common.names import JOURNAL
 from understudy.core.events import WorkerLost
 from understudy.core.nouns import LossCause
 from understudy.orchestrator import journal, views
@@ -162,7 +163,7 @@ def _environment(mark: Mark, traces: Path) -> dict[str, str]:
 
 
 def _journalled(run_dir: Path) -> tuple[Sequence[Mapping[str, Any]], tuple[str, ...]]:
-    recorded = journal.read(run_dir / journal.FILE) if (run_dir / journal.FILE).exists() else None
+    recorded = journal.read(run_dir / JOURNAL) if (run_dir / JOURNAL).exists() else None
     if recorded is None:
         return (), ()
     lost = [event for _, event in recorded.events if isinstance(event, WorkerLost) and event.cause is LossCause.CRASHED]

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from tests.integration.processes import LIMIT, marked
-from understudy.links.page import UNKNOWN
+from understudy.common.page_view import UNKNOWN
 from understudy.worker.errors import PeerLost
 from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
 

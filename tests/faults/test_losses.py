@@ -23,6 +23,7 @@ from tests.faults.harness import (
 )
 from tests.integration.processes import wait_until
 
+from understudy.common.names import JOURNAL
 from understudy.core.events import Committed
 from understudy.orchestrator import journal
 
@@ -160,7 +161,7 @@ def test_before_the_first_transaction(mode: str, start: Start, reference: Refere
     assert_identical(job, undisturbed)
     (incident,) = job.incidents()
     assert incident["decision"] == "start anew" and incident["steps_lost"] == 0
-    recorded = journal.read(job.run_dir / journal.FILE)
+    recorded = journal.read(job.run_dir / JOURNAL)
     assert recorded is not None
     commits = [event.generation for _, event in recorded.events if isinstance(event, Committed)]
     assert commits == [2] * 4, "the ranks say that they are at work in the generation that they were given, so the incident ends here"

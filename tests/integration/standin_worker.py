@@ -17,9 +17,10 @@ import sys
 import threading
 from pathlib import Path
 
+from understudy.common.page_view import Activity
 from understudy.core import commands, events
 from understudy.links import messages
-from understudy.links.page import Activity, PageWriter
+from understudy.links.page import PageWriter
 
 
 def main() -> None:

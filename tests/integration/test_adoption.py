@@ -14,7 +14,7 @@ from tests.integration.processes import Mark, marked, wait_for_end, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome, Started, Training, survived
 
-from understudy.links.reunion import AWAY
+from understudy.links.reattach import AWAY
 
 HELD = 6
 WAITING = 14  # the step behind which all wait for the end

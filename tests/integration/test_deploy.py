@@ -16,6 +16,7 @@ from tests.integration.processes import marked, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG
 
+from understudy.common.names import JOURNAL
 from understudy.orchestrator import journal
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -62,7 +63,7 @@ def test_the_units_start_a_service(tmp_path: Path) -> None:
 
         job = service.run("waiting", ["--nnodes", "5", "--detach"], "spread.py")
         assert job.process.wait(LONG) == 0, job.output
-        kept = tmp_path / "orchestrator" / journal.FILE
+        kept = tmp_path / "orchestrator" / JOURNAL
         wait_until(lambda: "waiting" in journal.read_all(kept), "the journal has the job", LONG)
         backup = tmp_path / "backup.db"
         with sqlite3.connect(kept) as connection:

@@ -18,8 +18,9 @@ from typing import Any, cast
 import pytest
 from tests.integration.processes import wait_until
 
+from understudy.common.page_view import Activity
 from understudy.links.lifeline import Lifeline
-from understudy.links.page import SIZE, Activity, PageReader, PageWriter
+from understudy.links.page import SIZE, PageReader, PageWriter
 
 SCRIPT = """
 import fcntl, sys

@@ -19,6 +19,7 @@ from tests.integration.test_orchestrator import LONG, SPEC, Orchestrator, wait_f
 from tests.integration.training import understudy
 
 from understudy.cli.events_command import frames
+from understudy.common.names import JOURNAL
 from understudy.core import events
 from understudy.core.nouns import LossCause
 from understudy.orchestrator import journal, views
@@ -192,5 +193,5 @@ def test_events_of_jobs_of_a_service(tmp_path: Path) -> None:
         assert service.command("events", "--job", "second", "--json").stdout == ""
         assert secret["API_KEY"] not in before and TOKEN not in before
         assert service.command("events", "--job", "third").returncode == 1
-        recorded = journal.read(service.state / journal.FILE, "first")
+        recorded = journal.read(service.state / JOURNAL, "first")
         assert recorded is not None and len(recorded.events) == 1

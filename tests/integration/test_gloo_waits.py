@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.integration.processes import LIMIT, marked
 
-from understudy.links.page import UNKNOWN
+from understudy.common.page_view import UNKNOWN
 from understudy.worker.transport.backends import gloo_waits
 
 SCRIPT = Path(__file__).parent / "jobs" / "half_sent.py"

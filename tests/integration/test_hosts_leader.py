@@ -16,6 +16,7 @@ from tests.integration.processes import marked, wait_for_end, wait_until
 from tests.integration.test_hosts import HELD, Spread, Start
 from tests.integration.training import LONG, Outcome, survived
 
+from understudy.common.names import JOURNAL
 from understudy.orchestrator import journal
 
 pytestmark = needs_hosts
@@ -59,7 +60,7 @@ def serves_after(job: Spread, number: int, pid: int) -> bool:
 
 def same_journals(job: Spread, *hosts: int) -> None:
     """In the folders of these hosts, after the end, and they are the whole story."""
-    found = [journal.read(job.folder / f"run{number}" / journal.FILE) for number in hosts]
+    found = [journal.read(job.folder / f"run{number}" / JOURNAL) for number in hosts]
     first = found[0]
     assert first is not None and all(each is not None and each.events == first.events for each in found)
     assert journal.replay(first.settings, first.events).state.ended is not None
@@ -137,4 +138,4 @@ def test_a_listed_host_that_lost_its_disk_takes_no_part_but_serves(start: Start,
     survived(job.ends(), undisturbed)
     assert job.processes[2].wait(LONG) == 0
     same_journals(job, 0, 1)
-    assert journal.read(job.folder / "run2 again" / journal.FILE) is None
+    assert journal.read(job.folder / "run2 again" / JOURNAL) is None

@@ -21,10 +21,10 @@ from tests.integration.processes import wait_until
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
 from understudy.core.nouns import Copy, LossCause, Position, Stand
 from understudy.links.messages import Message, Pages, decode, encode, unfold
-from understudy.links.page import Activity, PageView
 from understudy.orchestrator import views
 
 SPEC = {"spec": {"job": "job", "world_size": 2, "workers_per_node": 2, "spares": 1}, "timeouts": {"stop": 3.0}}

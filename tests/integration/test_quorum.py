@@ -22,6 +22,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from understudy.agent.orchestrator_link import OrchestratorLink, Sent
+from understudy.common.names import JOURNAL
 from understudy.core import events
 from understudy.links.messages import Message
 from understudy.orchestrator import journal
@@ -189,7 +190,7 @@ def test_they_are_killed_at_various_moments(members: Members) -> None:
     wait_until(grows(before + 1), "the node is back", LONG)
     wait_until(members.stop, "one that leads has taken the stop", LONG)
     assert 7 in [process.wait(LONG) for process in members.processes]
-    recorded = [journal.read(members.folder / f"run{number}" / journal.FILE) for number in range(3)]
+    recorded = [journal.read(members.folder / f"run{number}" / JOURNAL) for number in range(3)]
     first = recorded[0]
     assert first is not None
     assert all(each is not None and each.events == first.events for each in recorded)

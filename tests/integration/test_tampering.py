@@ -19,12 +19,13 @@ from tests.integration.tampering import Tamperer
 from tests.integration.training import Outcome, survived
 
 from understudy.agent.link import WorkerLink
+from understudy.common.page_view import UNKNOWN
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
 from understudy.core.nouns import Position, Stand
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import LIMIT, encode
-from understudy.links.page import UNKNOWN, PageWriter
+from understudy.links.page import PageWriter
 from understudy.worker.process.control import Control
 
 RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "3"]

@@ -12,7 +12,8 @@ from tests.integration.service import TOKEN, Service
 from tests.integration.training import LONG, understudy
 from tests.journals import SAID, version1
 
-from understudy.orchestrator import journal, migrations
+from understudy.common.names import JOURNAL
+from understudy.orchestrator import migrations
 
 NEW: dict[str, dict[str, object]] = {"status": {"taints": {}}, "report": {}}  # what version 1 did not say
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -28,7 +29,7 @@ def newer(path: Path) -> Path:
 def test_an_orchestrator_goes_on_with_the_jobs_of_version_1(tmp_path: Path) -> None:
     state = tmp_path / "orchestrator"
     state.mkdir()
-    place = version1(state / journal.FILE)
+    place = version1(state / JOURNAL)
     with marked() as mark:
         service = Service(tmp_path, mark)
 
@@ -48,7 +49,7 @@ def test_an_orchestrator_goes_on_with_the_jobs_of_version_1(tmp_path: Path) -> N
 
 
 def test_what_a_newer_understudy_has_left_is_refused(tmp_path: Path) -> None:
-    newer(tmp_path / journal.FILE)
+    newer(tmp_path / JOURNAL)
     (tmp_path / "job.json").write_text('{"spec": {}, "program": [], "started": 1}')
     words = f"the journal is of version 99, and this Understudy knows versions up to {migrations.VERSION}: use the Understudy that wrote it"
     with marked():
@@ -60,7 +61,7 @@ def test_what_a_newer_understudy_has_left_is_refused(tmp_path: Path) -> None:
 
 
 def test_status_and_report_of_a_run_of_version_1(tmp_path: Path) -> None:
-    place = version1(tmp_path / journal.FILE)
+    place = version1(tmp_path / JOURNAL)
     before = place.read_bytes()
     (tmp_path / "job.json").write_text('{"spec": {}, "program": [], "started": 1}')
     for command in ("status", "report"):

@@ -27,7 +27,7 @@ from tests.matrix.results import Result
 from tests.model.validate import NotAllowed, validate
 from understudy.chaos import plan as plans
 from understudy.chaos.base import Outcome
-from understudy.chaos.job import Away, Job
+from understudy.chaos.job import Away, WatchedJob
 from understudy.chaos.registry import registry
 from understudy.chaos.run import MISSED, Record, Runner
 from understudy.cli.chaos_command import Asked
@@ -76,7 +76,7 @@ class _Serving:
         self.process = self.training.process
         self._results: list[Result] = []
         self._about: Target
-        self._job: Job
+        self._job: WatchedJob
 
     def begin(self) -> None:
         """Returns when it trains."""
@@ -84,7 +84,7 @@ class _Serving:
         wait_until(lambda: (run_dir / "orchestrator.json").exists() or self.process.poll() is not None, "the orchestrator", LIMIT)
         self._about = target(run_dir, "", "", None, None)
         assert self._about.server is not None, self.training.output
-        self._job = Job(Asked(self._about), self._about.server.url, run_dir)
+        self._job = WatchedJob(Asked(self._about), self._about.server.url, run_dir)
 
         def trains() -> bool:
             assert self.process.poll() is None, self.training.output

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.model.machines import machine_key
+from understudy.common.names import JOURNAL
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.nouns import Position, Stand
@@ -158,7 +159,7 @@ def validate(place: Path | str, *, killed: bool = False) -> int:
     `NotAllowed`.
     """
     count = 0
-    for one in sorted(place.rglob(journal.FILE)) if isinstance(place, Path) else [place]:
+    for one in sorted(place.rglob(JOURNAL)) if isinstance(place, Path) else [place]:
         for recorded in journal.read_all(one).values():
             Validator(recorded.settings, killed=killed).run(recorded.events)
             count += 1

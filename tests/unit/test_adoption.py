@@ -15,9 +15,10 @@ import pytest
 
 from understudy.agent.adoption import Met, Reception, has_workers, left_behind
 from understudy.agent.output import Route
-from understudy.links import reunion
-from understudy.links.page import Activity, PageWriter
-from understudy.links.reunion import Introduction
+from understudy.common.page_view import Activity
+from understudy.links import reattach
+from understudy.links.page import PageWriter
+from understudy.links.reattach import Introduction
 
 WHO = Introduction("w1", 3, 2, {"RANK": "3"}, False)
 PAGE = "from pathlib import Path; import sys; from understudy.links.page import Activity, PageWriter as P; "
@@ -62,7 +63,7 @@ async def _meet(folder: Path, said: list[bytes], *, fds: int = 2) -> Met | None:
     met: asyncio.Future[Met] = asyncio.get_running_loop().create_future()
     reception = Reception(folder, met.set_result)
     guest = socket.socket(socket.AF_UNIX)
-    guest.connect(str(folder / reunion.FILE))
+    guest.connect(str(folder / reattach.FILE))
     pipes = [fd for _ in range(fds) for fd in os.pipe()]
     try:
         socket.send_fds(guest, said[:1], pipes[::2])
@@ -107,7 +108,7 @@ def test_an_introduction_without_outputs(tmp_path: Path, fds: int) -> None:
 def test_only_its_user_reaches_an_agent_and_the_way_may_be_long(tmp_path: Path) -> None:
     folder = tmp_path / ("a long name " * 10) / ("and another one " * 10)
     folder.mkdir(parents=True)
-    with reunion.listen(folder):
-        assert (folder / reunion.FILE).stat().st_mode & 0o777 == 0o600
+    with reattach.listen(folder):
+        assert (folder / reattach.FILE).stat().st_mode & 0o777 == 0o600
     with pytest.raises(ConnectionRefusedError):
-        reunion.meet(folder, WHO, (0, 0))
+        reattach.meet(folder, WHO, (0, 0))

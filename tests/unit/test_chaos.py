@@ -16,7 +16,7 @@ import pytest
 from understudy.chaos import registry as registry_module
 from understudy.chaos.armed import Armed, Folder
 from understudy.chaos.base import Fault, Hits, Outcome, Parameter
-from understudy.chaos.job import Away, Job, NotHere
+from understudy.chaos.job import Away, NotHere, WatchedJob
 from understudy.chaos.plan import BadPlan, Injection, make, read, schedule
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import registry
@@ -231,7 +231,7 @@ class Nobody:
 
 def test_nothing_is_done_to_a_process_that_is_not_the_worker() -> None:
     """The process id of a worker on another machine is some other process here."""
-    job = Job(Nobody(), "http://10.9.9.9:1", None)
+    job = WatchedJob(Nobody(), "http://10.9.9.9:1", None)
     try:
         with pytest.raises(NotHere, match="worker w3 is on node1, and its process"):
             job.local({"worker": "w3", "node": "node1", "pid": os.getpid()})

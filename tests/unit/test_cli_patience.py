@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from understudy.cli import client, jobs_command
+from understudy.cli import client, submitted_jobs
 from understudy.cli.client import NoAnswer, Server
 
 
@@ -46,15 +46,15 @@ class Gone(Restarted):
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(client, "time", Restarted.clock)
-    monkeypatch.setattr(jobs_command, "time", Restarted.clock)
+    monkeypatch.setattr(submitted_jobs, "time", Restarted.clock)
     return Restarted.clock
 
 
 def test_an_answer_in_between_counts() -> None:
-    assert jobs_command.follow(Restarted("http://nowhere"), "job") == 7
+    assert submitted_jobs.follow(Restarted("http://nowhere"), "job") == 7
 
 
 def test_it_ends(clock: Clock) -> None:
     before = clock.now
-    assert jobs_command.follow(Gone("http://nowhere"), "job") == 1
+    assert submitted_jobs.follow(Gone("http://nowhere"), "job") == 1
     assert client.PATIENCE < clock.now - before < client.PATIENCE + 1

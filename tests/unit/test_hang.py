@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core.nouns import Timeouts
 from understudy.detectors.hang import HangWatch, Verdict
-from understudy.links.page import UNKNOWN, Activity, PageView
 
 LIMITS = Timeouts(hang_floor=10.0, hang_factor=20.0, hang_first=100.0)
 OFFSET = 5000.0  # unix time minus the host's monotonic clock

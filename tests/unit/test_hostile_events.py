@@ -22,15 +22,16 @@ from rich.console import Console
 
 from understudy.cli import show
 from understudy.cli.events_command import _Lines
+from understudy.common import bounds
+from understudy.common.bounds import NAME, TEXT, bounded, cut, plain, size
+from understudy.common.names import JOURNAL
+from understudy.common.page_view import Activity, PageView
 from understudy.core import events
 from understudy.core.machine import Machine
 from understudy.core.nouns import JobSpec, LossCause, Timeouts
-from understudy.links import bounds
-from understudy.links.bounds import NAME, TEXT, bounded, cut, plain, size
 from understudy.links.messages import LIMIT, BadMessage, decode, encode, recalled, taken
-from understudy.links.page import Activity, PageView
 from understudy.orchestrator import journal, metrics, views
-from understudy.orchestrator.jobs import Job
+from understudy.orchestrator.jobs import ServedJob
 from understudy.orchestrator.settings import Settings
 
 SPEC = JobSpec("job", 2, 1, nodes=2, spares=1, prepared=1)
@@ -115,7 +116,7 @@ def test_whatever_is_taken_can_be_handled_kept_shown_and_measured(
         for command in machine.handle(cast("events.Event", message), 5.0):
             encode(command)
         kept.append((5.0, cast("events.Event", message), written))
-    place = tmp_path_factory.mktemp("hostile") / journal.FILE
+    place = tmp_path_factory.mktemp("hostile") / JOURNAL
     told: list[str] = []
     file = journal.Journal(place, told.append)
     writer = file.begin(SETTINGS)
@@ -145,7 +146,7 @@ def _show(machine: Machine, kept: list[tuple[float, events.Event, str]]) -> None
     for number, (now, _, text) in enumerate(kept, 1):
         terminal.write(lines(journal.Numbered("job", number, now, text).shown()))
     assert _written(terminal.getvalue())
-    job = cast("Job", SimpleNamespace(name="job", service=SimpleNamespace(machine=machine, pages=pages)))
+    job = cast("ServedJob", SimpleNamespace(name="job", service=SimpleNamespace(machine=machine, pages=pages)))
     stand_in = SimpleNamespace(all=lambda: [job], aside={"other": "why"}, journal=SimpleNamespace(waiting=lambda: 0, trouble=""))
     assert b"understudy_job_step" in metrics.Metrics(cast("Any", stand_in), None).text()
 
@@ -185,16 +186,16 @@ def test_thousands_of_nodes_that_are_lost_together_are_read_again(tmp_path: Path
     """The whole of an event that is our own has no limit: nobody else can make it long."""
     lost = events.NodesLost(tuple(events.LostNode(f"n{number}", "nothing was heard of it for 2.0 s" * 3, 1.0) for number in range(12_000)))
     assert len(encode(lost)) > LIMIT
-    file = journal.Journal(tmp_path / journal.FILE, lambda text: None)
+    file = journal.Journal(tmp_path / JOURNAL, lambda text: None)
     file.begin(SETTINGS).append(1.0, lost)
     file.start()
     file.close()
-    found = journal.read(tmp_path / journal.FILE)
+    found = journal.read(tmp_path / JOURNAL)
     assert found is not None and found.events == [(1.0, lost)]
 
 
 def test_a_row_that_cannot_be_read_puts_its_own_job_aside(tmp_path: Path) -> None:
-    place = tmp_path / journal.FILE
+    place = tmp_path / JOURNAL
     file = journal.Journal(place, lambda text: None)
     for job in ("good", "bad", "fine"):
         mine = file.begin(Settings(JobSpec(job, 1, 1), Timeouts()))
@@ -218,7 +219,7 @@ def test_a_writer_that_fails_in_whatever_way_says_so_and_tries_again(tmp_path: P
         told.append(text)
         (over if "again, and has everything" in text else failed).set()
 
-    file = journal.Journal(tmp_path / journal.FILE, tell)
+    file = journal.Journal(tmp_path / JOURNAL, tell)
     file.start()
     writer = file.begin(SETTINGS)
     page = PageView(1, 1.0, Activity.RUNNING, 1, 1, 1.0, 1, 1.0)
@@ -230,5 +231,5 @@ def test_a_writer_that_fails_in_whatever_way_says_so_and_tries_again(tmp_path: P
     file._batch._pages.clear()  # whatever it was is over
     assert over.wait(10.0) and not file.trouble
     file.close()
-    found = journal.read(tmp_path / journal.FILE)
+    found = journal.read(tmp_path / JOURNAL)
     assert found is not None and found.events == [(0.0, STORY[0])]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core import commands, events
 from understudy.links.messages import FRAME, LIMIT, BadMessage, Pages, ToWorkers, decode, encode, encode_all, pack, unfold
-from understudy.links.page import UNKNOWN, Activity, PageView
 
 names = st.sampled_from(["w0", "w1", "w2"])
 numbers = st.integers(0, 2)

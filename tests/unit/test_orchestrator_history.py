@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from tests.integration.postgres import needs_postgres, postgres
 
+from understudy.common.names import JOURNAL
 from understudy.core import events
 from understudy.core.nouns import JobSpec, Timeouts
 from understudy.orchestrator import history, journal
@@ -104,7 +105,7 @@ async def read_while_written(place: Path | str) -> None:
 def test_no_gaps_and_no_repeats_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
     """With few events in memory readers change between it and the journal all the time."""
     monkeypatch.setattr(history, "KEPT", kept)
-    asyncio.run(read_while_written(tmp_path / journal.FILE))
+    asyncio.run(read_while_written(tmp_path / JOURNAL))
 
 
 @needs_postgres
@@ -118,7 +119,7 @@ def test_what_is_kept_is_limited_in_number_and_size(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(history, "KEPT_SIZE", 10_000)
 
     async def run() -> None:
-        with alive(tmp_path / journal.FILE) as life:
+        with alive(tmp_path / JOURNAL) as life:
             asleep = life.history.follow("a", 0, life.over)  # gets one block and does not come back
             life.write(1, 10)
             assert await life.history.settled()
@@ -139,7 +140,7 @@ def test_what_is_kept_is_limited_in_number_and_size(tmp_path: Path, monkeypatch:
 
 def test_a_block_ends_when_it_is_large(tmp_path: Path) -> None:
     async def run() -> None:
-        with alive(tmp_path / journal.FILE) as life:
+        with alive(tmp_path / JOURNAL) as life:
             for _ in range(5):
                 life.writers["a"].append(0.0, events.Notice("a", 0, "x" * 600_000))
             assert await life.history.settled()
@@ -152,7 +153,7 @@ def test_events_come_when_the_journal_has_them(tmp_path: Path, monkeypatch: pyte
     """While it cannot be written a follower hears that there is nothing new, and afterwards everything; the end waits for it."""
     monkeypatch.setattr(history, "AGAIN", 0.01)
     monkeypatch.setattr(history, "SETTLE", 0.01)
-    obstacle = tmp_path / journal.FILE
+    obstacle = tmp_path / JOURNAL
     obstacle.mkdir()  # nothing can be written under this name
     failed = threading.Event()
 
@@ -181,7 +182,7 @@ def test_a_follower_hears_that_there_is_nothing_new(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(history, "KEEP_ALIVE", 0.01)
 
     async def run() -> None:
-        with alive(tmp_path / journal.FILE) as life:
+        with alive(tmp_path / JOURNAL) as life:
             following = life.history.follow("a", 0, life.over)
             assert await anext(following) == [] and await anext(following) == []
             life.write(1, 1)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli.say import say
+from understudy.common.console import say
+from understudy.common.names import JOURNAL
+from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core import events
 from understudy.core.machine import Machine
 from understudy.core.nouns import Copy, JobSpec, LossCause, Position, Stand, Timeouts
-from understudy.links.page import UNKNOWN, Activity, PageView
 from understudy.orchestrator import journal, views
-from understudy.orchestrator.service import to_stderr
 from understudy.orchestrator.settings import Settings
 
 SETTINGS = Settings(JobSpec("job", 2, 2, spares=1), Timeouts())
@@ -37,7 +37,7 @@ STORY: list[events.Event] = [
 
 def write(run_dir: Path, story: list[events.Event]) -> Machine:
     machine = Machine(SETTINGS.spec, SETTINGS.timeouts)
-    file = journal.Journal(run_dir / journal.FILE, pytest.fail)
+    file = journal.Journal(run_dir / JOURNAL, pytest.fail)
     file.start()
     writer = file.begin(SETTINGS)
     for number, event in enumerate(story):
@@ -54,7 +54,7 @@ def test_replay_gives_the_same_state(tmp_path: Path) -> None:
         run_dir = tmp_path / str(length)
         run_dir.mkdir()
         machine = write(run_dir, STORY[:length])
-        found = journal.read(run_dir / journal.FILE)
+        found = journal.read(run_dir / JOURNAL)
         assert found is not None
         settings, told, pages = found.settings, found.events, found.pages
         assert settings == SETTINGS
@@ -90,13 +90,13 @@ def test_status_and_report_from_the_journal_alone(tmp_path: Path) -> None:
 
 
 def test_no_journal(tmp_path: Path) -> None:
-    assert journal.read(tmp_path / journal.FILE) is None
+    assert journal.read(tmp_path / JOURNAL) is None
     with pytest.raises(views.NoJournal):
         views.offline_status(tmp_path)
 
 
 def test_a_disk_that_refuses_is_told_once_and_caught_up_later(tmp_path: Path) -> None:
-    obstacle = tmp_path / journal.FILE
+    obstacle = tmp_path / JOURNAL
     obstacle.mkdir()  # nothing can be written under this name
     told: list[str] = []
     failed = threading.Event()
@@ -121,7 +121,7 @@ def test_a_disk_that_refuses_is_told_once_and_caught_up_later(tmp_path: Path) ->
 
 
 def test_several_jobs_in_one_journal(tmp_path: Path) -> None:
-    path = tmp_path / journal.FILE
+    path = tmp_path / JOURNAL
     others = {name: Settings(JobSpec(name, 1, 1), Timeouts()) for name in ("b", "a")}
     file = journal.Journal(path, pytest.fail)
     file.start()
@@ -163,7 +163,7 @@ def test_a_full_disk_behind_the_terminal_does_not_end_who_tells_of_it(monkeypatc
     """`understudy run > output 2>&1` on a disk that is full: the journal's thread tells that it cannot write, and has to go on."""
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stderr", full)
-        for tell in (to_stderr, say):
+        for tell in (say, say):
             tell("the journal cannot be written")
         with contextlib.suppress(OSError):
             full.close()  # what could not be written is still there

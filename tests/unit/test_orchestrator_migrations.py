@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from tests.integration.postgres import needs_postgres, postgres
 from tests.journals import HERE, SAID, version1
 
+from understudy.common.names import JOURNAL
 from understudy.core import events
 from understudy.links.messages import encode
 from understudy.orchestrator import database, journal, migrations, views
@@ -131,7 +132,7 @@ def is_upgraded(place: Path | str, fresh: Path | str) -> None:
 
 
 def test_an_older_journal_is_read_as_it_is_and_upgraded_by_the_writer(tmp_path: Path) -> None:
-    path = version1(tmp_path / journal.FILE)
+    path = version1(tmp_path / JOURNAL)
     before = path.read_bytes()
     as_version1_said(path)
     assert path.read_bytes() == before, "reading changes nothing"
@@ -181,7 +182,7 @@ def kill_in_the_middle(place: Path | str) -> None:
 
 
 def test_killed_in_the_middle_of_a_migration(tmp_path: Path) -> None:
-    path, untouched = version1(tmp_path / journal.FILE), version1(tmp_path / "untouched.db")
+    path, untouched = version1(tmp_path / JOURNAL), version1(tmp_path / "untouched.db")
     kill_in_the_middle(path)
     assert version_in(path) == 1 and tables(path) == tables(untouched)
     as_version1_said(path)
@@ -203,7 +204,7 @@ sys.stdin.read()
 
 def test_killed_before_the_write_ahead_log_is_there(tmp_path: Path) -> None:
     """A file whose rollback journal is still to be played back can be looked at: there is nothing in it."""
-    path = tmp_path / "100%41 sure?" / journal.FILE
+    path = tmp_path / "100%41 sure?" / JOURNAL
     path.parent.mkdir()
     process = subprocess.Popen([sys.executable, "-c", FIRST_MOMENTS, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline() == b"in the middle\n"
@@ -227,7 +228,7 @@ def test_killed_in_the_middle_of_a_migration_in_postgres(tmp_path: Path) -> None
 
 
 def test_version_1_killed_while_it_made_its_tables(tmp_path: Path) -> None:
-    path, fresh = tmp_path / journal.FILE, tmp_path / "fresh.db"
+    path, fresh = tmp_path / JOURNAL, tmp_path / "fresh.db"
     text = (HERE / "version1.sql").read_text()
     begin = text.index("CREATE TABLE events")
     with sqlite3.connect(path) as connection:
@@ -241,7 +242,7 @@ def test_version_1_killed_while_it_made_its_tables(tmp_path: Path) -> None:
 
 
 def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
-    path = version1(tmp_path / journal.FILE)
+    path = version1(tmp_path / JOURNAL)
     append(path)
     recorded = journal.read(path, "running")
     assert recorded is not None
@@ -276,7 +277,7 @@ def test_a_newer_journal_in_postgres_is_refused(tmp_path: Path) -> None:
 
 def test_a_commit_that_seemed_to_fail_is_not_written_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection to a database may break between a commit and its answer. Here the answer alone is lost, once."""
-    path = version1(tmp_path / journal.FILE)
+    path = version1(tmp_path / JOURNAL)
     recorded = journal.read(path, "running")
     assert recorded is not None
     made = database.engine
@@ -313,12 +314,12 @@ def test_a_commit_that_seemed_to_fail_is_not_written_twice(tmp_path: Path, monke
 
 
 def test_every_kind_of_event_of_version_1_can_be_read(tmp_path: Path) -> None:
-    recorded = journal.read(version1(tmp_path / journal.FILE), "every")
+    recorded = journal.read(version1(tmp_path / JOURNAL), "every")
     assert recorded is not None
     known = {kind.__name__ for kind in typing.get_args(events.Event)}
     stored = {type(event).__name__ for _, event in recorded.events}
     assert stored <= known and len(stored) == 20
-    with sqlite3.connect(tmp_path / journal.FILE) as connection:
+    with sqlite3.connect(tmp_path / JOURNAL) as connection:
         texts = [text for (text,) in connection.execute("select event from events where job = 'every' order by seq")]
     connection.close()
     lost = json.loads(next(text for text in texts if '"NodeLost"' in text))
@@ -331,7 +332,7 @@ def test_every_kind_of_event_of_version_1_can_be_read(tmp_path: Path) -> None:
 
 def test_a_field_that_is_gone_is_not_looked_at(tmp_path: Path) -> None:
     """As if this Understudy had one field less than version 1, in each of its events, settings and pages."""
-    path = version1(tmp_path / journal.FILE)
+    path = version1(tmp_path / JOURNAL)
     with sqlite3.connect(path) as connection:
         for table, column in (("events", "event"), ("jobs", "settings"), ("progress", "page")):
             connection.execute(f"update {table} set {column} = json_set({column}, '$.gone', 1)")
@@ -344,7 +345,7 @@ def test_a_field_that_is_gone_is_not_looked_at(tmp_path: Path) -> None:
 
 
 def test_an_event_that_is_not_known_stops_the_reader(tmp_path: Path) -> None:
-    path = version1(tmp_path / journal.FILE)
+    path = version1(tmp_path / JOURNAL)
     with sqlite3.connect(path) as connection:
         connection.execute("update events set event = replace(event, 'Quiesced', 'Rested')")
     connection.close()
@@ -354,7 +355,7 @@ def test_an_event_that_is_not_known_stops_the_reader(tmp_path: Path) -> None:
 
 def test_an_event_gets_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule for it: a step rewrites it, for writers and for those who only read. As if `Quiesced` had been `Rested` until now."""
-    path = version1(tmp_path / journal.FILE)
+    path = version1(tmp_path / JOURNAL)
     with sqlite3.connect(path) as connection:
         connection.execute("update events set event = replace(event, 'Quiesced', 'Rested')")
     connection.close()

@@ -8,12 +8,14 @@ import sys
 import time
 from pathlib import Path
 
-from understudy.links.page import UNKNOWN, Activity, PageReader, PageWriter
+from understudy.common.page_view import UNKNOWN, Activity
+from understudy.links.page import PageReader, PageWriter
 
 _WRITER = """
 import sys
 from pathlib import Path
-from understudy.links.page import Activity, PageWriter
+from understudy.common.page_view import Activity
+from understudy.links.page import PageWriter
 page = PageWriter(Path(sys.argv[1]))
 print("ready", flush=True)
 for number in range(10**9):

@@ -7,7 +7,7 @@ import time
 import pytest
 from tests.integration.processes import LIMIT, wait_until
 
-from understudy.links.page import UNKNOWN
+from understudy.common.page_view import UNKNOWN
 from understudy.worker.process.wait_probe import WaitProbe
 
 

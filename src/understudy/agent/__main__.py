@@ -13,9 +13,10 @@ import socket
 import sys
 from pathlib import Path
 
-from understudy.agent.config import ENDED, AgentConfig
+from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import become_subreaper
 from understudy.agent.service import Agent
+from understudy.common.names import ENDED, TOKEN_VARIABLE, WORKERS
 from understudy.links import messages
 
 
@@ -35,8 +36,8 @@ def main() -> int:
         control = socket.socket(fileno=arguments.control_fd)
     messages.prepare()
     become_subreaper()
-    (config.run_dir / "workers").mkdir(parents=True, exist_ok=True)
-    code = asyncio.run(serve(config, os.environ.get("UNDERSTUDY_TOKEN", ""), control))
+    (config.run_dir / WORKERS).mkdir(parents=True, exist_ok=True)
+    code = asyncio.run(serve(config, os.environ.get(TOKEN_VARIABLE, ""), control))
     with contextlib.suppress(OSError):  # a full disk: who looks for it asks the orchestrator, too
         (config.run_dir / ENDED).write_text(f"{code}\n")
     return code

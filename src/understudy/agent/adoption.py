@@ -21,9 +21,9 @@ from understudy.agent.output import Route
 from understudy.agent.worker import Worker
 from understudy.core.events import WorkerLost
 from understudy.core.nouns import LossCause
-from understudy.links import messages, reunion
+from understudy.links import messages, reattach
 from understudy.links.page import PageReader, open_process
-from understudy.links.reunion import Introduction
+from understudy.links.reattach import Introduction
 
 MANNERS = 5.0  # seconds that who has connected may take to say who it is
 
@@ -105,7 +105,7 @@ class Reception:
         self._folder = folder
         self._on_met = on_met
         self._loop = asyncio.get_running_loop()
-        self._sock = reunion.listen(folder)
+        self._sock = reattach.listen(folder)
         self._guests: dict[int, _Guest] = {}
         self._loop.add_reader(self._sock.fileno(), self._accept)
 
@@ -114,7 +114,7 @@ class Reception:
         self._sock.close()
         for guest in list(self._guests.values()):
             self._dismiss(guest)
-        (self._folder / reunion.FILE).unlink(missing_ok=True)
+        (self._folder / reattach.FILE).unlink(missing_ok=True)
 
     def _accept(self) -> None:
         try:

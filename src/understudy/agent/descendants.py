@@ -10,7 +10,7 @@ A stray belongs to the worker whose name it carries in its environment, or whose
 either mark are left alone until the job ends, because a living worker may own them.
 
 Limits: Linux only. When the command line and its agent are killed in the same instant, workers end themselves after a while
-(`links.reunion`), but processes that one put into sessions of their own are adopted by whatever sits above, and outlive
+(`links.reattach`), but processes that one put into sessions of their own are adopted by whatever sits above, and outlive
 the job. A process of another user (setuid) cannot be killed.
 """
 

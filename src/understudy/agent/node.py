@@ -22,10 +22,11 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from understudy.agent.adoption import has_workers
-from understudy.agent.config import ENDED, AgentConfig
+from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import become_subreaper, reap
 from understudy.agent.orchestrator_link import OrchestratorLink
-from understudy.agent.tls import trusting
+from understudy.common.names import AGENT, ENDED, TOKEN_VARIABLE, WORKERS
+from understudy.common.tls import trusting
 from understudy.links import messages
 from understudy.links.messages import EndPart, Hello, PartEnded, StartPart
 from understudy.links.page import open_process, started
@@ -134,7 +135,7 @@ class NodeAgent:
         part, c = message.part, self._config
         folder = self._folder(part.job)
         shutil.rmtree(folder, ignore_errors=True)  # of a part that ended and is started again
-        (folder / "workers").mkdir(parents=True)
+        (folder / WORKERS).mkdir(parents=True)
         config = AgentConfig(
             job=part.job,
             run_dir=folder,
@@ -151,17 +152,17 @@ class NodeAgent:
             certificate=c.certificate,
             role=message.role,
         )
-        config.write(folder / "agent.json")
+        config.write(folder / AGENT)
         self._watch(self._launch(message))
         self._say(f"job {part.job}: node rank {part.node_rank}, {part.slots} slots, {part.spares} of them for spares")
 
     def _launch(self, message: StartPart) -> _Running:
         """Raises `OSError` or `subprocess.SubprocessError`."""
         folder = self._folder(message.part.job)
-        environment = {**message.environment, "UNDERSTUDY_TOKEN": message.token}
+        environment = {**message.environment, TOKEN_VARIABLE: message.token}
         with (folder / "agent.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "understudy.agent", "--config", str(folder / "agent.json")],
+                [sys.executable, "-P", "-m", "understudy.agent", "--config", str(folder / AGENT)],
                 cwd=message.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -232,7 +233,7 @@ class NodeAgent:
                 if pidfd is not None:
                     self._watch(_Running(noted.wanted, noted.pid, pidfd))
                     self._say(f"job {job}: its part is here still, and is taken up again")
-                elif _exit_code(path.parent) is None and has_workers(path.parent / "workers"):
+                elif _exit_code(path.parent) is None and has_workers(path.parent / WORKERS):
                     self._watch(self._launch(noted.wanted))
                     self._say(f"job {job}: its part was killed, its workers are here still: it is started again")
                 else:

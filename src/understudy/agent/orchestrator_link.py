@@ -1,7 +1,7 @@
 """The agent's connection to the orchestrator: a WebSocket that comes back whenever it is lost.
 
 Training never waits for it. While the orchestrator is away, events are kept; after each connect the agent introduces
-itself, repeats what it knows of its workers (`repeat`), and then sends what was kept. The orchestrator takes repeats
+itself, repeats what it knows of its workers (`resync_events`), and then sends what was kept. The orchestrator takes repeats
 for what they are. There is no limit to the waiting here; `away` tells the agent how long it has been.
 """
 
@@ -46,7 +46,7 @@ class OrchestratorLink:
         path: str,
         token: str,
         tls: ssl.SSLContext | None,
-        repeat: Callable[[], list[Sent]],
+        resync_events: Callable[[], list[Sent]],
         on_command: Callable[[messages.Message], None],
         say: Callable[[str], None],
     ) -> None:
@@ -55,7 +55,7 @@ class OrchestratorLink:
         self._path = path
         self._token = token
         self._tls = tls
-        self._repeat = repeat
+        self._resync_events = resync_events
         self._on_command = on_command
         self._say = say
         self._kept: deque[Sent] = deque()
@@ -160,7 +160,7 @@ class OrchestratorLink:
 
     async def _talk(self, socket: ClientConnection) -> None:
         # What is kept and will be repeated anyway goes out once, in the repeat, where it is in the right order.
-        repeated = self._repeat()
+        repeated = self._resync_events()
         kept = [event for event in self._kept if event not in repeated]
         self._kept = deque([*repeated, *kept])
         self._something.set()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from understudy.agent.lines import Lines, printable
 from understudy.agent.writers import LogFiles, Terminal, Writer
-from understudy.links.bounds import plain
+from understudy.common.bounds import plain
 
 HIGH = 4 << 20  # bytes that may wait for one writer
 LOW = 1 << 20

@@ -1,7 +1,7 @@
 """One worker process: how it is started, how its end is noticed, how it is stopped.
 
 A worker gets a session of its own (so that a signal reaches it and what it forked), no stdin, and its end of a
-socketpair. It outlives its agent (`links.reunion`). Its lifeline (`links.lifeline`) tells that it begins to end,
+socketpair. It outlives its agent (`links.reattach`). Its lifeline (`links.lifeline`) tells that it begins to end,
 its pidfd that it has ended; neither is polled, and SIGCHLD is not used.
 """
 
@@ -19,9 +19,9 @@ from pathlib import Path
 
 from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import Process, environment_entry
+from understudy.common.names import RUN_DIR_VARIABLE, TOKEN_VARIABLE, WORKER_VARIABLE, WORKERS, page_path
 from understudy.core.nouns import LossCause
 
-MARK, RUN_DIR = "UNDERSTUDY_WORKER", "UNDERSTUDY_RUN_DIR"  # in the environment of a worker, and so of everything that it starts
 _OWN_FAULTS = {
     signal.SIGSEGV,
     signal.SIGABRT,
@@ -58,10 +58,10 @@ class Started:
 
 def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str) -> dict[str, str]:
     """What a worker sees before it has a rank; the rank's part comes with `Assign`."""
-    environment = {name: value for name, value in base.items() if name != "UNDERSTUDY_TOKEN"}
-    environment[MARK] = worker
-    environment[RUN_DIR] = str(config.run_dir)
-    environment["TORCHELASTIC_ERROR_FILE"] = str(config.run_dir / "workers" / f"{worker}-error.json")  # for torch's @record
+    environment = {name: value for name, value in base.items() if name != TOKEN_VARIABLE}
+    environment[WORKER_VARIABLE] = worker
+    environment[RUN_DIR_VARIABLE] = str(config.run_dir)
+    environment["TORCHELASTIC_ERROR_FILE"] = str(config.run_dir / WORKERS / f"{worker}-error.json")  # for torch's @record
     environment["TORCHELASTIC_SIGNALS_TO_HANDLE"] = config.signals
     environment["UNDERSTUDY_NODE"] = config.node
     environment["UNDERSTUDY_DOMAIN"] = config.domain or config.node
@@ -78,10 +78,6 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
 def hash_seed(job: str) -> str:
     """The same on all nodes of a job: a set of strings has the same order in every rank, and in a newcomer on whatever node."""
     return str(1 + int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "little") % 0xFFFF_FFFE)  # 0 would turn it off
-
-
-def page_path(config: AgentConfig, worker: str) -> Path:
-    return config.run_dir / "workers" / f"{worker}.page"
 
 
 @dataclass(frozen=True)
@@ -121,7 +117,7 @@ def start(config: AgentConfig, worker: str) -> Started:
     link, stdout, stderr, *outputs = ends.theirs
     try:
         process = subprocess.Popen(
-            command_line(config, worker, link, page_path(config, worker), "--outputs", *map(str, outputs)),
+            command_line(config, worker, link, page_path(config.run_dir, worker), "--outputs", *map(str, outputs)),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
@@ -194,9 +190,9 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 def left_by(config: AgentConfig, worker: str, pid: int, process: Process) -> bool:
     """Does `process` come from this worker?"""
-    return process.session == pid or (environment_entry(process.pid, MARK) == worker and of_run(config, process))
+    return process.session == pid or (environment_entry(process.pid, WORKER_VARIABLE) == worker and of_run(config, process))
 
 
 def of_run(config: AgentConfig, process: Process) -> bool:
     """Does `process` come from a worker of this agent, or of one before it?"""
-    return environment_entry(process.pid, RUN_DIR) == str(config.run_dir)
+    return environment_entry(process.pid, RUN_DIR_VARIABLE) == str(config.run_dir)

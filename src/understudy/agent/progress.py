@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from understudy.agent import processes
 from understudy.agent.config import AgentConfig
 from understudy.agent.orchestrator_link import OrchestratorLink
 from understudy.agent.worker import Worker
+from understudy.common.names import page_path
 from understudy.detectors.hang import HangWatch
 from understudy.links import messages
 from understudy.links.page import PageReader
@@ -33,7 +33,7 @@ class Progress:
                 continue
             if worker.page is None:
                 try:
-                    worker.page = PageReader(processes.page_path(self._config, worker.name))
+                    worker.page = PageReader(page_path(self._config.run_dir, worker.name))
                 except OSError:
                     continue  # not made yet
             if (view := worker.look()) is not None:

@@ -29,19 +29,20 @@ from understudy.agent.adoption import Met, Reception, left_behind
 from understudy.agent.config import AgentConfig
 from understudy.agent.control import Control
 from understudy.agent.descendants import ROUND, Process, kill_round, reap
-from understudy.agent.farewell import End, Farewell
 from understudy.agent.link import WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
 from understudy.agent.output import Output
 from understudy.agent.processes import Ending
 from understudy.agent.progress import Progress
 from understudy.agent.routes import Routes
+from understudy.agent.shutdown import End, Shutdown
 from understudy.agent.template import Template
-from understudy.agent.tls import trusting
 from understudy.agent.worker import Worker
+from understudy.common.names import ORCHESTRATOR, WORKERS, page_path
+from understudy.common.tls import trusting
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
-from understudy.links import messages, reunion
+from understudy.links import messages, reattach
 from understudy.links.lifeline import Lifeline
 
 ToWorker = commands.Assign | commands.Prepare | commands.Abort | commands.Publish | commands.Pause | commands.Recover | commands.Release
@@ -58,7 +59,7 @@ class Agent:
         self._config = config
         self._token = token
         self._loop = asyncio.get_running_loop()
-        self._output = Output(config.run_dir / "workers", self._stream if config.streams else None)
+        self._output = Output(config.run_dir / WORKERS, self._stream if config.streams else None)
         self._routes = Routes(config)
         self._workers: dict[str, Worker] = {}
         self._taken_up = False  # some of them are of an agent before this one, and so not below this process
@@ -66,7 +67,7 @@ class Agent:
         self._template = Template(config, self._own)
         self._starting: dict[str, bool] = {}  # workers that are no processes yet; False: killed meanwhile
         self._end: asyncio.Future[End] = self._loop.create_future()
-        self._farewell = Farewell(config, self._workers, self._output.say)
+        self._shutdown = Shutdown(config, self._workers, self._output.say)
         self._footprint: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._control = Control(control, self._stop, self._parent_gone) if control is not None else None
@@ -75,7 +76,7 @@ class Agent:
             f"/v1/jobs/{quote(config.job, safe='')}/agent",
             token,
             trusting(config.certificate),
-            self._story,
+            self._resync_events,
             self._obey,
             self._output.say,
         )
@@ -88,7 +89,7 @@ class Agent:
         self._take_up()
         reception = None
         try:
-            reception = Reception(self._config.run_dir / "workers", self._met)
+            reception = Reception(self._config.run_dir / WORKERS, self._met)
         except OSError as error:
             self._output.say(f"workers could not find an agent that is started again, and would end with this one: {error}")
         connection = self._loop.create_task(self._connection())
@@ -97,7 +98,7 @@ class Agent:
             end = await self._end
             if self._control is not None:
                 self._control.tell("ending", end.exit_code, end.message, end.told)
-            await self._farewell.stop(end)
+            await self._shutdown.stop(end)
         finally:
             watchers = (pages, connection)
             for watcher in watchers:
@@ -114,7 +115,7 @@ class Agent:
 
     def _stop(self, number: signal.Signals, exit_code: int, reason: str) -> None:
         if self._end.done():
-            self._farewell.hurry.set()  # asked twice: no more grace
+            self._shutdown.hurry.set()  # asked twice: no more grace
         else:
             self._end.set_result(End(exit_code, reason, number))
 
@@ -133,7 +134,7 @@ class Agent:
         if self._config.orchestrator:
             return self._config.orchestrator
         try:
-            text = (self._config.run_dir / "orchestrator.json").read_text()
+            text = (self._config.run_dir / ORCHESTRATOR).read_text()
         except FileNotFoundError:
             return None
         return str(json.loads(text)["url"])
@@ -160,7 +161,7 @@ class Agent:
         if isinstance(command, commands.Release):
             worker.leaving = True
         else:
-            worker.said.enter(command.generation)
+            worker.replay_buffer.enter(command.generation)
         if isinstance(command, commands.Assign | commands.Prepare):
             environment = {**command.environment, "ROLE_NAME": self._config.role}
             command = replace(command, environment=environment)
@@ -172,7 +173,7 @@ class Agent:
     def _start(self, command: commands.StartWorker) -> None:
         known = self._workers.get(command.worker)
         if known is not None:  # a repeat, after the orchestrator came back
-            for event in known.story():
+            for event in known.resync_events():
                 self._orchestrator.send(event)
             return
         if self._end.done() or command.worker in self._starting:
@@ -180,7 +181,7 @@ class Agent:
         if command.spare and (why := memory.refusal(self._footprint, memory.room())) is not None:
             self._orchestrator.send(events.StartRefused(command.worker, self._config.node, why))
             return
-        processes.page_path(self._config, command.worker).unlink(missing_ok=True)
+        page_path(self._config.run_dir, command.worker).unlink(missing_ok=True)
         self._starting[command.worker] = True
         self._spawn(self._start_process(command.worker))
 
@@ -221,13 +222,13 @@ class Agent:
     # Workers of an agent before this one.
 
     def _take_up(self) -> None:
-        for left in left_behind(self._config.run_dir / "workers"):
+        for left in left_behind(self._config.run_dir / WORKERS):
             worker = left.taken_up(self._config.node, self._routes.fresh(left.worker))
             self._taken_up = True
             self._know(worker)
             if worker.alive:
                 self._watch_lifeline(worker)
-                self._loop.call_later(reunion.AWAY, self._unmet, worker)
+                self._loop.call_later(reattach.AWAY, self._unmet, worker)
 
     def _met(self, met: Met) -> None:
         who = met.introduction
@@ -241,11 +242,11 @@ class Agent:
             met.refuse()
             return
         worker.leaving = who.leaving
-        worker.said.enter(who.generation)
+        worker.replay_buffer.enter(who.generation)
         if who.rank >= 0:
             worker.rank = who.rank
             self._routes.assigned(worker.route, worker.name, who.rank, who.environment)
-        reunion.welcome(met.link)
+        reattach.welcome(met.link)
         self._connect(worker, met.link, met.stdout, met.stderr)
 
     def _unmet(self, worker: Worker) -> None:
@@ -261,7 +262,7 @@ class Agent:
                 self._starting[command.worker] = False
             return
         if not worker.alive:
-            for event in worker.story():
+            for event in worker.resync_events():
                 self._orchestrator.send(event)
             return
         processes.signal_group(worker.pid, signal.SIGKILL)
@@ -319,7 +320,7 @@ class Agent:
         if worker.page is not None:
             worker.page.close()
             worker.page = None
-        self._farewell.exits.set()
+        self._shutdown.exits.set()
         self._clean_after(worker)
         self._spawn(self._output.drain(worker.name, patience=2.0))
 
@@ -334,7 +335,7 @@ class Agent:
     def _watch_lifeline(self, worker: Worker) -> None:
         """Waits on a thread until the worker begins to end, which its pidfd tells much later."""
         try:
-            lifeline = Lifeline(processes.page_path(self._config, worker.name))
+            lifeline = Lifeline(page_path(self._config.run_dir, worker.name))
         except (OSError, ValueError):
             return  # no page: its pidfd will tell
 
@@ -395,7 +396,7 @@ class Agent:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._orchestrator.send_lines, text)
 
-    def _story(self) -> list[Sent]:
+    def _resync_events(self) -> list[Sent]:
         c, known = self._config, (*self._workers, *self._starting)
         joined = events.NodeJoined(c.node, c.address, c.node_rank, c.domain, c.spares, known)
-        return [joined, *(event for worker in self._workers.values() for event in worker.story())]
+        return [joined, *(event for worker in self._workers.values() for event in worker.resync_events())]

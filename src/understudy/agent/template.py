@@ -12,7 +12,8 @@ from pathlib import Path
 
 from understudy.agent.config import WORKER_COMMAND, AgentConfig
 from understudy.agent.descendants import dying_with
-from understudy.agent.processes import MARK, Ends, Started, command_line, page_path, start, worker_environment
+from understudy.agent.processes import Ends, Started, command_line, start, worker_environment
+from understudy.common.names import WORKER_VARIABLE, WORKERS, page_path
 from understudy.links.fork import PLACEHOLDER, ForkRequest
 
 SWITCH = "UNDERSTUDY_FORK"  # "0": every worker is started by itself
@@ -31,7 +32,7 @@ class Template:
         self._connection: socket.socket | None = None
         self._turn = asyncio.Lock()
         whole = worker_environment(config, os.environ, PLACEHOLDER)
-        self._environment = {name: value for name, value in whole.items() if name == MARK or PLACEHOLDER not in value}
+        self._environment = {name: value for name, value in whole.items() if name == WORKER_VARIABLE or PLACEHOLDER not in value}
         self._apart = config.worker_command != WORKER_COMMAND or os.environ.get(SWITCH) == "0"
 
     async def start(self, worker: str) -> Started:
@@ -104,7 +105,7 @@ class Template:
         assert self._connection is not None
         new = worker_environment(self._config, os.environ, worker)
         different = {name: value for name, value in new.items() if self._environment.get(name) != value}
-        request = ForkRequest(worker, str(page_path(self._config, worker)), different)
+        request = ForkRequest(worker, str(page_path(self._config.run_dir, worker)), different)
         try:
             socket.send_fds(self._connection, [request.encode()], fds)
             answer = await asyncio.get_running_loop().sock_recv(self._connection, 4096)
@@ -129,4 +130,4 @@ class Template:
 
     @property
     def _log(self) -> Path:
-        return self._config.run_dir / "workers" / "template.log"
+        return self._config.run_dir / WORKERS / "template.log"

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from understudy.agent.link import WorkerLink
 from understudy.agent.output import Route
+from understudy.common.page_view import Activity, PageView
 from understudy.core import events
 from understudy.core.commands import Command
-from understudy.links.page import Activity, PageReader, PageView
-from understudy.links.said import Said
+from understudy.links.page import PageReader
+from understudy.links.replay_buffer import ReplayBuffer
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Worker:
     started: events.WorkerStarted | None = None
     warm: events.WorkerWarm | None = None
     lost: events.WorkerLost | None = None
-    said: Said = field(default_factory=Said)
+    replay_buffer: ReplayBuffer = field(default_factory=ReplayBuffer)
 
     def tell(self, command: Command) -> None:
         if self.link is None:
@@ -44,16 +45,16 @@ class Worker:
     def remember(self, event: events.Event) -> None:
         if isinstance(event, events.WorkerWarm):
             self.warm = event
-        self.said.remember(event)
+        self.replay_buffer.remember(event)
 
-    def story(self) -> list[events.Event]:
+    def resync_events(self) -> list[events.Event]:
         """What an orchestrator has to know of this worker, in order."""
         if self.lost is not None:
-            return [*self.said.events, self.lost]
+            return [*self.replay_buffer.events, self.lost]
         if not self.alive:
-            return list(self.said.events)
+            return list(self.replay_buffer.events)
         warm = replace(self.warm, rank=self.rank) if self.warm is not None else None
-        return [event for event in (self.started, warm, *self.said.events) if event is not None]
+        return [event for event in (self.started, warm, *self.replay_buffer.events) if event is not None]
 
     def look(self) -> PageView | None:
         if self.page is None:

@@ -36,7 +36,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Place:
+class Victim:
     """Processes of this machine to which something is done."""
 
     pid: int
@@ -63,7 +63,7 @@ class Fault:
     text: str  # one sentence: what happens
     hits: Hits
     expected: Outcome
-    outside: Callable[[Place, Values], Undo | None] | None = None
+    outside: Callable[[Victim, Values], Undo | None] | None = None
     inside: Callable[[Values], None] | None = None
     parameters: tuple[Parameter, ...] = ()
     alone: Outcome | None = None  # expected instead of a job that has one node only

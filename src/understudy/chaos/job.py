@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import psutil
 
 from understudy.agent.descendants import environment_entry
-from understudy.agent.processes import MARK
-from understudy.chaos.base import Place
+from understudy.chaos.base import Victim
+from understudy.common.names import CHAOS_VARIABLE, ORCHESTRATOR, RUN_DIR_VARIABLE, WORKER_VARIABLE, page_path
 from understudy.links.page import PageReader
 
 STALE = 0.5  # seconds after which a look is taken again without news
@@ -94,7 +94,7 @@ class Local:
     consents: bool
 
 
-class Job:
+class WatchedJob:
     def __init__(self, source: Source, orchestrator: str, run_dir: Path | None) -> None:
         """`orchestrator`: its URL. `run_dir`: of a job of `understudy run`."""
         self._source = source
@@ -150,36 +150,36 @@ class Job:
     def local(self, holder: dict[str, Any]) -> Local:
         """Of an entry of status. Raises `NotHere`."""
         worker, pid, node = holder["worker"], holder["pid"], holder["node"]
-        run_dir = environment_entry(pid, "UNDERSTUDY_RUN_DIR") if pid else None
-        name = (environment_entry(pid, MARK) or "").rstrip("\0")
+        run_dir = environment_entry(pid, RUN_DIR_VARIABLE) if pid else None
+        name = (environment_entry(pid, WORKER_VARIABLE) or "").rstrip("\0")
         ours = self._run_dir is None or run_dir == str(self._run_dir)
         if run_dir is None or name != worker or not ours:
             raise NotHere(f"worker {worker} is on {node}, and its process {pid} is not on this machine, or not ours: run this there")
-        return Local(worker, pid, Path(run_dir), environment_entry(pid, "UNDERSTUDY_CHAOS") == "1")
+        return Local(worker, pid, Path(run_dir), environment_entry(pid, CHAOS_VARIABLE) == "1")
 
-    def node(self, name: str, view: View) -> Place:
+    def node(self, name: str, view: View) -> Victim:
         """The agent of the job's part there, which is its workers' parent, and the workers. Raises `NotHere`."""
         holders = [holder for holder in (*view.status["ranks"], *view.spares) if holder["node"] == name]
         there = [self.local(holder) for holder in holders]
         if not there:
             raise NotHere(f"node {name} has no worker by which its agent is found")
         try:
-            return Place(psutil.Process(there[0].pid).ppid(), tuple(local.pid for local in there))
+            return Victim(psutil.Process(there[0].pid).ppid(), tuple(local.pid for local in there))
         except psutil.NoSuchProcess as error:
             raise NotHere(f"worker {there[0].worker} of {name} has ended in this moment") from error
 
-    def orchestrator(self) -> Place:
+    def orchestrator(self) -> Victim:
         """Raises `NotHere`."""
         if self._run_dir is not None:
             with contextlib.suppress(FileNotFoundError):
-                pid = int(json.loads((self._run_dir / "orchestrator.json").read_text())["pid"])
+                pid = int(json.loads((self._run_dir / ORCHESTRATOR).read_text())["pid"])
                 if psutil.pid_exists(pid):
-                    return Place(pid)
+                    return Victim(pid)
         place = urlsplit(self._url.split(",")[0])
         if place.hostname in ("127.0.0.1", "::1", "localhost"):
             for connection in psutil.net_connections("tcp"):
                 if connection.status == psutil.CONN_LISTEN and connection.laddr.port == place.port and connection.pid:
-                    return Place(connection.pid)
+                    return Victim(connection.pid)
         raise NotHere(f"the orchestrator at {self._url} is not on this machine: run this there")
 
     def steps(self, view: View) -> dict[int, int]:
@@ -190,7 +190,7 @@ class Job:
         worker = holder["worker"]
         if worker not in self._pages:
             try:
-                self._pages[worker] = PageReader(self.local(holder).run_dir / "workers" / f"{worker}.page")
+                self._pages[worker] = PageReader(page_path(self.local(holder).run_dir, worker))
             except (NotHere, OSError):
                 return 0
         return self._pages[worker].read().step

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from understudy.chaos.armed import ANY, HOLD, Armed, Folder
-from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Place, Undo
-from understudy.chaos.job import Job, NotHere, View
+from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Undo, Victim
+from understudy.chaos.job import NotHere, View, WatchedJob
 from understudy.chaos.plan import Injection
 from understudy.chaos.registry import Registry
 
@@ -85,7 +85,7 @@ Tell = Callable[[Record], None]
 class Runner:
     """`tell` is called with each record when its fault happens, and when its outcome is there."""
 
-    def __init__(self, job: Job, schedule: Sequence[Injection], registry: Registry, tell: Tell, limit: float = LIMIT) -> None:
+    def __init__(self, job: WatchedJob, schedule: Sequence[Injection], registry: Registry, tell: Tell, limit: float = LIMIT) -> None:
         self._job = job
         self._schedule = schedule
         self._registry = registry
@@ -181,15 +181,15 @@ class Runner:
     def _do(self, one: _Open, view: View, step: int) -> None:
         """From outside, now."""
         record, fault, values = one.record, one.fault, one.record.injection.values
-        place = self._place(record, fault, view)
+        victim = self._victim(record, fault, view)
         assert fault.outside is not None
-        undo = fault.outside(place, values)
-        record.pid, record.happened, record.step = place.pid, time.time(), step
+        undo = fault.outside(victim, values)
+        record.pid, record.happened, record.step = victim.pid, time.time(), step
         one.holder, one.over_at = record.worker, time.monotonic() + float(values.get(SECONDS, 0.0))
         if undo is not None:
             self._later(one.over_at if SECONDS in values else None, undo)
 
-    def _place(self, record: Record, fault: Fault, view: View) -> Place:
+    def _victim(self, record: Record, fault: Fault, view: View) -> Victim:
         injection = record.injection
         if fault.hits is Hits.ORCHESTRATOR:
             return self._job.orchestrator()
@@ -200,7 +200,7 @@ class Runner:
             raise Refused("no spare is warm")
         local = self._job.local(view.spares[0] if injection.spare else _holder(view, _rank(injection)))
         record.worker = local.worker
-        return Place(local.pid)
+        return Victim(local.pid)
 
     def _arm(self, record: Record, fault: Fault, view: View, known: set[int], limit: float) -> _Open:
         injection = record.injection

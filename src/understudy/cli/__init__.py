@@ -5,12 +5,12 @@ from __future__ import annotations
 import typer
 
 from understudy.cli.access_command import certs, token
-from understudy.cli.ask import believe, migrate, report, status, stop, taint
 from understudy.cli.chaos_command import chaos
 from understudy.cli.events_command import events
-from understudy.cli.jobs_command import cancel, jobs, logs, nodes
+from understudy.cli.job_commands import believe, migrate, report, status, stop, taint
 from understudy.cli.run_command import run
 from understudy.cli.serve_command import agent, orchestrator
+from understudy.cli.submitted_jobs import cancel, jobs, logs, nodes
 
 EPILOG = (
     "Typical use: [bold]understudy run --nproc-per-node 4 --spares 1 train.py --lr 3e-4[/bold], and in a second "

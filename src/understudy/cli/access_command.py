@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.say import say
-from understudy.orchestrator.security import VARIABLE, Access, Role, read_secrets
+from understudy.common.console import say
+from understudy.common.names import TOKEN_VARIABLE
+from understudy.orchestrator.security import Access, Role, read_secrets
 
-Job = Annotated[str, typer.Option("--job", help="For this job only. Default: for all.")]
+JobOption = Annotated[str, typer.Option("--job", help="For this job only. Default: for all.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Where the authority is.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the server or client; becomes a folder in DIR.", show_default=False)]
 Days = Annotated[int, typer.Option("--days", min=1, help="How long the certificate is good.")]
@@ -22,7 +23,7 @@ ROLES = "read: look. operate: also migrate and end. submit: also start jobs. age
 
 def token(
     role: Annotated[Role, typer.Option("--role", help=ROLES)],
-    job: Job = "",
+    job: JobOption = "",
     days: Annotated[float, typer.Option("--days", min=0.0, help="How long it is good. Default: until the secret changes.")] = 0.0,
     token_file: Annotated[Path | None, typer.Option("--token-file", help="File with the secret (or UNDERSTUDY_TOKEN).")] = None,
 ) -> None:
@@ -33,7 +34,7 @@ def token(
     Whoever has it gives it in place of the secret: [bold]--token-file reader[/bold] or UNDERSTUDY_TOKEN.
     """
     try:
-        secrets = read_secrets(token_file, os.environ.get(VARIABLE, ""))
+        secrets = read_secrets(token_file, os.environ.get(TOKEN_VARIABLE, ""))
     except (OSError, ValueError) as error:
         say(f"--token-file {token_file}: {error.strerror if isinstance(error, OSError) else error}")
         raise typer.Exit(2) from error
@@ -82,7 +83,7 @@ def client(
     folder: Folder,
     name: Name,
     role: Annotated[list[Role], typer.Option("--role", help=f"May be given several times. {ROLES}")],
-    job: Job = "",
+    job: JobOption = "",
     days: Days = 365,
 ) -> None:
     """Make the certificate of an agent or of a user: DIR/NAME, for --tls."""

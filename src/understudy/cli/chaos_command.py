@@ -15,16 +15,16 @@ from rich.table import Table
 
 from understudy.chaos import plan as plans
 from understudy.chaos.base import Fault
-from understudy.chaos.job import Away, Job
+from understudy.chaos.job import Away, WatchedJob
 from understudy.chaos.plan import BadPlan, Injection
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import Registry, registry
 from understudy.chaos.run import Record, Result, Runner
-from understudy.cli.ask import answer, from_journal
 from understudy.cli.client import Denied, NoAnswer, of_job
 from understudy.cli.events_command import frames
-from understudy.cli.say import say
+from understudy.cli.job_commands import answer, from_journal
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
+from understudy.common.console import say
 
 
 def chaos(
@@ -155,7 +155,7 @@ class Asked:
 
 def _carry_out(schedule: list[Injection], known: Registry, about: Target, as_json: bool) -> int:
     url = about.server.url if about.server is not None else ""
-    watched = Job(Asked(about), url, about.run.path if about.run is not None else None)
+    watched = WatchedJob(Asked(about), url, about.run.path if about.run is not None else None)
     runner = Runner(watched, schedule, known, lambda record: None if as_json else say(line(record)))
 
     def interrupted(number: int, frame: object) -> None:

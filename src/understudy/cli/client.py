@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import httpx
 
-from understudy.agent.tls import trusting
 from understudy.cli.run_directory import RunDirectory
+from understudy.common.tls import trusting
 
 # A host that has vanished is noticed after some seconds, also while nothing is expected from it.
 KEEPALIVE = [

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli.ask import answer, from_journal
-from understudy.cli.asking import asking
 from understudy.cli.client import Denied, NoAnswer, Patience, of_job
+from understudy.cli.errors import errors_told
+from understudy.cli.job_commands import answer, from_journal
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
-from understudy.links.bounds import plain
+from understudy.common.bounds import plain
 
 Event = dict[str, Any]
 TRY = 0.5  # seconds between two attempts to reach the orchestrator again
@@ -39,7 +39,7 @@ def events(
     """
     about = target(run_dir, orchestrator, job, token_file, tls_cert)
     try:
-        with asking():
+        with errors_told():
             _show(about, after, follow, _as_json if as_json else _Lines(about))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

@@ -13,12 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli.jobs_command import submit
 from understudy.cli.launch import Flags, Usage, launch
 from understudy.cli.run_directory import NoRun, RunDirectory
-from understudy.cli.say import say
 from understudy.cli.start import check_tls, execute, job_token
+from understudy.cli.submitted_jobs import submit
 from understudy.cli.target import TLS, service
+from understudy.common.console import say
+from understudy.common.names import CHAOS_VARIABLE
 
 LAUNCH, NODES, OUTPUT, OURS, REST = (
     "What to run",
@@ -92,7 +93,7 @@ def run(
         bool,
         typer.Option(
             "--chaos",
-            envvar="UNDERSTUDY_CHAOS",
+            envvar=CHAOS_VARIABLE,
             help="For tests: let understudy chaos do things inside this job's workers. Without it nothing of that is there.",
             rich_help_panel=OURS,
         ),
@@ -234,9 +235,9 @@ def run(
     While it runs: understudy status, understudy migrate --rank 2. Afterwards: understudy report. Every worker's
     output is in the run directory, in workers/. The exit code is the job's.
     """
-    os.environ.pop("UNDERSTUDY_CHAOS", None)
+    os.environ.pop(CHAOS_VARIABLE, None)
     if chaos:
-        os.environ["UNDERSTUDY_CHAOS"] = "1"  # workers read it there
+        os.environ[CHAOS_VARIABLE] = "1"  # workers read it there
     values = {name: value for name, value in locals().items() if name in Flags.__dataclass_fields__}
     flags = Flags(**{**values, "program": tuple(program), "replenish": not no_replenish})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

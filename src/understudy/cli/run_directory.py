@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from understudy.common.names import AGENT, JOB, JOURNAL, ORCHESTRATOR, SECRET, WORKERS
+
 RUNS = Path("understudy-runs")
 
 
@@ -41,34 +43,34 @@ class RunDirectory:
     def create(path: Path | None, name: str) -> RunDirectory:
         """A new one: `path`, or `name` below `RUNS`. Raises `NoRun` if it holds a run already."""
         path = (path or RUNS / name).absolute()
-        if (path / "job.json").exists():
+        if (path / JOB).exists():
             raise NoRun(f"{path} holds another run already: give an empty or a new folder with --run-dir")
-        (path / "workers").mkdir(parents=True, exist_ok=True)
+        (path / WORKERS).mkdir(parents=True, exist_ok=True)
         return RunDirectory(path)
 
     @staticmethod
     def find(path: Path | None) -> RunDirectory:
         """An existing one: `path`, or the latest at most two folders below the current one. Raises `NoRun`."""
         if path is not None:
-            if not (path / "job.json").exists():
-                raise NoRun(f"{path} is not the folder of a run (it has no job.json)")
+            if not (path / JOB).exists():
+                raise NoRun(f"{path} is not the folder of a run (it has no {JOB})")
             return RunDirectory(path.absolute())
-        runs = [(started, job.parent) for depth in ("*", "*/*") for job in Path().glob(f"{depth}/job.json") if (started := _started(job))]
+        runs = [(started, job.parent) for depth in ("*", "*/*") for job in Path().glob(f"{depth}/{JOB}") if (started := _started(job))]
         if not runs:
             raise NoRun(f"no run below {Path.cwd()}: go to the folder where it was started, or give --run-dir")
         return RunDirectory(max(runs)[1].absolute())
 
     @property
     def job_file(self) -> Path:
-        return self.path / "job.json"
+        return self.path / JOB
 
     @property
     def agent_file(self) -> Path:
-        return self.path / "agent.json"
+        return self.path / AGENT
 
     @property
     def journal_file(self) -> Path:
-        return self.path / "journal.db"
+        return self.path / JOURNAL
 
     def job(self) -> dict[str, Any]:
         job: dict[str, Any] = json.loads(self.job_file.read_text())
@@ -80,7 +82,7 @@ class RunDirectory:
     def write_token(self, token: str | None) -> str:
         """Keep the given token, or a new one, where only its owner can read it."""
         token = token or secrets.token_urlsafe(32)
-        path = self.path / "token"
+        path = self.path / SECRET
         path.unlink(missing_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w") as file:
@@ -88,16 +90,16 @@ class RunDirectory:
         return token
 
     def token(self) -> str:
-        return (self.path / "token").read_text().strip()
+        return (self.path / SECRET).read_text().strip()
 
     def served(self) -> bool:
         """Whether an orchestrator of this node has ever served."""
-        return (self.path / "orchestrator.json").exists()
+        return (self.path / ORCHESTRATOR).exists()
 
     def orchestrator(self) -> str | None:
         """Its URL, or several with commas between them, as far as it is known here."""
         try:
-            url: str = json.loads((self.path / "orchestrator.json").read_text())["url"]
+            url: str = json.loads((self.path / ORCHESTRATOR).read_text())["url"]
         except FileNotFoundError:
             remote = self.job().get("orchestrator")
             return str(remote) if remote else None

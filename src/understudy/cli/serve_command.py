@@ -15,8 +15,8 @@ import typer
 
 from understudy.agent.node import NodeAgent, NodeConfig
 from understudy.agent.orchestrator_link import Refused
-from understudy.cli.say import say
 from understudy.cli.target import TLS, service
+from understudy.common.console import say
 from understudy.core.nouns import Timeouts
 
 STATE = Path("understudy-state")

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from understudy.links.bounds import plain
+from understudy.common.bounds import plain
 
 PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")
 

@@ -14,11 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from understudy.agent.config import WORKER_COMMAND, AgentConfig
-from understudy.agent.tls import trusting
 from understudy.cli.launch import Launch, Usage
 from understudy.cli.run_directory import RunDirectory
-from understudy.cli.say import say
 from understudy.cli.supervisor import Supervisor
+from understudy.common.console import say
+from understudy.common.names import TOKEN_VARIABLE
+from understudy.common.tls import trusting
 from understudy.links.messages import ONLY
 
 
@@ -93,7 +94,7 @@ def execute(
 
 def job_token(file: Path | None, plan: Launch) -> str | None:
     """The job's secret, if it was given; node 0 of a one-node job makes its own."""
-    given = os.environ.get("UNDERSTUDY_TOKEN")
+    given = os.environ.get(TOKEN_VARIABLE)
     if file is not None:
         try:
             given = file.read_text().strip()

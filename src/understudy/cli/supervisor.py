@@ -27,6 +27,7 @@ from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import become_subreaper, dying_with, kill_all
 from understudy.cli import client
 from understudy.cli.run_directory import RunDirectory
+from understudy.common.names import TOKEN_VARIABLE, WORKERS
 
 RESTARTS, WINDOW = 5, 60.0  # more restarts of either within so many seconds mean that it cannot run
 LAST_WORDS = 5.0  # seconds for the agent to say that the job is over, after the orchestrator has ended by itself
@@ -44,7 +45,7 @@ class Child:
             start_new_session=True,
             pass_fds=tuple(pass_fds),
             preexec_fn=dying_with(os.getpid(), signal.SIGTERM),
-            env={**os.environ, "UNDERSTUDY_TOKEN": token},
+            env={**os.environ, TOKEN_VARIABLE: token},
         )
         self.pidfd = os.pidfd_open(self.process.pid)
 
@@ -286,7 +287,7 @@ class Supervisor:
         if self._ending is None:
             self._say(
                 f"the agent of {self._config.node} ended ({how}), and the job cannot go on without it. "
-                f"What its workers printed is in {self._run.path / 'workers'}"
+                f"What its workers printed is in {self._run.path / WORKERS}"
             )
             if self._orchestrator is not None and not self._several:
                 self._tell_orchestrator(f"the agent of {self._config.node} ended ({how})", 1)

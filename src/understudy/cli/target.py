@@ -11,11 +11,12 @@ from typing import Annotated
 
 import typer
 
-from understudy.agent.tls import trusting
-from understudy.cli.asking import asking
 from understudy.cli.client import NoAnswer, Server
+from understudy.cli.errors import errors_told
 from understudy.cli.run_directory import NoRun, RunDirectory
-from understudy.cli.say import say
+from understudy.common.console import say
+from understudy.common.names import TOKEN_VARIABLE
+from understudy.common.tls import trusting
 from understudy.links.messages import ONLY
 
 SERVICE = "A job that was submitted to an orchestrator"
@@ -59,7 +60,7 @@ def service(url: str, token_file: Path | None, certificate: Path | None) -> Serv
             raise typer.Exit(2)
     certificate = certificate or (Path(os.environ["UNDERSTUDY_TLS"]) if os.environ.get("UNDERSTUDY_TLS") else None)
     try:
-        token = token_file.read_text().strip() if token_file is not None else os.environ.get("UNDERSTUDY_TOKEN", "").strip()
+        token = token_file.read_text().strip() if token_file is not None else os.environ.get(TOKEN_VARIABLE, "").strip()
         if certificate is not None:
             trusting(str(certificate))
     except ssl.SSLError as error:
@@ -91,7 +92,7 @@ def target(run_dir: Path | None, url: str, job: str, token_file: Path | None, ce
 
 
 def _latest(server: Server) -> str:
-    with asking():
+    with errors_told():
         jobs = server.call("GET", "/v1/jobs")
     if not jobs:
         say(f"{server.url} has no jobs yet")

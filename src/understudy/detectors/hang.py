@@ -40,9 +40,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from understudy.common.page_view import Activity, PageView
 from understudy.core.nouns import Timeouts
 from understudy.detectors.base import Detector, Evidence, JobView, Severity, Subject
-from understudy.links.page import Activity, PageView
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})
 _STAGE = {Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3}

@@ -1,9 +1,9 @@
 """Events and commands as JSON: one object per message, `{"type": "WorkerWarm", ...fields}`, the type first.
 
-The dataclasses of `core` are the wire format; pydantic checks what arrives, and `bounds.py` what is in it. Nothing is ever unpickled.
-Each message is one line: on
-the stream socket between worker and agent, and in the WebSocket's frames between agent and orchestrator, where those that wait
-for the same receiver share a frame. In an incident every rank gets the same command: one `ToWorkers` for each node carries it.
+The dataclasses of `core` are the wire format; pydantic checks what arrives, and `common/bounds.py` what is in it. Nothing is ever
+unpickled. Each message is one line: on the stream socket between worker and agent, and in the WebSocket's frames between agent and
+orchestrator, where those that wait for the same receiver share a frame. In an incident every rank gets the same command: one `ToWorkers`
+for each node carries it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
+from understudy.common.bounds import OutOfBounds, bounded
+from understudy.common.page_view import PageView
 from understudy.core import commands, events
 from understudy.core.nouns import Timeouts
-from understudy.links.bounds import OutOfBounds, bounded
-from understudy.links.page import PageView
 
 FENCE = "understudy-fence"  # header of an orchestrator's answer to an agent: grows whenever another orchestrator begins to lead
 ONLY = "-"  # in place of a job's name: the only one of an orchestrator that was started with `understudy run`

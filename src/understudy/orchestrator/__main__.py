@@ -31,7 +31,9 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 import uvloop
 
-from understudy.agent.tls import trusting
+from understudy.common.console import say
+from understudy.common.names import JOURNAL, TOKEN_VARIABLE
+from understudy.common.tls import trusting
 from understudy.core.events import StopAsked
 from understudy.core.nouns import Timeouts
 from understudy.links import messages
@@ -43,9 +45,8 @@ from understudy.orchestrator.journal import AGAIN, AGAIN_AT_MOST
 from understudy.orchestrator.leadership import Leadership
 from understudy.orchestrator.migrations import NewerJournal
 from understudy.orchestrator.quorum import serving as quorum
-from understudy.orchestrator.security import SHORTEST, VARIABLE, Access, load_or_create, load_or_create_token, read_secrets
+from understudy.orchestrator.security import SHORTEST, Access, load_or_create, load_or_create_token, read_secrets
 from understudy.orchestrator.server import Certificates, Server, announce, listen
-from understudy.orchestrator.service import to_stderr
 from understudy.orchestrator.settings import Settings
 
 GARBAGE = (50_000, 20, 50)  # hardly anything here is garbage in cycles, and an incident of a big job makes objects by the 100,000
@@ -66,11 +67,11 @@ def main(argv: list[str] | None = None) -> int:
         settings = _settings(folder, arguments.spec_json) if arguments.run_dir else None
         entry = _entry(arguments, folder)
         _lock(folder, shared=bool(arguments.database))
-        leadership = Leadership(arguments.database, to_stderr) if arguments.database else None
+        leadership = Leadership(arguments.database, say) if arguments.database else None
         if leadership is None:
             listener = listen(arguments.host, arguments.port)
     except (ValueError, OSError) as error:
-        to_stderr(str(error))
+        say(str(error))
         return 2
     try:
         if arguments.members:
@@ -79,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
             return uvloop.run(_serve(arguments, folder, settings, entry, listener, None))
         return uvloop.run(_lead(arguments, folder, entry, leadership))
     except NewerJournal as error:
-        to_stderr(str(error))
+        say(str(error))
         return 2
 
 
@@ -115,7 +116,7 @@ async def _lead(arguments: argparse.Namespace, folder: Path, entry: _Entry, lead
         listener = listen(arguments.host, arguments.port)
         return await _serve(arguments, folder, None, entry, listener, leadership)
     except OSError as error:
-        to_stderr(f"{arguments.host}:{arguments.port}: {error.strerror}")
+        say(f"{arguments.host}:{arguments.port}: {error.strerror}")
         return 2
     finally:
         keeping.cancel()
@@ -131,15 +132,15 @@ async def _serve(
     leadership: Leadership | None,
 ) -> int:
     _prepare()
-    place: Path | str = arguments.database or folder / journal.FILE
+    place: Path | str = arguments.database or folder / JOURNAL
     aside: dict[str, str] = {}
     known = await asyncio.to_thread(_patiently, place, lambda: journal.read_all(place, aside=aside if settings is None else None))
     if leadership is None:
-        writer = journal.Journal(place, to_stderr)
-        jobs = Jobs(writer, to_stderr)
+        writer = journal.Journal(place, say)
+        jobs = Jobs(writer, say)
     else:
-        writer = journal.Journal(place, to_stderr, leadership.fence, lambda: leadership.step_down("another orchestrator has taken over"))
-        jobs = Jobs(writer, to_stderr, leadership.guard)
+        writer = journal.Journal(place, say, leadership.fence, lambda: leadership.step_down("another orchestrator has taken over"))
+        jobs = Jobs(writer, say, leadership.guard)
     cluster: Cluster | None = None
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     if settings is not None:
@@ -147,7 +148,7 @@ async def _serve(
         job = jobs.begin(settings, known=known.get(settings.spec.job))
         job.running.add_done_callback(lambda task: ended.set_result(task.result()))
     else:
-        cluster = Cluster(jobs, folder, entry.access, to_stderr, Timeouts())
+        cluster = Cluster(jobs, folder, entry.access, say, Timeouts())
         for name, why in aside.items():
             jobs.put_aside(name, why)
         cluster.resume(known)
@@ -165,7 +166,7 @@ async def _serve(
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     if not ended.done():  # the server could not start or broke down: without it there is no control
         await serving
-        to_stderr("the orchestrator's server has stopped")
+        say("the orchestrator's server has stopped")
         return 1
     if watching is not None:
         watching.cancel()
@@ -180,7 +181,7 @@ def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], 
         for job in jobs.all():
             job.service.submit(StopAsked(number.name, code))
     elif not ended.done():
-        to_stderr(f"{number.name} received: the orchestrator ends, its jobs go on; start it again with the same --state-dir")
+        say(f"{number.name} received: the orchestrator ends, its jobs go on; start it again with the same --state-dir")
         ended.set_result(0)
 
 
@@ -211,7 +212,7 @@ def _entry(arguments: argparse.Namespace, folder: Path) -> _Entry:
         certificates = Certificates.of(arguments.tls)
     if arguments.run_dir:
         return _Entry(Access([load_or_create_token(arguments.run_dir)]), certificates)
-    given = read_secrets(arguments.token_file, os.environ.get(VARIABLE, ""))
+    given = read_secrets(arguments.token_file, os.environ.get(TOKEN_VARIABLE, ""))
     mutual = certificates is not None and bool(certificates.authority)
     if not ipaddress.ip_address(arguments.host).is_loopback:
         if not given and not mutual:
@@ -228,7 +229,7 @@ def _entry(arguments: argparse.Namespace, folder: Path) -> _Entry:
 
 def _settings(run_dir: Path, given: str | None) -> Settings:
     """What the journal says if there is one, else what the command line says."""
-    place = run_dir / journal.FILE
+    place = run_dir / JOURNAL
     known = _patiently(place, lambda: journal.read(place))
     if known is not None:
         return known.settings
@@ -249,7 +250,7 @@ def _patiently(place: Path | str, read: Callable[[], T]) -> T:
             if not isinstance(place, Path):
                 raise
             if again == AGAIN:
-                to_stderr(f"the journal {place} cannot be read ({error.orig}); training goes on, trying again until it can")
+                say(f"the journal {place} cannot be read ({error.orig}); training goes on, trying again until it can")
             time.sleep(again)
             again = min(2 * again, AGAIN_AT_MOST)
 

@@ -21,7 +21,7 @@ from understudy.links.messages import Hello
 from understudy.orchestrator import problems, views
 from understudy.orchestrator.cluster import Cluster, Submission
 from understudy.orchestrator.entrance import Entrance
-from understudy.orchestrator.jobs import Job, Jobs
+from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.limits import Limits, Pace
 from understudy.orchestrator.metrics import CONTENT_TYPE, Metrics
 from understudy.orchestrator.security import Access, Role
@@ -123,7 +123,7 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
     entrance = Entrance(access, jobs)
     app.add_middleware(Limits)
 
-    def found(job: str) -> Job:
+    def found(job: str) -> ServedJob:
         known = jobs.get(job)
         if job in jobs.aside:
             raise HTTPException(409, f"job {job} is put aside: {jobs.aside[job]}")
@@ -279,13 +279,13 @@ def _add_cluster(app: FastAPI, cluster: Cluster, entrance: Entrance, fence: int)
             await _serve(socket, cluster, cluster.attach(hello))
 
 
-def _status(job: Job, cluster: Cluster | None) -> views.Status:
+def _status(job: ServedJob, cluster: Cluster | None) -> views.Status:
     status = views.status(job.service.machine, job.service.pages)
     why = cluster.waiting.get(job.name) if cluster is not None else None
     return {**status, "state": "waiting", "message": why} if why is not None else status
 
 
-def _line(job: Job, cluster: Cluster | None) -> JobLine:
+def _line(job: ServedJob, cluster: Cluster | None) -> JobLine:
     status = _status(job, cluster)
     return JobLine(
         job=job.name,

@@ -22,7 +22,7 @@ from understudy.core.events import LostNode, NodesLost, StopAsked
 from understudy.core.nouns import JobSpec, Timeouts
 from understudy.core.placement import Offer, place
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, StartPart, decode, encode
-from understudy.orchestrator.jobs import Job, Jobs
+from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.service import REPLACED, AgentLink, Close
@@ -121,7 +121,7 @@ class Cluster:
                 self.waiting[name] = ""
                 self._place()
 
-    def submit(self, request: Submission) -> Job:
+    def submit(self, request: Submission) -> ServedJob:
         """Raises `FileExistsError` if the name was used before, `OSError` if it cannot be kept."""
         if self._jobs.get(request.name) is not None or request.name in self._jobs.aside:
             raise FileExistsError(f"a job named {request.name} is here already, or was")
@@ -138,7 +138,7 @@ class Cluster:
         self._place()
         return job
 
-    def stop(self, job: Job, reason: str, exit_code: int) -> None:
+    def stop(self, job: ServedJob, reason: str, exit_code: int) -> None:
         self.waiting.pop(job.name, None)
         job.service.submit(StopAsked(reason, exit_code))
 
@@ -148,7 +148,7 @@ class Cluster:
             if node.link is not None and any(part.job == job for part in node.hello.parts):
                 node.link.outbox.put_nowait(encode(EndPart(job)))
 
-    def _take_on(self, job: Job, request: Submission) -> None:
+    def _take_on(self, job: ServedJob, request: Submission) -> None:
         self._requests[job.name] = request
         job.running.add_done_callback(lambda _: self._over(job.name))
 

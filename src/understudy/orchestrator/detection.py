@@ -7,11 +7,11 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from understudy import extensions
+from understudy.common.bounds import FIRST_TIME, LAST_TIME
 from understudy.core.events import Event, NodeTainted, WorkerLost
 from understudy.core.nouns import LossCause
 from understudy.core.state import JobState, WorkerState
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
-from understudy.links.bounds import FIRST_TIME, LAST_TIME
 
 
 def event_of(evidence: Evidence, state: JobState) -> Event | None:

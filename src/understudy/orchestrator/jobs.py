@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from understudy.common.bounds import plain
 from understudy.core.machine import Machine
-from understudy.links.bounds import plain
 from understudy.links.messages import ONLY
 from understudy.orchestrator.history import History
 from understudy.orchestrator.journal import Journal, Recorded
@@ -18,7 +18,7 @@ from understudy.orchestrator.settings import Settings
 
 
 @dataclass
-class Job:
+class ServedJob:
     name: str
     service: Service
     output: Output | None  # None: its agents print themselves
@@ -39,18 +39,18 @@ class Jobs:
         self.journal = journal
         self.history = History(journal)
         self._tell = tell
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, ServedJob] = {}
         self.aside: dict[str, str] = {}  # jobs that the journal has and that cannot be read from it, and why
         self.single = False
         self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is here
 
-    def get(self, name: str) -> Job | None:
+    def get(self, name: str) -> ServedJob | None:
         """`ONLY` is the job of an orchestrator that serves one and no more: nodes need not know how it is called elsewhere."""
         if name == ONLY and self.single:
             return next(iter(self._jobs.values()), None)
         return self._jobs.get(name)
 
-    def all(self) -> list[Job]:
+    def all(self) -> list[ServedJob]:
         """In the order in which they were begun."""
         return list(self._jobs.values())
 
@@ -71,7 +71,7 @@ class Jobs:
             found.append(f"the journal cannot be read where it tells of {len(self.aside)} jobs, which are put aside")
         return found
 
-    def begin(self, settings: Settings, *, request: str = "", known: Recorded | None = None, folder: Path | None = None) -> Job:
+    def begin(self, settings: Settings, *, request: str = "", known: Recorded | None = None, folder: Path | None = None) -> ServedJob:
         """A new job, or one that is `known` and goes on where it was. With a `folder` its output is kept there."""
         name = settings.spec.job
         output = Output(folder / FILE, self._tell) if folder is not None else None
@@ -100,7 +100,7 @@ class Jobs:
             service.pages.update(known.pages)
         over = machine.state.ended
         work = service.run() if over is None or journal.strict else _ended(over.exit_code)
-        job = self._jobs[name] = Job(name, service, output, asyncio.create_task(work, name=f"job {name}"))
+        job = self._jobs[name] = ServedJob(name, service, output, asyncio.create_task(work, name=f"job {name}"))
         if output is not None:
             job.running.add_done_callback(lambda _: output.close())
         return job

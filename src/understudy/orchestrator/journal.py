@@ -11,7 +11,7 @@ A disk that is full or gone must not stop training: it is told, the events wait 
 seconds at first and `AGAIN_AT_MOST` in the end, until it succeeds. Whatever else keeps it from writing is treated alike. As long as it
 lasts `Journal.trouble` says so, which `/v1/health` shows, and it is told again every `TOLD_AGAIN` seconds.
 
-What is written can be read: what comes over a link has bounds (`links/bounds.py`) that are those of reading, too. If a row cannot be read
+What is written can be read: what comes over a link has bounds (`common/bounds.py`) that are those of reading, too. If a row cannot be read
 all the same (a damaged file), its job is put aside with the reason, and all others go on.
 
 A journal of an older version is brought to this one before the first write (`migrations.py`, which also says what keeps its
@@ -32,14 +32,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from understudy.common.page_view import Activity, PageView
 from understudy.core.events import Event
 from understudy.core.machine import Machine
 from understudy.links.messages import BadMessage, encode, recalled
-from understudy.links.page import Activity, PageView
 from understudy.orchestrator import database, migrations
 from understudy.orchestrator.settings import Settings
 
-FILE = "journal.db"
 AGAIN, AGAIN_AT_MOST = 0.25, 5.0  # seconds between two attempts to write: at first, and in the end
 TOLD_AGAIN = 60.0
 

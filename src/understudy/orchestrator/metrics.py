@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from understudy.core.nouns import Incident
 from understudy.orchestrator import views
 from understudy.orchestrator.cluster import Cluster
-from understudy.orchestrator.jobs import Job, Jobs
+from understudy.orchestrator.jobs import Jobs, ServedJob
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -41,7 +41,7 @@ class Metrics(Collector):
             yield from _of_nodes(self._cluster)
 
 
-def _of_jobs(jobs: list[Job], waiting: Mapping[str, str], aside: Iterable[str]) -> Iterator[Metric]:
+def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[str]) -> Iterator[Metric]:
     states = GaugeMetricFamily("understudy_jobs", "Jobs, those that have ended included.", labels=["state"])
     state = GaugeMetricFamily("understudy_job_state", "1 for the state that the job is in.", labels=["job_name", "state"])
     steps = GaugeMetricFamily("understudy_job_step", "The last step that every rank has committed.", labels=["job_name"])

@@ -27,7 +27,8 @@ from typing import Any
 
 import jwt
 
-VARIABLE = "UNDERSTUDY_TOKEN"
+from understudy.common.names import SECRET, TOKEN_VARIABLE
+
 SHORTEST = 16  # characters of a secret that others can try to guess
 URI = "understudy:"
 
@@ -129,7 +130,7 @@ def load_or_create_token(run_dir: Path) -> str:
     """The run's secret: from the environment, else from the run directory, else new. It is in the directory
     afterwards.
     """
-    return load_or_create(run_dir / "token", os.environ.get(VARIABLE, "").strip())
+    return load_or_create(run_dir / SECRET, os.environ.get(TOKEN_VARIABLE, "").strip())
 
 
 def load_or_create(path: Path, given: str = "") -> str:

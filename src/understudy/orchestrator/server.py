@@ -20,8 +20,9 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from understudy.common.console import say
+from understudy.common.names import ORCHESTRATOR
 from understudy.links import messages
-from understudy.orchestrator.service import to_stderr
 
 PING = 15.0  # seconds between two pings on an agent's connection; the heartbeats tell earlier
 PONG = 15.0  # seconds without an answer after which it counts as gone
@@ -116,12 +117,12 @@ def announce(folder: Path, scheme: str, listener: socket.socket, *, tell: bool) 
     shown = f"[{host}]" if ":" in host else host
     announce_all(folder, [f"{scheme}://{shown}:{port}"])
     if tell:
-        to_stderr(f"serving at {scheme}://{shown}:{port}")
+        say(f"serving at {scheme}://{shown}:{port}")
 
 
 def announce_all(folder: Path, urls: Sequence[str]) -> None:
     """The same, with all addresses of which one leads."""
-    temporary, place = folder / f".orchestrator.{os.getpid()}", folder / "orchestrator.json"
+    temporary, place = folder / f".orchestrator.{os.getpid()}", folder / ORCHESTRATOR
     try:
         temporary.write_text(json.dumps({"url": ",".join(urls), "pid": os.getpid()}) + "\n")
         temporary.rename(place)
@@ -131,4 +132,4 @@ def announce_all(folder: Path, urls: Sequence[str]) -> None:
         if not place.exists():
             raise
         # A full disk must not end a job. Who is started again on the same port is where the file of the one before says.
-        to_stderr(f"{place} cannot be written ({error.strerror}): it still says where the orchestrator before this one was")
+        say(f"{place} cannot be written ({error.strerror}): it still says where the orchestrator before this one was")

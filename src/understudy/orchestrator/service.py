@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from understudy.common.bounds import bounded
+from understudy.common.console import say
+from understudy.common.page_view import PageView
 from understudy.core.commands import Command, SetTimer, Tell
 from understudy.core.events import (
     Event,
@@ -32,9 +34,7 @@ from understudy.core.machine import Machine
 from understudy.core.state import WorkerState
 from understudy.detectors.base import JobView
 from understudy.detectors.hang import HangWatch
-from understudy.links.bounds import bounded, plain
 from understudy.links.messages import BadMessage, Lines, Pages, encode, encode_all, taken
-from understudy.links.page import PageView
 from understudy.orchestrator.detection import OtherDetectors, event_of
 from understudy.orchestrator.dispatch import addressed, decision
 from understudy.orchestrator.journal import JobJournal
@@ -44,11 +44,6 @@ LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest
 WRITING = 1.0  # seconds that a decision waits for the journal at most
 KEEP = 2.0  # seconds between two notes of the progress in the journal, ...
 KEEP_WORKERS = 500  # ... or more where there are more than so many workers for each of these seconds
-
-
-def to_stderr(text: str) -> None:
-    with contextlib.suppress(OSError):  # a full disk or a closed pipe behind it must not end who tells of it: the journal's thread, say
-        print(f"understudy: {plain(text)}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ class Service:
         journal: JobJournal,
         *,
         clock: Callable[[], float] = time.time,
-        tell: Callable[[str], None] = to_stderr,
+        tell: Callable[[str], None] = say,
         output: Callable[[str], None] = lambda text: None,
         guard: Callable[[], None] = lambda: None,
         up: Callable[[str], bool] = lambda node: False,

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from understudy.orchestrator import problems
 from understudy.orchestrator.history import History
-from understudy.orchestrator.jobs import Job
+from understudy.orchestrator.jobs import ServedJob
 from understudy.orchestrator.journal import Numbered
 
 MEDIA_TYPE = "text/event-stream"
@@ -25,7 +25,7 @@ Responses = dict[int | str, dict[str, Any]]
 MOST = (1 << 31) - 1  # the largest number that an event can have
 
 
-def add_events(app: FastAPI, found: Callable[[str], Job], history: Callable[[], History], refusals: Responses, **access: Any) -> None:
+def add_events(app: FastAPI, found: Callable[[str], ServedJob], history: Callable[[], History], refusals: Responses, **access: Any) -> None:
     """`refusals`: what any request about a job may be answered; `access`: who may ask, as the route's decorator takes it."""
     responses: Responses = {200: {"content": {MEDIA_TYPE: {}}}, **refusals, 400: problems.RESPONSE, 503: problems.RESPONSE}
 
@@ -53,7 +53,7 @@ def add_events(app: FastAPI, found: Callable[[str], Job], history: Callable[[], 
         return StreamingResponse(_frames(known, history(), first, follow, last), media_type=MEDIA_TYPE, headers=headers)
 
 
-async def _frames(job: Job, history: History, after: int, follow: bool, last: bool) -> AsyncGenerator[bytes, None]:
+async def _frames(job: ServedJob, history: History, after: int, follow: bool, last: bool) -> AsyncGenerator[bytes, None]:
     blocks = history.follow(job.name, after, job.running) if follow else history.read(job.name, after)
     async with aclosing(blocks):
         async for block in blocks:

@@ -13,11 +13,12 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from understudy.common.names import JOURNAL
+from understudy.common.page_view import PageView
 from understudy.core.machine import Machine
 from understudy.core.nouns import Incident
 from understudy.core.state import Phase, Worker, WorkerState
 from understudy.links.messages import encode
-from understudy.links.page import PageView
 from understudy.orchestrator import journal
 
 STATES = (
@@ -213,7 +214,7 @@ def load(run_dir: Path) -> tuple[Machine, dict[str, PageView]]:
 
 
 def _recorded(run_dir: Path) -> journal.Recorded:
-    found = journal.read(run_dir / journal.FILE)
+    found = journal.read(run_dir / JOURNAL)
     if found is None:
         raise NoJournal(f"no journal of a run in {run_dir}")
     return found

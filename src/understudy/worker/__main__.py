@@ -21,10 +21,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from understudy.common.page_view import Activity
 from understudy.core.events import Notice, ScriptFailed, WorkerWarm
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
-from understudy.links.page import Activity, PageWriter
+from understudy.links.page import PageWriter
 from understudy.worker.api import session
 from understudy.worker.process import template
 from understudy.worker.process.control import Control

@@ -6,18 +6,18 @@ import contextlib
 import resource
 import signal
 
-from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Place, Undo, Values
+from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Undo, Values, Victim
 from understudy.chaos.faults.signals import sent, stopped
 
 
-def journal_full(place: Place, values: Values) -> Undo:
+def journal_full(victim: Victim, values: Values) -> Undo:
     """RLIMIT_FSIZE of the orchestrator is 0: its journal cannot grow."""
-    before = resource.prlimit(place.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(place.pid, resource.RLIMIT_FSIZE, (0, before[1]))
+    before = resource.prlimit(victim.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(victim.pid, resource.RLIMIT_FSIZE, (0, before[1]))
 
     def undo() -> None:
         with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(place.pid, resource.RLIMIT_FSIZE, before)
+            resource.prlimit(victim.pid, resource.RLIMIT_FSIZE, before)
 
     return undo
 

@@ -13,7 +13,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Place, Undo, Values
+from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Undo, Values, Victim
 
 LOOK = 0.05  # seconds between two looks for new ports
 START = 10.0  # seconds that nft may take
@@ -131,16 +131,16 @@ class Rules:
         self._owner.stderr.close()
 
 
-def dropped(place: Place, values: Values) -> Undo:
+def dropped(victim: Victim, values: Values) -> Undo:
     share = int(values["percent"])
     chance = "" if share >= 100 else f"numgen random mod 100 < {share} "
-    return Rules((place.pid, *place.more), str(values["direction"]), f"{chance}drop").remove
+    return Rules((victim.pid, *victim.more), str(values["direction"]), f"{chance}drop").remove
 
 
-def slowed(place: Place, values: Values) -> Undo:
+def slowed(victim: Victim, values: Values) -> Undo:
     """What is beyond the rate is dropped, and TCP slows down."""
     rate = int(values["kib"])
-    return Rules((place.pid, *place.more), "both", f"limit rate over {rate} kbytes/second burst 256 kbytes drop").remove
+    return Rules((victim.pid, *victim.more), "both", f"limit rate over {rate} kbytes/second burst 256 kbytes drop").remove
 
 
 _DIRECTION = Parameter("direction", "both", "which packets, seen from the target", choices=_DIRECTIONS)

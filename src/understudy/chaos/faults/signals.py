@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Place, Undo, Values
+from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Undo, Values, Victim
 
 
 def send(pid: int, number: signal.Signals) -> None:
@@ -15,17 +15,17 @@ def send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def sent(number: signal.Signals) -> Callable[[Place, Values], None]:
-    return lambda place, values: send(place.pid, number)
+def sent(number: signal.Signals) -> Callable[[Victim, Values], None]:
+    return lambda victim, values: send(victim.pid, number)
 
 
 def raised(number: signal.Signals) -> Callable[[Values], None]:
     return lambda values: send(os.getpid(), number)
 
 
-def stopped(place: Place, values: Values) -> Undo:
+def stopped(victim: Victim, values: Values) -> Undo:
     """Stopped until undone; a worker that was found to hang is gone by then."""
-    descriptor = os.pidfd_open(place.pid)  # the number may be another's then
+    descriptor = os.pidfd_open(victim.pid)  # the number may be another's then
     signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
 
     def go_on() -> None:

@@ -11,9 +11,9 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from understudy.common.page_view import PageView
 from understudy.core.events import Event
 from understudy.links.messages import encode, recalled
-from understudy.links.page import PageView
 from understudy.orchestrator.journal import JobJournal, Journal, Recorded, page, read
 from understudy.orchestrator.quorum.member import Member
 from understudy.orchestrator.settings import Settings

@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from understudy.orchestrator import journal
+from understudy.common.console import say
+from understudy.common.names import JOURNAL
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.quorum.member import Member
@@ -26,7 +27,6 @@ from understudy.orchestrator.quorum.storage import FILE, Storage
 from understudy.orchestrator.quorum.transport import LONGEST, Front
 from understudy.orchestrator.security import Access
 from understudy.orchestrator.server import Certificates, Server, announce_all
-from understudy.orchestrator.service import to_stderr
 from understudy.orchestrator.settings import Settings
 
 FAREWELL = 2.0  # seconds for the others to hear that the job is over
@@ -45,7 +45,7 @@ async def serve(
     listener: socket.socket,
 ) -> int:
     """Until the job is over or SIGTERM comes; the job's exit code if this one leads then, else 0. `urls`: of all members, by number."""
-    writer = Replicated(folder / journal.FILE, to_stderr)
+    writer = Replicated(folder / JOURNAL, say)
     writer.start()
     over = asyncio.Event()
 
@@ -54,7 +54,7 @@ async def serve(
         if writer.over:
             over.set()
 
-    member = Member(number, urls, Storage(folder / FILE), token, trust, to_stderr, apply)
+    member = Member(number, urls, Storage(folder / FILE), token, trust, say, apply)
     front = Front(member, access)
     server = Server(front, certificates, False, lambda: announce_all(folder, urls), LONGEST)
     asked = asyncio.Event()
@@ -71,7 +71,7 @@ async def serve(
         for task in (serving, running):
             if task.done():  # without either there is no control
                 task.result()
-                to_stderr("the orchestrator's server has stopped")
+                say("the orchestrator's server has stopped")
                 code = 1
     finally:
         server.should_exit = True
@@ -86,11 +86,11 @@ async def _lead(member: Member, writer: Replicated, front: Front, settings: Sett
     fence = member.elected.result()
     member.deposed = _start_anew
     known = writer.lead(member)
-    jobs = Jobs(writer, to_stderr, member.guard, lambda node, seconds: member.silent_since(node, seconds))
+    jobs = Jobs(writer, say, member.guard, lambda node, seconds: member.silent_since(node, seconds))
     jobs.single = True
     job = jobs.begin(known.settings if known is not None else settings, known=known)
     front.app = create_app(jobs, access, None, fence)
-    to_stderr(f"the orchestrator of this node leads (term {fence})")
+    say(f"the orchestrator of this node leads (term {fence})")
     ending = asyncio.ensure_future(other_end)
     watching = asyncio.create_task(member.watch())
     try:
@@ -123,5 +123,5 @@ async def _first(*waiting: Any) -> None:
 
 
 def _start_anew(why: str) -> None:
-    to_stderr(f"{why}: the orchestrator of this node does not lead any more")
+    say(f"{why}: the orchestrator of this node does not lead any more")
     os.execv(sys.executable, sys.orig_argv)

@@ -3,7 +3,7 @@
 The thread owns the socket. Between beats it sleeps in `select`; when an `Abort` arrives it breaks the communicators at once,
 from here, because the main thread may be blocked inside one. The main thread reads the outcome in `newer`, and waits for
 commands with `wait_for`. If the agent's end closes, the agent is dead: training goes on, and the thread looks for the agent that is
-started in its place (`links.reunion`). A worker must not live on alone, though: if none comes, it ends itself.
+started in its place (`links.reattach`). A worker must not live on alone, though: if none comes, it ends itself.
 
 Commands of an older generation than one already seen are dropped.
 
@@ -26,14 +26,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from understudy.common.bounds import bounded
 from understudy.core.commands import Abort, Assign, Command, Pause, Prepare, Publish, Recover, Release
 from understudy.core.events import Event, Quiesced, WorkerWarm
-from understudy.links import reunion
-from understudy.links.bounds import bounded
+from understudy.links import reattach as reunion
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import BadMessage, decode, encode
 from understudy.links.page import PageWriter
-from understudy.links.said import Said
+from understudy.links.replay_buffer import ReplayBuffer
 from understudy.worker.process.wait_probe import WaitProbe
 
 Announcement = Abort | Pause
@@ -90,7 +90,7 @@ class Control:
         self.released: Release | None = None
         self._quiesced: Quiesced | None = None  # the last answer, repeated if an orchestrator that was restarted asks again
         self._warm: WorkerWarm | None = None
-        self._said = Said()
+        self._replay = ReplayBuffer()
         self._connection = connection
         self._beat = beat
         self._issued, self._issued_at = 0, 0.0  # collectives, and when that number was first seen
@@ -116,7 +116,7 @@ class Control:
         with self._sending:
             if isinstance(event, WorkerWarm):
                 self._warm = event
-            self._said.remember(event)
+            self._replay.remember(event)
             self._say(event)
 
     def _say(self, event: Event) -> None:
@@ -153,7 +153,7 @@ class Control:
             self._connection = link
             if self._warm is not None:
                 self._say(replace(self._warm, rank=rank))
-            for event in self._said.events:
+            for event in self._replay.events:
                 self._say(event)
 
     def _listen(self) -> None:
@@ -212,7 +212,7 @@ class Control:
                 return
             self.generation = command.generation
             with self._sending:
-                self._said.enter(command.generation)
+                self._replay.enter(command.generation)
         with self._changed:
             if isinstance(command, Assign):
                 self.assignment = command

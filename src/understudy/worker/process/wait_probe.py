@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from understudy.links.page import UNKNOWN
+from understudy.common.page_view import UNKNOWN
 
 STILL = 1.0  # seconds without progress until the first look, and between two
 

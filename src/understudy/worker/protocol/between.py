@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from understudy.common.page_view import Activity
 from understudy.core.nouns import Stand
-from understudy.links.page import Activity
 from understudy.worker.encoding.messages import HandedAgain, pack, unpack
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison

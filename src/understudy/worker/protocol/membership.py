@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import torch.distributed as dist
 
+from understudy.common.page_view import Activity
 from understudy.core.buddies import Place
 from understudy.core.commands import Abort, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
-from understudy.links.page import Activity
 from understudy.worker import points
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.process.control import Announcement, Control

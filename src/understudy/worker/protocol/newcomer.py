@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
+from understudy.common.page_view import Activity
 from understudy.core.events import NewcomerReady, Prepared
-from understudy.links.page import Activity
 from understudy.worker.encoding.messages import JobState, LocalCopy, MemoryDescription, Place, unpack
 from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.protocol.agreed_state import AgreedState

@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from understudy.common.page_view import Activity
 from understudy.core.commands import Abort
 from understudy.core.events import Committed
 from understudy.core.nouns import Stand
-from understudy.links.page import Activity
 from understudy.worker import points
 from understudy.worker.errors import GenerationAborted, Misuse
 from understudy.worker.protocol.between import BetweenTransactions

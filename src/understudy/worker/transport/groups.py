@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store
 from torch.distributed import ProcessGroup, distributed_c10d
 
-from understudy.links.page import UNKNOWN
+from understudy.common.page_view import UNKNOWN
 from understudy.worker import points
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import GroupMembers

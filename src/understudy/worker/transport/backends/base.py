@@ -15,7 +15,7 @@ from typing import Protocol
 
 from torch._C._distributed_c10d import Store
 
-from understudy.links.page import UNKNOWN
+from understudy.common.page_view import UNKNOWN
 
 
 class Communicator(Protocol):

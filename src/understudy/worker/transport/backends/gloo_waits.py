@@ -29,7 +29,7 @@ from pathlib import Path
 
 import torch
 
-from understudy.links.page import UNKNOWN
+from understudy.common.page_view import UNKNOWN
 
 INTERVAL = 0.025  # seconds from an abort to the first look, and between two; Gloo itself wakes its waiters within 0.015 s
 PATIENCE = 2  # looks

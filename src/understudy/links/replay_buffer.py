@@ -25,7 +25,7 @@ _REPEATED = (
 _TRUE_FOR_EVER = (events.ScriptFailed, events.Finished, events.Prepared)
 
 
-class Said:
+class ReplayBuffer:
     def __init__(self) -> None:
         self.generation = -1
         self.events: list[events.Event] = []  # in the order in which they were said

@@ -15,16 +15,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from understudy.cli.asking import asking
 from understudy.cli.client import Denied, NoAnswer, Patience, Server, of_job
+from understudy.cli.errors import errors_told
 from understudy.cli.launch import Launch
-from understudy.cli.say import say
 from understudy.cli.target import Certificate, OrchestratorUrl, TokenFile, service
-from understudy.links.bounds import plain
+from understudy.common.bounds import plain
+from understudy.common.console import say
+from understudy.common.names import TOKEN_VARIABLE
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
-Job = Annotated[str, typer.Argument(metavar="JOB")]
-OURS = {"UNDERSTUDY_TOKEN", "UNDERSTUDY_DATABASE", "UNDERSTUDY_TLS"}  # secrets of the service, which no script needs
+JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
+OURS = {TOKEN_VARIABLE, "UNDERSTUDY_DATABASE", "UNDERSTUDY_TLS"}  # secrets of the service, which no script needs
 _ENDED = ("finished", "failed")
 
 
@@ -45,7 +46,7 @@ def submit(plan: Launch, server: Server, detach: bool) -> int:
         "timeouts": {name: getattr(plan.timeouts, name) for name in plan.timeouts.__dataclass_fields__},
         "environment": {name: value for name, value in os.environ.items() if name not in OURS},
     }
-    with asking():
+    with errors_told():
         job = str(server.call("POST", "/v1/jobs", request)["job"])
     say(f"job {job} is submitted to {server.url}: {spec.world_size} rank{'s' * (spec.world_size != 1)}, {spec.spares} spares")
     if detach:
@@ -86,7 +87,7 @@ def follow(server: Server, job: str) -> int:
 
 
 def logs(
-    job: Job,
+    job: JobArgument,
     follow_: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends; the exit code is the job's.")] = False,
     orchestrator: OrchestratorUrl = "",
     token_file: TokenFile = None,
@@ -99,20 +100,20 @@ def logs(
             raise typer.Exit(follow(server, job))
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
-    with asking():
+    with errors_told():
         for block in server.stream(of_job(job, "output")):
             sys.stdout.buffer.write(block)
 
 
 def cancel(
-    job: Job,
+    job: JobArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.")] = "understudy cancel",
     orchestrator: OrchestratorUrl = "",
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
     """End a job on all its nodes, or take it back if it still waits."""
-    with asking():
+    with errors_told():
         _server(orchestrator, token_file, tls_cert).call("POST", of_job(job, "stop"), {"reason": reason, "exit_code": 143})
     say(f"job {job} is stopping")
 
@@ -135,7 +136,7 @@ def _server(url: str, token_file: Path | None, certificate: Path | None) -> Serv
 
 
 def _list(server: Server, path: str, as_json: bool) -> None:
-    with asking():
+    with errors_told():
         rows: list[dict[str, Any]] = server.call("GET", path)
     if as_json:
         print(json.dumps(rows, indent=1))

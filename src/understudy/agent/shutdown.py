@@ -23,7 +23,7 @@ class End:
     told: bool = False  # by the orchestrator
 
 
-class Farewell:
+class Shutdown:
     def __init__(self, config: AgentConfig, workers: Mapping[str, Worker], say: Callable[[str], None]) -> None:
         self.hurry = asyncio.Event()  # set: no more grace
         self.exits = asyncio.Event()  # set at every worker's end

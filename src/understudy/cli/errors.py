@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import typer
 
 from understudy.cli.client import Denied, NoAnswer
-from understudy.cli.say import say
+from understudy.common.console import say
 
 
 @contextmanager
-def asking() -> Iterator[None]:
+def errors_told() -> Iterator[None]:
     try:
         yield
     except (NoAnswer, Denied) as error:

@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console, RenderableType
 
-from understudy.cli.asking import asking
 from understudy.cli.client import Denied, NoAnswer, of_job
+from understudy.cli.errors import errors_told
 from understudy.cli.run_directory import RunDirectory
-from understudy.cli.say import say
 from understudy.cli.show import report_view, status_view
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
+from understudy.common.console import say
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
@@ -132,7 +132,7 @@ def _ask(what: str, about: Target, body: dict[str, Any]) -> None:
 
 
 def _print(what: str, about: Target, as_json: bool, view: Callable[[dict[str, Any]], RenderableType]) -> None:
-    with asking():
+    with errors_told():
         found = answer(what, about)
     if as_json:
         print(json.dumps(found, indent=1))

@@ -1,0 +1,25 @@
+"""Names on which processes agree: files of a run directory, and variables in the environment of a job's processes.
+
+`cli.run_directory` says what is in the files. A part of a service's job has a folder with the same names (`agent.node`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+JOB = "job.json"
+AGENT = "agent.json"
+ORCHESTRATOR = "orchestrator.json"
+SECRET = "token"
+JOURNAL = "journal.db"
+ENDED = "ended"  # the exit code of an agent that has ended in order, without which it would be started again
+WORKERS = "workers"  # a folder: pages, what workers print, the agent's socket
+
+TOKEN_VARIABLE = "UNDERSTUDY_TOKEN"
+WORKER_VARIABLE = "UNDERSTUDY_WORKER"  # of a worker, and so of everything that it starts
+RUN_DIR_VARIABLE = "UNDERSTUDY_RUN_DIR"  # the same
+CHAOS_VARIABLE = "UNDERSTUDY_CHAOS"
+
+
+def page_path(run_dir: Path, worker: str) -> Path:
+    return run_dir / WORKERS / f"{worker}.page"

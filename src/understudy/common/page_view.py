@@ -1,0 +1,43 @@
+"""A reading of a worker's page (`links.page`): what orchestrator, agents and detectors know of its progress."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+from understudy.common.bounds import FIRST_TIME, LAST_TIME, NUMBER
+
+UNKNOWN = -1  # number of waits
+# What may come over a link, as pydantic checks it: numbers that a journal can hold, and times that can be reckoned with.
+Count = Annotated[int, Field(gt=-NUMBER, lt=NUMBER)]
+Seconds = Annotated[float, Field(gt=FIRST_TIME, lt=LAST_TIME)]
+
+
+class Activity(IntEnum):
+    WARMING = 0
+    WARM = 1
+    SETUP = 2  # runs the script up to its first transaction
+    IDLE = 3  # between transactions
+    RUNNING = 4
+    VOTED = 5
+    COMMITTING = 6  # past the vote
+    RECOVERING = 7
+    FINISHED = 8
+
+
+class PageView(NamedTuple):
+    """A reading; a tuple, because many thousands are sent and checked every second. `beat_at`, `since` are CLOCK_MONOTONIC seconds of
+    this host.
+    """
+
+    beats: Count
+    beat_at: Seconds
+    activity: Activity
+    transaction: Count
+    step: Count  # last committed step, 0 before the first
+    since: Seconds  # when activity or transaction changed last
+    collectives: Count  # collectives issued since the last recovery, over all groups, as of the last beat
+    longest: Seconds  # seconds of the longest transaction cycle so far, the first two left out
+    waits: Count = UNKNOWN  # for how many operations the worker waits for others, if it stands still
