@@ -72,9 +72,11 @@ class Blocked:
         except Exception as error:
             self.error = error
 
-    def abort(self) -> None:
-        """Comes back when the thread has been woken and the communicators are drained."""
-        waker.start()
+    def abort(self, helped: bool) -> None:
+        """Comes back when the thread has been woken and the communicators are drained. `helped`: operations that were under way with a
+        peer may have been forgotten, which the waker finds."""
+        if helped:
+            waker.start()
         groups.abort()
         self._thread.join()
         found["failure"] = self.error is None or groups.is_failure(self.error)
@@ -104,7 +106,7 @@ def main() -> None:
         words.get("lost")
         if shows:
             until(groups.is_broken)
-        blocked.abort()
+        blocked.abort(helped=True)
         after = blocked.numbers.clone()
     meeting = meet(1)
     groups.adopt(groups.connect(rank, meeting), meeting)
@@ -118,13 +120,16 @@ def main() -> None:
     for other in range(SIZE):
         words.get(f"again/{other}")
     if rank == 0:  # its peers are alive, and do not come
-        Blocked().abort()
+        Blocked().abort(helped=False)
         words.put("aborted", b"")
     words.get("aborted")
-    if shows and rank:
-        until(groups.is_broken)
     if rank:
+        if shows:
+            until(groups.is_broken)
+        words.put(f"noticed/{rank}", b"")
         let_go()
+    for other in range(1, SIZE):
+        words.get(f"noticed/{other}")
     found["end"] = groups.collectives()
     print(json.dumps(found), flush=True)
 

@@ -26,7 +26,7 @@ class Communicator(Protocol):
 
     def abort(self) -> None:
         """From any thread, also while the main thread is in a collective, and also twice: every operation that is pending or comes later
-        fails soon, in whatever thread waits for it, and those of the peers with it. Does not block."""
+        fails soon, in whatever thread waits for it. Does not block. Peers need not notice: every member aborts its own."""
 
     def closed(self) -> bool:
         """From any thread, after `abort`: whether nothing that has happened meanwhile can wake a waiter any more. Whoever still waits then
@@ -34,7 +34,7 @@ class Communicator(Protocol):
 
     def drain(self) -> None:
         """On the main thread, after `abort`: returns when nothing of this communicator can write into memory any more. Does not wait for
-        peers. No other method is called after that, and no descriptor of a connection stays open."""
+        peers. None of these methods is called after that; the object lives on, so what it has opened should be closed by then."""
 
     def is_broken(self) -> bool:
         """On the main thread, in front of every vote, so it takes microseconds: whether a peer is known to be lost. Who cannot know it says
