@@ -21,6 +21,7 @@ from understudy.core.commands import KillWorker
 from understudy.core.commit import Decision
 from understudy.core.nouns import Position, Stand
 from understudy.core.state import JobState, Phase, WorkerState
+from understudy.core.transitions import SAYS
 
 KILL = Bounds(transactions=1, faults={"kill": 1})
 KILLS = Bounds(transactions=1, faults={"kill": 2}, together=2, spares=2)
@@ -120,14 +121,6 @@ committed = resume.committed
 
 def _nothing_repeated(state: JobState, node: Any) -> None:
     """What an orchestrator said before it was killed is not said again."""
-
-
-def _words_of_the_dead(state: JobState, event: events.Verified) -> None:
-    """A newcomer that is fenced can still take its rank."""
-    worker = state.workers.get(event.worker)
-    if worker is not None and worker.state in (WorkerState.NEWCOMER, WorkerState.LOST) and event.generation == worker.recovered:
-        resume._promote(state, worker)
-        resume._settle(state)
 
 
 def _nobody_released(state: JobState) -> None:
@@ -243,7 +236,7 @@ BUGS = [
     Bug("a commit of an old generation counts", resume, "committed", _stale_commit, HUNG),
     Bug("a decision is sent before it is written", Moves, "writes_ahead", False, CRASH),
     Bug("nothing is repeated after a restart", workers, "_repeat", _nothing_repeated, CRASH),
-    Bug("a fenced newcomer's word counts", resume, "verified", _words_of_the_dead, KILLS),
+    Bug("a fenced newcomer's word counts", machine, "SAYS", {**SAYS, events.Verified: frozenset(WorkerState)}, KILLS),
     Bug("the end barrier never opens", resume, "maybe_done", _nobody_released, Bounds(transactions=1)),
     Bug("a second loss does not begin a generation", JobState, "next_generation", _old_generation, KILLS),
     Bug("a spare takes two ranks", quiesce, "choose_spare", _same_spare, THREE),

@@ -23,19 +23,16 @@ from understudy.core.loss import Loss, departed_needed, lose
 from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
 from understudy.core.nouns import LossCause
-from understudy.core.quiesce import HAS_STATE, advance, begin, want_more
+from understudy.core.quiesce import advance, begin, want_more
 from understudy.core.state import Dispute, JobState, Phase, Stage, Worker, WorkerState
 
 
 def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state not in HAS_STATE:
-        return
     now = state.phase in (Phase.TRAINING, Phase.RESUMING) and event.generation == state.generation
     recovery = state.recovery
     on_the_way_to_a_boundary = recovery is not None and recovery.planned and event.worker in recovery.waiting
     if not now and not (state.phase is Phase.QUIESCING and on_the_way_to_a_boundary):
-        return
+        return state.refuse("ReplicasDiffer", "in a generation that is over")
     odd = [_at(state, rank) for rank in event.odd if rank in state.ranks]
     if odd:
         _replace(state, odd, event.detail)

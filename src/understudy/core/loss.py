@@ -52,14 +52,12 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
 
 
 def worker_lost(state: JobState, event: WorkerLost) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is not None:
-        lose(state, [Loss(worker, event.cause, event.detail, event.happened)])
+    lose(state, [Loss(state.workers[event.worker], event.cause, event.detail, event.happened)])
 
 
 def worker_warm(state: JobState, event: WorkerWarm) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is not None and event.rank >= 0 and event.rank != worker.rank:
+    worker = state.workers[event.worker]
+    if event.rank >= 0 and event.rank != worker.rank:
         # An orchestrator that was killed gave it this rank and could not write that down. Now it sets up for a decision that nobody
         # knows, or it has a rank already that somebody else takes it for.
         if worker.state is WorkerState.STARTING:
@@ -88,20 +86,20 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
 
 
 def verify_failed(state: JobState, event: VerifyFailed) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.NEWCOMER or not worker.comes_with(event.generation):
-        return
+    worker = state.workers[event.worker]
+    if not worker.comes_with(event.generation):
+        return state.refuse("VerifyFailed", "for a generation that it was not told to join")
     lose(state, [Loss(worker, LossCause.DIGEST, event.detail, state.now)])
 
 
 def communication_broken(state: JobState, event: CommunicationBroken) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is WorkerState.LOST or event.generation != state.generation or state.broken:
-        return
+    worker = state.workers[event.worker]
+    if event.generation != state.generation or state.phase not in (Phase.TRAINING, Phase.RESUMING):
+        return state.refuse("CommunicationBroken", "in a generation that is over")
+    if state.broken:
+        return state.refuse("CommunicationBroken", "another worker has said so")
     if worker.rank < 0:  # a spare that is being prepared could not reach the store: training has nothing to do with it
-        return
-    if state.phase not in (Phase.TRAINING, Phase.RESUMING):
-        return
+        return state.refuse("CommunicationBroken", "of a worker without a rank")
     state.broken = f"{state.describe(worker)} says: {event.detail}"
     state.broken_at = state.now
     if state.departed:
@@ -118,7 +116,7 @@ def explained_after(timeouts: Timeouts) -> float:
 
 def expired(state: JobState, event: Expired) -> None:
     if event.timer not in state.timers:
-        return
+        return state.refuse("Expired", "it is not set")
     state.timers.remove(event.timer)
     recovery = state.recovery
     if event.timer == "communication" and state.broken:

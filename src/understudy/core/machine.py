@@ -29,11 +29,12 @@ What holds at all times
   true for ever: a newcomer that says it is verified, and a script that has ended.
 - A worker that is lost is fenced in the same call (KillWorker), before its rank is given to anybody. No two workers
   that are not lost hold the same rank, except that during a migration the old one is marked as leaving.
-- Every event may come twice, and in any order: agents repeat themselves after a reconnect. Nothing is counted twice.
+- Every event may come twice, and in any order: agents repeat themselves after a reconnect. Nothing is counted twice. What means nothing
+  in the present state is refused and counted (`transitions.py`).
 - The same events, with the same times, lead to the same state: the journal is the state.
 
-Read on in `state.py` (what is remembered), `workers.py`, `forming.py`, `loss.py`, `quiesce.py`, `resume.py`,
-`migration.py`, `preparation.py`, `dispute.py`: one chapter each.
+Read on in `transitions.py` (what may follow what), `state.py` (what is remembered), `workers.py`, `forming.py`, `loss.py`,
+`quiesce.py`, `resume.py`, `migration.py`, `preparation.py`, `dispute.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -44,16 +45,15 @@ from typing import Any
 from understudy.core import dispute, events, loss, migration, preparation, quiesce, resume, workers
 from understudy.core.commands import Command
 from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
-from understudy.core.state import JobState, Phase, WorkerState
+from understudy.core.state import JobState, Phase
+from understudy.core.transitions import SAYS
 
 
 def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
     """The user's code raised. Not a fault of the machine: it burns no spares, and losses that follow from it do not
     count.
     """
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state in (WorkerState.LOST, WorkerState.RELEASED):
-        return
+    worker = state.workers[event.worker]
     if worker.rank < 0 <= event.rank:
         preparation.failed(state, worker, event.rank, event.summary)
         return
@@ -124,11 +124,15 @@ class Machine:
         """What is to be done because of `event`, in this order. `now` is unix time; it never runs backwards in here."""
         state = self.state
         if state.phase is Phase.ENDED and not isinstance(event, events.NodeTainted):
+            state.refuse(type(event).__name__, "the job has ended")
             return []
         state.now = max(now, state.now)
         worker = state.workers.get(getattr(event, "worker", ""))
         if worker is not None:
             worker.heard = max(worker.heard, getattr(event, "generation", -1))
+        if (of := SAYS.get(type(event))) is not None and (worker is None or worker.state not in of):
+            state.refuse(type(event).__name__, f"of a worker that is {worker.state}" if worker is not None else "of an unknown worker")
+            return []
         _HANDLERS[type(event)](state, event)
         commands, state.out = state.out, []
         if state.ended in commands:

@@ -63,10 +63,10 @@ def asked(state: JobState, event: MigrationAsked) -> None:
 def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     migration = state.migration
     if migration is None or migration.stage is not Stage.PREPARING or event.worker != migration.newcomer:
-        return
+        return state.refuse("NewcomerReady", "no migration waits for it")
     newcomer = state.workers[migration.newcomer]
     if event.generation != migration.generation or newcomer.assign is None:
-        return
+        return state.refuse("NewcomerReady", "for another generation")
     if state.broken:
         return  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
     state.cancel("migration")
@@ -82,7 +82,8 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
         incident.measure(phase.phase, phase.started, phase.started + phase.seconds)
     migration.stage = Stage.PAUSING
     state.generation, state.store = migration.generation, newcomer.assign.store
-    state.phase, state.settled = Phase.QUIESCING, False
+    state.enter(Phase.QUIESCING)
+    state.settled = False
     members = state.members()
     recovery = Recovery(
         generation=state.generation,

@@ -76,9 +76,7 @@ def _likely(state: JobState, worker: Worker) -> int | None:
 
 
 def prepared(state: JobState, event: Prepared) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.WARM:
-        return
+    worker = state.workers[event.worker]
     if worker.prepare is None or worker.prepare.rank != event.rank:
         fence(state, worker, f"it is prepared for rank {event.rank}, and the journal knows nothing of that")
         if state.incident is None:

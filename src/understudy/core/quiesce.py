@@ -42,7 +42,8 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
     carried = state.recovery.lost if state.recovery is not None and not state.recovery.counted else []
     lost = lost + _departed(state)
     state.generation, state.store = state.next_generation(), survivors[0].store
-    state.phase, state.settled, state.broken = Phase.QUIESCING, False, ""
+    state.enter(Phase.QUIESCING)
+    state.settled, state.broken = False, ""
     state.cancel("communication", "resume")
     if state.migration is not None and state.migration.stage is Stage.MOVING:
         survivors.append(state.workers[state.migration.leaver])  # it may get its rank back
@@ -115,9 +116,9 @@ def quiesced(state: JobState, event: Quiesced) -> None:
         _ended_by_another(state, event.generation)
     recovery = state.recovery
     if state.phase is not Phase.QUIESCING or recovery is None or event.generation != state.generation:
-        return
+        return state.refuse("Quiesced", "for a generation in which nobody is waited for")
     if event.worker not in recovery.waiting:
-        return
+        return state.refuse("Quiesced", "this worker has answered")
     recovery.waiting.remove(event.worker)
     recovery.answers[event.worker] = event
     state.workers[event.worker].step = event.step
@@ -271,7 +272,7 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
     if state.incident is not None:
         state.incident.decision = word
     recovery.decision = decision
-    state.phase = Phase.RESUMING
+    state.enter(Phase.RESUMING)
     newcomers = state.newcomers()
     state.crashes = Crashes.resumed(
         state.crashes, decision.start, {worker.name: worker.rank for worker in newcomers}, state.spec.world_size - len(newcomers)

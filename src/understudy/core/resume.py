@@ -15,10 +15,7 @@ from understudy.core.state import JobState, Phase, Stage, Worker, WorkerState
 
 
 def phase_done(state: JobState, event: PhaseDone) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is WorkerState.LOST:
-        return
-    migration = state.migration
+    worker, migration = state.workers[event.worker], state.migration
     if migration is not None and migration.stage is Stage.PREPARING:
         if worker.name == migration.newcomer:
             migration.measured.append(event)
@@ -26,7 +23,7 @@ def phase_done(state: JobState, event: PhaseDone) -> None:
     incident = state.incident
     early = worker.state is WorkerState.NEWCOMER  # its setup outlives a second loss
     if incident is None or not (early or event.generation == state.generation):
-        return
+        return state.refuse("PhaseDone", "of no incident that is under way")
     incident.measure(event.phase, event.started, event.started + event.seconds)
     if worker.name in incident.newcomers:
         incident.bytes_moved += event.bytes_moved
@@ -34,9 +31,9 @@ def phase_done(state: JobState, event: PhaseDone) -> None:
 
 def verified(state: JobState, event: Verified) -> None:
     """True forever for the generation that it names, also if a later loss was seen first."""
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.NEWCOMER or not worker.comes_with(event.generation):
-        return
+    worker = state.workers[event.worker]
+    if not worker.comes_with(event.generation):
+        return state.refuse("Verified", "for a generation that it was not told to join")
     if state.incident is not None:
         state.incident.digests_verified += event.digests
         for text in event.notes:
@@ -48,9 +45,9 @@ def verified(state: JobState, event: Verified) -> None:
 
 
 def committed(state: JobState, event: Committed) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is WorkerState.LOST or event.generation != state.generation:
-        return
+    worker = state.workers[event.worker]
+    if event.generation != state.generation:
+        return state.refuse("Committed", "in a generation that is over")
     state.begun = True
     if worker.state is WorkerState.NEWCOMER and worker.comes_with(event.generation):
         _promote(state, worker)  # nobody votes unverified: what said so was lost with a connection
@@ -60,12 +57,10 @@ def committed(state: JobState, event: Committed) -> None:
 
 
 def finished(state: JobState, event: Finished) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state not in (WorkerState.MEMBER, WorkerState.NEWCOMER):
-        return
+    worker = state.workers[event.worker]
     if worker.state is WorkerState.NEWCOMER:
         if not worker.comes_with(event.generation):
-            return
+            return state.refuse("Finished", "for a generation that it was not told to join")
         _promote(state, worker)
     worker.finished = True
     _settle(state)
@@ -73,10 +68,10 @@ def finished(state: JobState, event: Finished) -> None:
 
 
 def uncovered(state: JobState, event: Uncovered) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is not None and worker.state is not WorkerState.LOST and event.generation == state.generation:
-        reason = f"{state.recovery.reason}. " if state.recovery is not None else ""
-        state.end(1, f"{reason}The lost state is nowhere: {event.detail}")
+    if event.generation != state.generation:
+        return state.refuse("Uncovered", "of a generation that is over")
+    reason = f"{state.recovery.reason}. " if state.recovery is not None else ""
+    state.end(1, f"{reason}The lost state is nowhere: {event.detail}")
 
 
 def maybe_done(state: JobState) -> None:
@@ -121,7 +116,8 @@ def _settle(state: JobState) -> None:
         return
     if not state.all_committed():
         return
-    state.settled, state.phase, state.recovery, state.crashes = True, Phase.TRAINING, None, None
+    state.enter(Phase.TRAINING)
+    state.settled, state.recovery, state.crashes = True, None, None
     incident, state.incident = state.incident, None
     if incident is None:
         prepare(state)

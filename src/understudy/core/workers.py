@@ -60,9 +60,9 @@ def worker_started(state: JobState, event: WorkerStarted) -> None:
 
 
 def worker_warm(state: JobState, event: WorkerWarm) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.STARTING:
-        return
+    worker = state.workers[event.worker]
+    if worker.state is not WorkerState.STARTING:
+        return state.refuse("WorkerWarm", "it has been warm before")
     state.become(worker, WorkerState.WARM)
     worker.store = event.store
     state.nodes[worker.node].failed_starts = 0
@@ -76,9 +76,7 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
 
 
 def start_refused(state: JobState, event: StartRefused) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.STARTING:
-        return
+    worker = state.workers[event.worker]
     state.become(worker, WorkerState.LOST)
     if not worker.spare:
         state.end(1, f"node {event.node} could not start worker {worker.name}: {event.detail}")

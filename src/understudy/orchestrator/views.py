@@ -88,6 +88,7 @@ class Status(TypedDict):
     incidents: Annotated[int, Field(description="how many so far, one that is open included")]
     taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
     notices: Annotated[list[str], Field(description="what workers have told, each once")]
+    refused: Annotated[dict[str, int], Field(description="events that meant nothing when they came, by what and why: how often")]
     message: Annotated[str, Field(description="how the job ended, what it waits for, or why it is held")]
     exit_code: Annotated[int | None, Field(description="of the job; null while it has not ended")]
 
@@ -173,6 +174,7 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
         incidents=len(machine.incidents()),
         taints={node.name: node.taint for node in state.nodes.values() if node.taint},
         notices=list(state.notices),
+        refused=dict(state.refused),
         message=state.ended.message if state.ended is not None else state.dispute.detail if state.dispute is not None else "",
         exit_code=state.ended.exit_code if state.ended is not None else None,
     )
