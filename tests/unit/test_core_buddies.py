@@ -47,5 +47,14 @@ def test_one_node_of_each_of_two_racks() -> None:
     assert buddies(places)[3][0] == 1
 
 
+def test_of_three_racks_any_two_may_fail() -> None:
+    """The rank in the third, or one of the copies: so the two are on the two other racks. The same with nodes of one rack."""
+    racks = [Place(f"rack {number}", f"{number}") for number in range(3) for _ in range(2)]
+    nodes = [Place("rack", f"{number}") for number in range(3) for _ in range(2)]
+    for places in (racks, nodes):
+        for rank, keepers in enumerate(buddies(places)):
+            assert {places[one] for one in (rank, *keepers)} == set(places)
+
+
 def test_one_rank_alone() -> None:
     assert buddies([Place("", "a")]) == [()]

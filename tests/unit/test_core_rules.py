@@ -127,6 +127,50 @@ def test_two_lost_ranks_end_as_many_as_are_missing() -> None:
     assert killed(said) == ["w4", "w5"], "one starts already"
 
 
+def raises(job: Job, worker: str, rank: int) -> list[commands.Command]:
+    return job.submit(events.ScriptFailed(worker, rank, 0, "OSError: the file is locked", "..."))
+
+
+def test_a_set_up_ahead_that_raises_when_its_rank_is_lost_is_one_more_loss() -> None:
+    """Beside the rank, which was alive, the script may have raised because of it: it is tried once more before the job ends."""
+    job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
+    spare = next(worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None)
+    job.lose("w3" if spare == "w2" else "w2")
+    assert assigned(job.lose("w0")).worker == spare, "nobody else is warm"
+    said = raises(job, spare, 0)
+    assert killed(said) == [spare] and of(commands.EndJob, said) == []
+
+
+def test_one_that_has_heard_of_the_loss_and_raises_then_ends_the_job() -> None:
+    """Then the rank was gone already: the script does not get through its set-up, and would not on the next spare."""
+    job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
+    spare = next(worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None)
+    job.lose("w3" if spare == "w2" else "w2")
+    given = assigned(job.lose("w0"))
+    job.submit(events.PhaseDone(spare, given.generation, "setup", job.now, 0.1))
+    (end,) = of(commands.EndJob, raises(job, spare, 0))
+    assert "the file is locked" in end.message
+
+
+@pytest.mark.parametrize("worker", ["w1", "w9"])
+def test_what_the_script_of_a_fenced_or_unknown_worker_raises_ends_nothing(worker: str) -> None:
+    """It was taken for hung, say, and the closed connections raise in it."""
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.lose("w1")
+    assert raises(job, worker, 1) == []
+
+
+def test_a_spare_that_has_set_up_for_a_migration_in_vain_was_not_used_up() -> None:
+    """Where spares are not replaced, this one is: it took no rank, but its process is that rank's."""
+    job = Job(JobSpec("job", 3, 3, spares=2, replenish=False))
+    newcomer = assigned(job.submit(events.MigrationAsked(0, "drain"))).worker
+    assert job.lose("w1") != []
+    job.rest()
+    job.verify()
+    (new,) = of(commands.StartWorker, job.commit(1))
+    assert new.spare, f"in place of {newcomer}; the other one has taken rank 1"
+
+
 # -- incidents --------------------------------------------------------------------------------------------------------
 
 

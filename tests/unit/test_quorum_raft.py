@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.orchestrator.quorum import raft
-from understudy.orchestrator.quorum.raft import ELECTION, HEARTBEAT, LEASE, SPREAD, Append, Entry, Message, Raft, Role, Step
+from understudy.orchestrator.quorum.raft import ELECTION, HEARTBEAT, LEASE, SPREAD, Append, AskVote, Entry, Message, Raft, Role, Step, Vote
 
 
 @dataclass
@@ -144,6 +144,22 @@ def test_a_member_that_was_cut_off_deposes_nobody() -> None:
     cluster.run(2 * ELECTION)
     assert cluster.leader() is leader
     assert leader.term == 1
+
+
+@pytest.mark.parametrize("asked", [0, 2], ids=["the leader", "a follower"])
+@pytest.mark.parametrize("trial", [True, False])
+def test_as_long_as_a_leader_may_decide_nobody_votes_for_another(asked: int, trial: bool) -> None:
+    """Nor does anybody raise its term (4.2.3): so the answers of a majority are a lease, and who was cut off deposes nobody."""
+    cluster = Cluster(3, random.Random(4))
+    cluster.run(1.0)
+    cluster.cut_off = {0, 1, 2}  # nobody hears of anybody from now on
+    member = cluster.members[asked]
+    assert member is not None
+    ask = AskVote(member.term + 1, 1 << 30, member.term, trial)
+    for later, votes in ((LEASE / 2, False), (2 * ELECTION, True)):
+        member.receive(1, ask, cluster.time_of(asked) + later)
+        ((_, vote),) = member.take().messages
+        assert (vote, member.term) == (Vote(ask.term if votes else 1, votes, trial), 2 if votes and not trial else 1)
 
 
 def test_a_leader_that_is_cut_off_steps_down_before_another_can_lead() -> None:

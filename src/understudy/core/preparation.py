@@ -34,11 +34,11 @@ def prepare(state: JobState) -> None:
     if not state.spec.prepared or hopeless or not plain or state.departed or any(worker.finished for worker in state.members()):
         return
     idle = state.idle(WorkerState.WARM)
-    chosen = [worker for worker in idle if worker.prepare is not None]
-    for worker in chosen:
-        if worker.prepare is not None and not worker.ready and worker.prepare.generation != state.generation:
-            _ask(state, worker, worker.prepare.rank)
-    busy = {worker.node for worker in chosen if not worker.ready}
+    chosen = [(worker, worker.prepare) for worker in idle if worker.prepare is not None]
+    for worker, asked in chosen:
+        if not worker.ready and asked.generation != state.generation:
+            _ask(state, worker, asked.rank)
+    busy = {worker.node for worker, _ in chosen if not worker.ready}
     missing = state.spec.prepared - len(chosen)
     for worker in idle:
         if missing <= 0:

@@ -42,7 +42,7 @@ class Node:
 
     def idle(self, *states: WorkerState) -> list[Worker]:
         """As `JobState.idle`, on this node."""
-        return [worker for worker in self.workers.values() if worker.rank < 0 and worker.state in states]
+        return [worker for worker in self.workers.values() if worker.state in states]
 
 
 @dataclass
