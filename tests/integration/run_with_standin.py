@@ -13,11 +13,12 @@ from pathlib import Path
 
 from tests.integration.agent_harness import STANDIN
 
-from understudy.cli.launch import Flags, launch
+from understudy.cli.flags import Flags
+from understudy.cli.launch import launch
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.start import execute
 
 flags, run_dir, *program = sys.argv[1:]
-plan = launch(Flags(program=tuple(program), **json.loads(flags)), "job")
+plan = launch(Flags(program=list(program), **json.loads(flags)), "job")
 token = os.environ.get("UNDERSTUDY_TOKEN")
 sys.exit(execute(plan, RunDirectory.create(Path(run_dir), "job"), token, worker_command=STANDIN))

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli.launch import Flags, Launch, Usage, ask_torch, launch
+from understudy.cli.flags import Flags
+from understudy.cli.launch import Launch, Usage, ask_torch, launch
 
 SCRIPT = str(Path(__file__))
 
 
 def plan(**flags: object) -> Launch:
-    return launch(Flags(**{"program": (SCRIPT, "--lr", "1"), **flags}), "name", count=lambda kind: 8)  # type: ignore[arg-type]
+    return launch(Flags(**{"program": [SCRIPT, "--lr", "1"], **flags}), "name", count=lambda kind: 8)  # type: ignore[arg-type]
 
 
 def test_one_node_is_the_default() -> None:

@@ -25,6 +25,7 @@ import understudy
 from understudy.chaos.plan import make, schedule
 from understudy.chaos.registry import registry
 from understudy.cli import app
+from understudy.common.phases import PHASES
 from understudy.orchestrator import views
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
@@ -209,7 +210,7 @@ def test_keys_of_status_and_report() -> None:
     kinds = (views.Status, views.RankStatus, views.SpareStatus, views.Report, views.IncidentReport, views.RankReport)
     for kind in kinds:
         assert set(kind.__annotations__) <= named, kind.__name__
-    assert set(views.PHASES) <= named
+    assert set(PHASES) <= named
 
 
 @EVERY_PAGE

@@ -1,22 +1,18 @@
-"""The socket between the command line and its agent: an inherited socketpair, one JSON object a line.
-
-Down: `{"stop": {"signal": 15, "exit_code": 130, "reason": "..."}}`. Up, once: `{"ending": {...}}`, as soon as the agent
-knows how the job ends. The end of the socket tells each that the other one is gone.
-"""
+"""The agent's end of the socket to the command line that has started it (`links.supervision`)."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
 import socket
 from collections.abc import Callable
 
+from understudy.links.framing import LineReader
+from understudy.links.supervision import Ending, Stop
+
 
 class Control:
-    """The agent's end."""
-
     def __init__(
         self,
         sock: socket.socket,
@@ -26,15 +22,14 @@ class Control:
         self._sock = sock
         self._on_stop = on_stop
         self._on_gone = on_gone
-        self._incoming = b""
+        self._incoming = LineReader()
         sock.setblocking(False)
         asyncio.get_running_loop().add_reader(sock.fileno(), self._read)
 
-    def tell(self, what: str, exit_code: int, message: str, told: bool) -> None:
-        line = json.dumps({what: {"exit_code": exit_code, "message": message, "told": told}}) + "\n"
+    def tell(self, ending: Ending) -> None:
         self._sock.setblocking(True)
         with contextlib.suppress(OSError):
-            self._sock.sendall(line.encode())
+            self._sock.sendall(ending.encode())
         self._sock.setblocking(False)
 
     def _read(self) -> None:
@@ -48,8 +43,6 @@ class Control:
             asyncio.get_running_loop().remove_reader(self._sock.fileno())
             self._on_gone()
             return
-        self._incoming += data
-        *lines, self._incoming = self._incoming.split(b"\n")
-        for line in lines:
-            stop = json.loads(line)["stop"]
-            self._on_stop(signal.Signals(stop["signal"]), int(stop["exit_code"]), str(stop["reason"]))
+        for line in filter(None, self._incoming.feed(data)):
+            stop = Stop.decode(line)
+            self._on_stop(signal.Signals(stop.signal), stop.exit_code, stop.reason)

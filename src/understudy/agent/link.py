@@ -13,6 +13,7 @@ from collections.abc import Callable
 from understudy.core import commands
 from understudy.core.events import FromWorker
 from understudy.links import messages
+from understudy.links.framing import LineReader
 
 
 def check(line: bytes, worker: str) -> FromWorker:
@@ -44,8 +45,7 @@ class WorkerLink:
         self._on_event = on_event
         self._on_refused = on_refused
         self._on_closed = on_closed
-        self._incoming = bytearray()
-        self._skipping = False  # inside a line that is too long
+        self._incoming = LineReader()
         self._outgoing = bytearray()
         self._open = True
         self._loop = asyncio.get_running_loop()
@@ -74,7 +74,11 @@ class WorkerLink:
                 self.close()
                 self._on_closed()
                 return
-            self._split(data)
+            for line in self._incoming.feed(data):
+                if line is None:
+                    self._on_refused(f"a message longer than {messages.LIMIT} bytes")
+                else:
+                    self._take(line)
 
     def close(self) -> None:
         if self._open:
@@ -97,21 +101,6 @@ class WorkerLink:
             self._loop.add_writer(self._sock.fileno(), self._flush)
         else:
             self._loop.remove_writer(self._sock.fileno())
-
-    def _split(self, data: bytes) -> None:
-        self._incoming += data
-        *lines, rest = self._incoming.split(b"\n")
-        self._incoming = rest
-        for line in lines:
-            if self._skipping:
-                self._skipping = False
-            elif line:
-                self._take(bytes(line))
-        if len(self._incoming) > messages.LIMIT:
-            if not self._skipping:
-                self._on_refused(f"a message longer than {messages.LIMIT} bytes")
-            self._skipping = True
-            self._incoming.clear()
 
     def _take(self, line: bytes) -> None:
         try:

@@ -26,12 +26,12 @@ from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import become_subreaper, reap
 from understudy.agent.orchestrator_link import OrchestratorLink
 from understudy.common.names import AGENT, ENDED, TOKEN_VARIABLE, WORKERS
+from understudy.common.restarts import Restarts
 from understudy.common.tls import trusting
 from understudy.links import messages
 from understudy.links.messages import EndPart, Hello, PartEnded, StartPart
 from understudy.links.page import open_process, started
 
-RESTARTS, WINDOW = 5, 60.0  # more restarts of a part within so many seconds mean that it cannot run
 REAP = 2.0  # seconds
 NOTE = "part.json"
 END = 30.0  # seconds from SIGTERM to SIGKILL of a part, which itself gives its workers time
@@ -57,7 +57,7 @@ class _Running:
     wanted: StartPart
     pid: int
     pidfd: int
-    restarts: list[float] = field(default_factory=list)  # the last ones, CLOCK_MONOTONIC
+    restarts: Restarts = field(default_factory=Restarts)
 
     @property
     def part(self) -> messages.Part:
@@ -194,17 +194,16 @@ class NodeAgent:
 
     def _start_again(self, running: _Running) -> bool:
         """A part that was killed, so that it takes up its workers. False: it is given up."""
-        job, now = running.part.job, time.monotonic()
-        recent = [moment for moment in running.restarts if now - moment < WINDOW]
-        if len(recent) >= RESTARTS:
-            self._say(f"job {job}: its part here was killed {RESTARTS + 1} times within {WINDOW:.0f} s")
+        job = running.part.job
+        if not running.restarts.take(time.monotonic()):
+            self._say(f"job {job}: its part here was killed {running.restarts.exceeded}")
             return False
         try:
             again = self._launch(running.wanted)
         except (OSError, subprocess.SubprocessError) as error:
             self._say(f"job {job}: its part here was killed, and cannot be started again: {error}")
             return False
-        again.restarts = [*recent, now]
+        again.restarts = running.restarts
         self._watch(again)
         self._say(f"job {job}: its part here was killed; training goes on, and it is started again")
         return True

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
+from understudy.common.backoff import Backoff
 from understudy.core import events
 from understudy.links import messages
 
@@ -96,7 +97,7 @@ class OrchestratorLink:
 
     async def run(self) -> None:
         """Until cancelled. Raises `Refused`."""
-        delay = FIRST_RETRY
+        backoff = Backoff(FIRST_RETRY, LAST_RETRY)
         told = False
         while True:
             address, others = self._next(), self._others()
@@ -121,7 +122,8 @@ class OrchestratorLink:
                         if fence < self._fence:
                             raise InvalidHandshake(f"it led once (fence {fence}), and another one leads now (fence {self._fence})")
                         self._fence = fence
-                        told, delay, self._away_since = False, FIRST_RETRY, None
+                        backoff.reset()
+                        told, self._away_since = False, None
                         try:
                             await self._talk(socket)
                         finally:
@@ -145,8 +147,7 @@ class OrchestratorLink:
                 told = True
                 self._say(f"no connection to the orchestrator ({trouble}); training goes on, trying again")
             if self._turn % max(1, self._count) == 0:  # all have been tried
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, LAST_RETRY)
+                await asyncio.sleep(backoff.delay())
 
     def _next(self) -> str | None:
         """The address to try now: each in turn."""

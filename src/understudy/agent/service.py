@@ -32,7 +32,6 @@ from understudy.agent.descendants import ROUND, Process, kill_round, reap
 from understudy.agent.link import WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
 from understudy.agent.output import Output
-from understudy.agent.processes import Ending
 from understudy.agent.progress import Progress
 from understudy.agent.routes import Routes
 from understudy.agent.shutdown import End, Shutdown
@@ -44,6 +43,7 @@ from understudy.core import commands, events
 from understudy.core.events import FromWorker
 from understudy.links import messages, reattach
 from understudy.links.lifeline import Lifeline
+from understudy.links.supervision import Ending
 
 ToWorker = commands.Assign | commands.Prepare | commands.Abort | commands.Publish | commands.Pause | commands.Recover | commands.Release
 DYING_EVERY = 0.001  # seconds between two looks at a worker that has begun to end, until the kernel says how
@@ -97,7 +97,7 @@ class Agent:
         try:
             end = await self._end
             if self._control is not None:
-                self._control.tell("ending", end.exit_code, end.message, end.told)
+                self._control.tell(Ending(end.exit_code, end.message, end.told))
             await self._shutdown.stop(end)
         finally:
             watchers = (pages, connection)
@@ -324,7 +324,7 @@ class Agent:
         self._clean_after(worker)
         self._spawn(self._output.drain(worker.name, patience=2.0))
 
-    def _report_loss(self, worker: Worker, ending: Ending, happened: float) -> None:
+    def _report_loss(self, worker: Worker, ending: processes.Ending, happened: float) -> None:
         """Once for each worker whose end was not expected."""
         if worker.leaving or worker.lost is not None or self._end.done():
             return

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from understudy.cli.flags import Flags
 from understudy.core.nouns import JobSpec, Timeouts
 
 DEFAULT_PORT = 29500  # torchrun's
@@ -23,49 +24,6 @@ DEFAULT_PORT = 29500  # torchrun's
 
 class Usage(ValueError):
     """The flags do not make sense together; the text is for the user."""
-
-
-@dataclass(frozen=True)
-class Flags:
-    """The command line as it was typed."""
-
-    program: tuple[str, ...]
-    nproc_per_node: str = "1"
-    nnodes: str = "1:1"
-    node_rank: int | None = None
-    standalone: bool = False
-    master_addr: str | None = None
-    master_port: int | None = None
-    local_addr: str | None = None
-    rdzv_backend: str = "static"
-    rdzv_endpoint: str = ""
-    rdzv_id: str = "none"
-    rdzv_conf: str = ""
-    max_restarts: int | None = None
-    role: str = "default"
-    module: bool = False
-    no_python: bool = False
-    run_path: bool = False
-    log_dir: str | None = None
-    redirects: str = "0"
-    tee: str = "0"
-    local_ranks_filter: str = ""
-    signals_to_handle: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
-    shutdown_timeout: int | None = None
-    event_log_handler: str = "null"
-    duplicate_stdout_filters: str = ""
-    duplicate_stderr_filters: str = ""
-    logs_specs: str | None = None
-    numa_binding: str | None = None
-    virtual_local_rank: bool = False
-    spares: int = 1
-    prepare: int = 0
-    replenish: bool = True
-    hang_limit: float | None = None
-    setup_limit: float | None = None
-    failure_domain: str = ""
-    heartbeat: float = Timeouts.heartbeat
-    node_timeout: float = Timeouts.node_lost
 
 
 @dataclass(frozen=True)
@@ -124,7 +82,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         workers_per_node=workers,
         nodes=nodes,
         spares=flags.spares,
-        replenish=flags.replenish,
+        replenish=not flags.no_replenish,
         max_restarts=JobSpec.max_restarts if flags.max_restarts is None else flags.max_restarts,
         prepared=flags.prepare,
     )
@@ -295,7 +253,7 @@ def _program(flags: Flags) -> tuple[str, ...]:
         raise Usage(f"--run-path needs an absolute path, not {script}")
     if not Path(script).is_file():
         raise Usage(f"there is no script {script} in {Path.cwd()}")
-    return flags.program
+    return tuple(flags.program)
 
 
 def _streams(flag: str, text: str) -> tuple[tuple[int, int], ...]:

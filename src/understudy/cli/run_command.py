@@ -1,220 +1,25 @@
-"""`understudy run`: torchrun's flags and ours, and what is started with them.
-
-The options carry torchrun's names, both spellings, and its environment defaults (PET_NPROC_PER_NODE, ...). What they
-mean is in `launch`; what is started with them is in `start`.
-"""
+"""`understudy run`: torchrun's flags (`flags`) and ours, what they mean (`launch`), and what is started with them (`start`)."""
 
 from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
-from understudy.cli.launch import Flags, Usage, launch
+from understudy.cli.flags import Flags
+from understudy.cli.launch import Usage, launch
+from understudy.cli.options import takes
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.cli.start import check_tls, execute, job_token
 from understudy.cli.submitted_jobs import submit
-from understudy.cli.target import TLS, service
+from understudy.cli.target import service
 from understudy.common.console import say
 from understudy.common.names import CHAOS_VARIABLE
 
-LAUNCH, NODES, OUTPUT, OURS, REST = (
-    "What to run",
-    "Several nodes",
-    "Output",
-    "Spares and recovery",
-    "torchrun's other options",
-)
 
-
-def _option(panel: str, *names: str, help: str, env: str = "") -> Any:
-    return typer.Option(*names, help=help, envvar=f"PET_{env}" if env else None, rich_help_panel=panel)
-
-
-def run(
-    program: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="The script, then its own arguments.")],
-    nproc_per_node: Annotated[
-        str,
-        _option(LAUNCH, "--nproc-per-node", help="Ranks on each node: a number, cpu, gpu or auto.", env="NPROC_PER_NODE"),
-    ] = "1",
-    module: Annotated[bool, _option(LAUNCH, "-m", "--module", help="SCRIPT is a module, as in python -m.", env="MODULE")] = False,
-    spares: Annotated[int, _option(OURS, "--spares", help="Warm workers that wait to take over a rank.")] = 1,
-    prepare: Annotated[
-        int,
-        _option(
-            OURS,
-            "--prepare",
-            help="Let so many of the spares run the script up to its first step ahead of time, each for one rank, which it then takes over "
-            "sooner. What the script does until there (files, prints, memory) then happens beside the rank that is alive.",
-        ),
-    ] = 0,
-    no_replenish: Annotated[bool, _option(OURS, "--no-replenish", help="Do not start a new spare for each one that was used.")] = False,
-    hang_limit: Annotated[
-        float | None,
-        _option(
-            OURS,
-            "--hang-limit",
-            help="A rank without progress for so many seconds is lost. Default: learnt from the job's own steps, at least 60.",
-        ),
-    ] = None,
-    setup_limit: Annotated[
-        float | None,
-        _option(
-            OURS,
-            "--setup-limit",
-            help="A rank may take so many seconds from its start to its first step, for downloads and compilation, and so may a newcomer "
-            "from its start to having its rank's state. Default: 900.",
-        ),
-    ] = None,
-    compare_every: Annotated[
-        int | None,
-        typer.Option(
-            "--compare-every",
-            min=0,
-            envvar="UNDERSTUDY_COMPARE_EVERY",
-            help="Compare replicas every so many steps, beside the training; 0: only after recoveries and now and then. Default: 100.",
-            rich_help_panel=OURS,
-        ),
-    ] = None,
-    max_restarts: Annotated[
-        int | None,
-        _option(
-            OURS,
-            "--max-restarts",
-            help="How often the whole job may start anew when a rank is lost before the first step (later losses are "
-            "recovered within the step).",
-            env="MAX_RESTARTS",
-        ),
-    ] = None,
-    chaos: Annotated[
-        bool,
-        typer.Option(
-            "--chaos",
-            envvar=CHAOS_VARIABLE,
-            help="For tests: let understudy chaos do things inside this job's workers. Without it nothing of that is there.",
-            rich_help_panel=OURS,
-        ),
-    ] = False,
-    run_dir: Annotated[
-        Path | None,
-        _option(OUTPUT, "--run-dir", help="Folder for this run. Default: a new one in ./understudy-runs."),
-    ] = None,
-    log_dir: Annotated[
-        str | None,
-        _option(OUTPUT, "--log-dir", help="Where --redirects and --tee put torchrun's files.", env="LOG_DIR"),
-    ] = None,
-    redirects: Annotated[
-        str,
-        _option(
-            OUTPUT,
-            "-r",
-            "--redirects",
-            help="Keep streams off the terminal: 1 stdout, 2 stderr, 3 both, or LOCAL_RANK:N,...",
-            env="REDIRECTS",
-        ),
-    ] = "0",
-    tee: Annotated[
-        str,
-        _option(OUTPUT, "-t", "--tee", help="Also write streams into a file per rank (form of --redirects).", env="TEE"),
-    ] = "0",
-    local_ranks_filter: Annotated[
-        str,
-        _option(OUTPUT, "--local-ranks-filter", help="Show only these local ranks, as 0,1.", env="LOCAL_RANKS_FILTER"),
-    ] = "",
-    nnodes: Annotated[str, _option(NODES, "--nnodes", help="Number of nodes; start `understudy run` on each.", env="NNODES")] = "1:1",
-    node_rank: Annotated[
-        int | None,
-        _option(
-            NODES,
-            "--node-rank",
-            help="This node's number; node 0 runs the orchestrator (or the first ones, see --rdzv-endpoint).",
-            env="NODE_RANK",
-        ),
-    ] = None,
-    master_addr: Annotated[str | None, _option(NODES, "--master-addr", help="Address of node 0.", env="MASTER_ADDR")] = None,
-    master_port: Annotated[
-        int | None,
-        _option(NODES, "--master-port", help="Port of the orchestrator on node 0. Default: 29500.", env="MASTER_PORT"),
-    ] = None,
-    local_addr: Annotated[
-        str | None,
-        _option(NODES, "--local-addr", help="Where the other nodes reach this one. Default: found out.", env="LOCAL_ADDR"),
-    ] = None,
-    orchestrator: Annotated[
-        str,
-        typer.Option(
-            "--orchestrator",
-            envvar="UNDERSTUDY_ORCHESTRATOR",
-            help="Submit the job to the orchestrator at this URL, which runs it on its nodes.",
-            rich_help_panel=NODES,
-        ),
-    ] = "",
-    detach: Annotated[
-        bool, _option(NODES, "--detach", help="With --orchestrator: do not wait for the job, nor show what it prints.")
-    ] = False,
-    failure_domain: Annotated[
-        str, _option(NODES, "--failure-domain", help="What fails together with this node, such as its rack or switch. Default: nothing.")
-    ] = "",
-    heartbeat: Annotated[float, _option(NODES, "--heartbeat", help="Seconds between two signs of life of a node.")] = 0.5,
-    node_timeout: Annotated[float, _option(NODES, "--node-timeout", help="Seconds without one after which a node is lost.")] = 2.0,
-    token_file: Annotated[
-        Path | None,
-        _option(NODES, "--token-file", help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN)."),
-    ] = None,
-    tls_cert: Annotated[Path | None, _option(NODES, "--tls-cert", "--tls", help=TLS)] = None,
-    tls_key: Annotated[Path | None, _option(NODES, "--tls-key", help="Its key (PEM), on node 0.")] = None,
-    standalone: Annotated[bool, _option(REST, "--standalone", help="One node, free port. This is the default.", env="STANDALONE")] = False,
-    rdzv_endpoint: Annotated[
-        str,
-        _option(
-            NODES,
-            "--rdzv-endpoint",
-            help="HOST:PORT, instead of --master-addr. Three or five with commas, those of nodes 0, 1, 2, ...: each of them runs an "
-            "orchestrator, and one of three hosts, or two of five, may be lost, whichever they are.",
-            env="RDZV_ENDPOINT",
-        ),
-    ] = "",
-    rdzv_backend: Annotated[
-        str, _option(REST, "--rdzv-backend", help="static or c10d; both mean the orchestrator.", env="RDZV_BACKEND")
-    ] = "static",
-    rdzv_id: Annotated[str, _option(REST, "--rdzv-id", help="Name of the job.", env="RDZV_ID")] = "none",
-    rdzv_conf: Annotated[str, _option(REST, "--rdzv-conf", help="No effect here.", env="RDZV_CONF")] = "",
-    role: Annotated[str, _option(REST, "--role", help="ROLE_NAME of the workers.", env="ROLE")] = "default",
-    run_path: Annotated[
-        bool,
-        _option(REST, "--run-path", help="SCRIPT is an absolute path. Scripts always run in the worker.", env="RUN_PATH"),
-    ] = False,
-    shutdown_timeout: Annotated[
-        int | None,
-        _option(REST, "--shutdown-timeout", help="Seconds from SIGTERM to SIGKILL. Default: 10.", env="SHUTDOWN_TIMEOUT"),
-    ] = None,
-    signals_to_handle: Annotated[
-        str,
-        _option(REST, "--signals-to-handle", help="Signals that end the job in order.", env="SIGNALS_TO_HANDLE"),
-    ] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
-    monitor_interval: Annotated[
-        float, _option(REST, "--monitor-interval", help="No effect: losses are known at once.", env="MONITOR_INTERVAL")
-    ] = 0.1,
-    start_method: Annotated[
-        str, _option(REST, "--start-method", help="No effect on scripts, as in torchrun.", env="START_METHOD")
-    ] = "spawn",
-    event_log_handler: Annotated[
-        str, _option(REST, "--event-log-handler", help="No effect: see the journal.", env="EVENT_LOG_HANDLER")
-    ] = "null",
-    no_python: Annotated[bool, _option(REST, "--no-python", help="Refused.", env="NO_PYTHON")] = False,
-    virtual_local_rank: Annotated[bool, _option(REST, "--virtual-local-rank", help="Refused.", env="VIRTUAL_LOCAL_RANK")] = False,
-    numa_binding: Annotated[str | None, _option(REST, "--numa-binding", help="Refused.")] = None,
-    logs_specs: Annotated[str | None, _option(REST, "--logs-specs", help="Refused.")] = None,
-    duplicate_stdout_filters: Annotated[
-        str, _option(REST, "--duplicate-stdout-filters", help="Refused.", env="DUPLICATE_STDOUT_FILTERS")
-    ] = "",
-    duplicate_stderr_filters: Annotated[
-        str, _option(REST, "--duplicate-stderr-filters", help="Refused.", env="DUPLICATE_STDERR_FILTERS")
-    ] = "",
-) -> None:
+@takes(Flags)
+def run(flags: Flags) -> None:
     """Start a training job, with spares. Takes the place of torchrun, with its options.
 
     [bold]understudy run --nproc-per-node 4 train.py --lr 3e-4[/bold]
@@ -236,23 +41,21 @@ def run(
     output is in the run directory, in workers/. The exit code is the job's.
     """
     os.environ.pop(CHAOS_VARIABLE, None)
-    if chaos:
+    if flags.chaos:
         os.environ[CHAOS_VARIABLE] = "1"  # workers read it there
-    values = {name: value for name, value in locals().items() if name in Flags.__dataclass_fields__}
-    flags = Flags(**{**values, "program": tuple(program), "replenish": not no_replenish})
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    if compare_every is not None:
-        os.environ["UNDERSTUDY_COMPARE_EVERY"] = str(compare_every)  # for the workers, also of a job that is submitted
+    if flags.compare_every is not None:
+        os.environ["UNDERSTUDY_COMPARE_EVERY"] = str(flags.compare_every)  # for the workers, also of a job that is submitted
     try:
-        plan = launch(flags, run_dir.name if run_dir else name, submitted=bool(orchestrator))
-        if orchestrator:
-            raise typer.Exit(submit(plan, service(orchestrator, token_file, tls_cert), detach))
-        token = job_token(token_file, plan)
-        check_tls(tls_cert, tls_key, plan)
-        folder = RunDirectory.create(run_dir, name)
+        plan = launch(flags, flags.run_dir.name if flags.run_dir else name, submitted=bool(flags.orchestrator))
+        if flags.orchestrator:
+            raise typer.Exit(submit(plan, service(flags.orchestrator, flags.token_file, flags.tls_cert), flags.detach))
+        token = job_token(flags.token_file, plan)
+        check_tls(flags.tls_cert, flags.tls_key, plan)
+        folder = RunDirectory.create(flags.run_dir, name)
     except (Usage, NoRun) as error:
         say(str(error))
         raise typer.Exit(2) from error
     for note in plan.notes:
         say(note)
-    raise typer.Exit(execute(plan, folder, token, tls_cert, tls_key))
+    raise typer.Exit(execute(plan, folder, token, flags.tls_cert, flags.tls_key))

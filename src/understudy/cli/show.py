@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.common.bounds import plain
-
-PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")
+from understudy.common.phases import PHASES
 
 
 def seconds(value: float | None) -> str:

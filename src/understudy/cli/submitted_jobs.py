@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from understudy.cli.target import Certificate, OrchestratorUrl, TokenFile, servi
 from understudy.common.bounds import plain
 from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
+from understudy.links.submission import shared
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
@@ -36,14 +38,9 @@ def submit(plan: Launch, server: Server, detach: bool) -> int:
         "name": re.sub(r"[^A-Za-z0-9._-]", "-", spec.job),
         "program": list(plan.program),
         "folder": str(Path.cwd()),
-        "nodes": spec.nodes,
-        "workers_per_node": spec.workers_per_node,
-        "spares": spec.spares,
-        "prepared": spec.prepared,
-        "replenish": spec.replenish,
-        "max_restarts": spec.max_restarts,
+        **shared(spec),
         "role": plan.role,
-        "timeouts": {name: getattr(plan.timeouts, name) for name in plan.timeouts.__dataclass_fields__},
+        "timeouts": asdict(plan.timeouts),
         "environment": {name: value for name, value in os.environ.items() if name not in OURS},
     }
     with errors_told():

@@ -11,7 +11,6 @@ killed, the kernel tells both children (`dying_with`), which then do the same.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
@@ -28,8 +27,10 @@ from understudy.agent.descendants import become_subreaper, dying_with, kill_all
 from understudy.cli import client
 from understudy.cli.run_directory import RunDirectory
 from understudy.common.names import TOKEN_VARIABLE, WORKERS
+from understudy.common.restarts import Restarts
+from understudy.links.framing import LineReader
+from understudy.links.supervision import Ending, Stop
 
-RESTARTS, WINDOW = 5, 60.0  # more restarts of either within so many seconds mean that it cannot run
 LAST_WORDS = 5.0  # seconds for the agent to say that the job is over, after the orchestrator has ended by itself
 MARGIN = 10.0  # seconds beyond the workers' own grace, after which this process stops waiting and kills
 FAREWELL = 5.0  # seconds for the orchestrator to close its journal
@@ -89,12 +90,12 @@ class Supervisor:
         self._orchestrator: Child | None = None
         self._agent: Child | None = None
         self._control: socket.socket | None = None
-        self._words = b""
-        self._ending: dict[str, object] | None = None
+        self._words = LineReader()
+        self._ending: Ending | None = None
         self._asked = 0  # signals so far
         self._deadline: float | None = None  # when waiting ends and killing begins
         self._awaiting_words: float | None = None
-        self._restarts: dict[str, list[float]] = {"orchestrator": [], "agent": []}
+        self._restarts = {"orchestrator": Restarts(), "agent": Restarts()}
         self._exit_code: int | None = None
 
     def run(self) -> int:
@@ -192,9 +193,8 @@ class Supervisor:
         # A user's own signal goes on to the script, as in torchrun; the others would only print a traceback per worker.
         onward = number if number in (signal.SIGUSR1, signal.SIGUSR2) else signal.SIGTERM
         if self._control is not None:
-            text = json.dumps({"stop": {"signal": int(onward), "exit_code": exit_code, "reason": reason}})
             with contextlib.suppress(OSError):
-                self._control.sendall(text.encode() + b"\n")
+                self._control.sendall(Stop(int(onward), exit_code, reason).encode())
         if self._ends_job and (self._several or self._orchestrator is not None) and self._asked <= 1:
             threading.Thread(target=self._tell_orchestrator, args=(reason, exit_code), daemon=True).start()
 
@@ -211,10 +211,8 @@ class Supervisor:
             self._control.close()
             self._control = None
             return
-        self._words += data
-        *lines, self._words = self._words.split(b"\n")
-        for line in lines:
-            self._ending = json.loads(line)["ending"]
+        for line in filter(None, self._words.feed(data)):
+            self._ending = Ending.decode(line)
             self._awaiting_words = None
             # What the agent needs at most: for those that end when asked, then for the exit handlers of the others.
             finishing = self._config.leave if self._code(1) == 0 else 0.0
@@ -256,13 +254,10 @@ class Supervisor:
         self._start_orchestrator()
 
     def _may_restart(self, which: str, how: str) -> bool:
-        now = time.monotonic()
-        self._restarts[which] = [moment for moment in self._restarts[which] if now - moment < WINDOW]
-        if len(self._restarts[which]) >= RESTARTS:
-            self._say(f"the {which} ended {RESTARTS + 1} times within {WINDOW:.0f} s (last: {how})")
-            return False
-        self._restarts[which].append(now)
-        return True
+        may = self._restarts[which].take(time.monotonic())
+        if not may:
+            self._say(f"the {which} ended {self._restarts[which].exceeded} (last: {how})")
+        return may
 
     def _end_agent(self, exit_code: int, reason: str) -> None:
         self._deadline = time.monotonic() + self._config.timeouts.stop + MARGIN
@@ -281,7 +276,7 @@ class Supervisor:
         self._agent = None
         if self._ending is None and child.process.returncode < 0 and not self._asked and self._may_restart("agent", how):
             self._say(f"the agent of {self._config.node} ended ({how}); training goes on, starting it again")
-            self._words = b""
+            self._words = LineReader()
             self._start_agent()
             return
         if self._ending is None:
@@ -291,20 +286,19 @@ class Supervisor:
             )
             if self._orchestrator is not None and not self._several:
                 self._tell_orchestrator(f"the agent of {self._config.node} ended ({how})", 1)
-        elif self._ending["message"] and not self._asked and not (self._ending["told"] and self._command is not None and not self._several):
-            self._say(str(self._ending["message"]))  # else the orchestrator has told it, or the user knows
+        elif self._ending.message and not self._asked and not (self._ending.told and self._command is not None and not self._several):
+            self._say(self._ending.message)  # else the orchestrator has told it, or the user knows
         self._exit_code = self._code(1)
 
     def _code(self, otherwise: int) -> int:
-        code = (self._ending or {}).get("exit_code", otherwise)
-        return code if isinstance(code, int) else otherwise
+        return otherwise if self._ending is None else self._ending.exit_code
 
     def _dismiss_orchestrator(self) -> None:
         """It ends by itself when the job has ended; if it was not told of that, by a signal."""
         child = self._orchestrator
         if child is None:
             return
-        told = bool((self._ending or {}).get("told"))
+        told = self._ending is not None and self._ending.told
         for number in (None, signal.SIGTERM, signal.SIGKILL) if told else (signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 child.process.send_signal(number)

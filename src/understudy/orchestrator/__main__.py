@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 import uvloop
 
+from understudy.common.backoff import Backoff
 from understudy.common.console import say
 from understudy.common.names import JOURNAL, TOKEN_VARIABLE
 from understudy.common.tls import trusting
@@ -242,17 +243,17 @@ def _patiently(place: Path | str, read: Callable[[], T]) -> T:
     """A file that cannot be read for now (SQLite needs a little room on the disk for that, too) is read later: training goes on
     meanwhile, and an orchestrator that ended would be started again a few times only.
     """
-    again = AGAIN
+    backoff, told = Backoff(AGAIN, AGAIN_AT_MOST), False
     while True:
         try:
             return read()
         except sa.exc.OperationalError as error:
             if not isinstance(place, Path):
                 raise
-            if again == AGAIN:
+            if not told:
+                told = True
                 say(f"the journal {place} cannot be read ({error.orig}); training goes on, trying again until it can")
-            time.sleep(again)
-            again = min(2 * again, AGAIN_AT_MOST)
+            time.sleep(backoff.delay())
 
 
 def _die_with_parent() -> None:

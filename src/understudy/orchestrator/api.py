@@ -18,8 +18,9 @@ from pydantic import BaseModel, Field, TypeAdapter
 import understudy
 from understudy.core.events import Believed, MigrationAsked, NodeJoined, NodeTainted, StopAsked
 from understudy.links.messages import Hello
+from understudy.links.submission import Submission
 from understudy.orchestrator import problems, views
-from understudy.orchestrator.cluster import Cluster, Submission
+from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.entrance import Entrance
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.limits import Limits, Pace

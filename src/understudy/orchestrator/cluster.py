@@ -14,69 +14,21 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from understudy.core.events import LostNode, NodesLost, StopAsked
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.nouns import Timeouts
 from understudy.core.placement import Offer, place
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, StartPart, decode, encode
+from understudy.links.submission import Submission
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.service import REPLACED, AgentLink, Close
 from understudy.orchestrator.settings import Settings
 
-Text = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=1 << 17)]  # what a program can be given
-Name = Annotated[str, Field(pattern=r"^[^\x00=]+$", max_length=1 << 10)]
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
 RESTARTS = 3  # of a part that was given up, for each job and node
-
-
-class Submission(BaseModel):
-    """A job as it is submitted. Times in seconds."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)  # for those of Timeouts, which knows nothing of pydantic
-
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="not used before")
-    program: list[Text] = Field(min_length=1, max_length=10_000, description="the script, or `-m` and a module, and its arguments")
-    folder: str = Field(pattern=r"^/[^\x00]*$", max_length=4096, description="working directory, the same path on every node")
-    nodes: int = Field(default=1, ge=1, le=100_000, description="how many nodes hold ranks")
-    workers_per_node: int = Field(default=1, ge=1, le=1024, description="ranks on each of them")
-    spares: int = Field(default=1, ge=0, le=100_000, description="workers that wait for a rank; each takes a slot")
-    prepared: int = Field(
-        default=0,
-        ge=0,
-        description="how many of the spares, at most all, run the script's set-up ahead of time, each for one rank",
-    )
-    replenish: bool = Field(default=True, description="start a new spare for each one that was used")
-    max_restarts: int = Field(
-        default=3, ge=0, description="how often the job may start anew when a rank is lost before the first transaction"
-    )
-    role: Text = Field(default="default", description="the name of the workers' role, as in torchrun")
-    timeouts: Timeouts = Field(default_factory=Timeouts, description="see there; their order is checked")
-    environment: dict[Name, Text] = Field(default_factory=dict, description="of the workers; kept in a file that only the service can read")
-
-    def spec(self) -> JobSpec:
-        size = self.nodes * self.workers_per_node
-        return JobSpec(
-            job=self.name,
-            world_size=size,
-            workers_per_node=self.workers_per_node,
-            nodes=self.nodes,
-            spares=self.spares,
-            replenish=self.replenish,
-            max_restarts=self.max_restarts,
-            prepared=self.prepared,
-        )
-
-    @model_validator(mode="after")
-    def _check(self) -> Submission:
-        if self.prepared > self.spares:
-            raise ValueError(f"{self.prepared} spares cannot be prepared where there are {self.spares}")
-        return self
 
 
 @dataclass

@@ -32,6 +32,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from understudy.common.backoff import Backoff
 from understudy.common.page_view import Activity, PageView
 from understudy.core.events import Event
 from understudy.core.machine import Machine
@@ -133,7 +134,7 @@ class Journal:
         engine = database.engine(self.place)
         last: dict[str, int] = {}  # the number of each job's last event, as far as it was looked up
         sure = False  # that the tables are of this version, and that what could not be written is not there
-        again = AGAIN
+        backoff, again = Backoff(AGAIN, AGAIN_AT_MOST), AGAIN
         open_ = True
         while open_:
             open_ = self._take(again if self.trouble else None)
@@ -155,7 +156,9 @@ class Journal:
                 self._deposed()
                 break
             except Exception as error:  # whatever it is: a writer that ends in silence would be worse than one that cannot write
-                again = min(2 * again, AGAIN_AT_MOST) if self.trouble else AGAIN
+                if not self.trouble:
+                    backoff.reset()
+                again = backoff.delay()
                 sure = False
                 self._failed(error)
                 continue

@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from understudy.common.names import JOURNAL
 from understudy.common.page_view import PageView
+from understudy.common.phases import PHASES
 from understudy.core.machine import Machine
 from understudy.core.nouns import Incident
 from understudy.core.state import Phase, Worker, WorkerState
@@ -25,7 +26,6 @@ STATES = (
     "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (replicas differ, and somebody must say who is right), "
     "`finished`, `failed`, `aside` (the journal cannot be read where it tells of the job; nothing is decided for it)"
 )
-PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")
 
 
 Rank = Annotated[int, Field(description="from 0 to one less than the job's size")]

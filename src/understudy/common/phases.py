@@ -1,0 +1,5 @@
+"""The phases of an incident, in their order, as status, reports and tables name them (docs/architecture.md, "An unplanned loss")."""
+
+from __future__ import annotations
+
+PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo")

@@ -1,0 +1,58 @@
+"""A job as it is submitted to an orchestrator over HTTP, by the command line or any other program.
+
+What a job is asked for with stands in `core.nouns.JobSpec`. Fields of the same name here say what may come over the network.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from understudy.core.nouns import JobSpec, Timeouts
+
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=1 << 17)]  # what a program can be given
+Name = Annotated[str, Field(pattern=r"^[^\x00=]+$", max_length=1 << 10)]
+
+
+class Submission(BaseModel):
+    """A job as it is submitted. Times in seconds."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)  # for those of Timeouts, which knows nothing of pydantic
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="not used before")
+    program: list[Text] = Field(min_length=1, max_length=10_000, description="the script, or `-m` and a module, and its arguments")
+    folder: str = Field(pattern=r"^/[^\x00]*$", max_length=4096, description="working directory, the same path on every node")
+    nodes: int = Field(default=1, ge=1, le=100_000, description="how many nodes hold ranks")
+    workers_per_node: int = Field(default=1, ge=1, le=1024, description="ranks on each of them")
+    spares: int = Field(default=1, ge=0, le=100_000, description="workers that wait for a rank; each takes a slot")
+    prepared: int = Field(
+        default=0,
+        ge=0,
+        description="how many of the spares, at most all, run the script's set-up ahead of time, each for one rank",
+    )
+    replenish: bool = Field(default=True, description="start a new spare for each one that was used")
+    max_restarts: int = Field(
+        default=3, ge=0, description="how often the job may start anew when a rank is lost before the first transaction"
+    )
+    role: Text = Field(default="default", description="the name of the workers' role, as in torchrun")
+    timeouts: Timeouts = Field(default_factory=Timeouts, description="see there; their order is checked")
+    environment: dict[Name, Text] = Field(default_factory=dict, description="of the workers; kept in a file that only the service can read")
+
+    def spec(self) -> JobSpec:
+        size = self.nodes * self.workers_per_node
+        return JobSpec(job=self.name, world_size=size, **{name: getattr(self, name) for name in _SHARED})
+
+    @model_validator(mode="after")
+    def _check(self) -> Submission:
+        if self.prepared > self.spares:
+            raise ValueError(f"{self.prepared} spares cannot be prepared where there are {self.spares}")
+        return self
+
+
+_SHARED = [name for name in Submission.model_fields if name in JobSpec.__dataclass_fields__]
+
+
+def shared(spec: JobSpec) -> dict[str, Any]:
+    """What a submission says of a job in the same words."""
+    return {name: getattr(spec, name) for name in _SHARED}
