@@ -4,11 +4,8 @@ Everything happens on one asyncio loop. `submit` hands an event to the machine, 
 passes the event to the journal (`journal.py` says why). Progress (`Pages`) does not go through the machine: it feeds
 the status and the hang watch, whose verdict is an event like any other.
 
-A node is lost when nothing has been heard of it for `Timeouts.node_lost` seconds, whether its connection has ended or is only silent;
-after a restart of the orchestrator agents get `GRACE` seconds to find it. Commands for a node that is away are not kept: the
-machine repeats what is still under way when its agent joins again. The only node of `understudy run` is this very host: it is
-given `GRACE` seconds, too. Nodes that are lost together are one event, so that they cost one generation. A host of which nothing is heard
-in any other way either (`silent_since`) gets less: see `_absent`.
+The rules are elsewhere, without a loop or a clock: when a node is lost (`liveness.py`), what is sent when and to whom (`dispatch.py`).
+Commands for a node that is away are not kept: the machine repeats what is still under way when its agent joins again.
 """
 
 from __future__ import annotations
@@ -17,18 +14,15 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from understudy.common.bounds import bounded
 from understudy.common.console import say
 from understudy.common.page_view import PageView
-from understudy.core.commands import Assign, Command, EndJob, Prepare, Recover, SetTimer, StartWorker, Tell
+from understudy.core.commands import Command, SetTimer
 from understudy.core.events import (
-    Believed,
     Event,
     Expired,
     FromAgent,
-    LostNode,
     NodeJoined,
     NodesLost,
     ScriptFailed,
@@ -39,47 +33,17 @@ from understudy.core.machine import Machine
 from understudy.core.nouns import LossCause
 from understudy.core.state import WorkerState
 from understudy.detectors.hang import HangWatch
-from understudy.detectors.heartbeats import Heartbeats
 from understudy.links.messages import BadMessage, Lines, Pages, encode, encode_all, taken
+from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
+from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
+from understudy.orchestrator.liveness import Liveness, SilentSince
 
-MARGIN = 2.0  # seconds beyond `Timeouts.node_lost` for the agent of a host that says nothing in any other way
-GRACE = 15.0  # seconds for the agents to come back to an orchestrator that was started again, and for the only agent of a job at any time
 WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
 WRITING = 1.0  # seconds that a decision waits for the journal at most
 KEEP = 2.0  # seconds between two notes of the progress in the journal, ...
 KEEP_WORKERS = 500  # ... or more where there are more than so many workers for each of these seconds
-
-
-@dataclass(frozen=True)
-class Close:
-    """Ends a connection. With POLICY_VIOLATION an agent does not try again."""
-
-    code: int
-    reason: str
-
-
-POLICY_VIOLATION = 1008
-REPLACED = 4000
-SILENT = 4001
-
-
-@dataclass(frozen=True)
-class _Grace:
-    """Of a node whose agent is away."""
-
-    ends: float  # by the loop's clock
-    at_most: float  # the same for a node that is up
-    lost: LostNode  # what becomes of it then
-
-
-class AgentLink:
-    """One agent's connection: what is put into `outbox` is sent in that order."""
-
-    def __init__(self, node: str) -> None:
-        self.node = node
-        self.outbox: asyncio.Queue[str | Close] = asyncio.Queue()
 
 
 class Service:
@@ -96,12 +60,10 @@ class Service:
         guard: Callable[[], None] = lambda: None,
         up: Callable[[str], bool] = lambda node: False,
         far: bool = False,
-        silent_since: Callable[[int, float], float | None] = lambda node_rank, seconds: None,
+        silent_since: SilentSince = lambda node_rank, seconds: None,
     ) -> None:
-        """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`: whether a
-        node is known to be there by other means than the job's own connection to it. `silent_since`: the unix time since which nothing was
-        heard of a node's host, in another way than by its agent, if that is more than so many seconds ago; None also where there is no
-        other way.
+        """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`,
+        `silent_since`: as `Liveness` has them.
         """
         self.machine = machine
         self._pages: dict[str, PageView] = {}
@@ -111,15 +73,17 @@ class Service:
         self._tell = tell
         self._output = output
         self._guard = guard
-        self._up = up
-        self._far = far or machine.state.spec.nodes > 1
-        self._silent_since = silent_since
-        self._resumed = clock()
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._graces: dict[str, _Grace] = {}
         self._watch = HangWatch(machine.state.timeouts)
-        self._heartbeats = Heartbeats(machine.state.timeouts.node_lost, WATCH)
+        self._liveness = Liveness(
+            machine.state.timeouts.node_lost,
+            WATCH,
+            clock(),
+            far=far or machine.state.spec.nodes > 1,
+            up=up,
+            silent_since=silent_since,
+        )
         self._warned_stall = False
         self._complaints: set[str] = set()
         self._ended = asyncio.Event()
@@ -139,7 +103,7 @@ class Service:
             self._set_timer(timer, max(0.001, due.get(timer, now) - now))
         for node in self.machine.state.nodes.values():
             if not node.lost:
-                self._grant(node.name, GRACE, "its agent did not come back after the orchestrator was started again")
+                self._liveness.awaited(node.name, asyncio.get_running_loop().time(), now, anew=True)
         if self.machine.state.ended is not None:
             self._ended.set()
 
@@ -170,7 +134,7 @@ class Service:
 
     async def _tell_the_late(self) -> None:
         """The job had ended before this orchestrator was started, and agents may not have heard of it; they have `GRACE` to come."""
-        while self._graces or self._links:  # noqa: ASYNC110
+        while self._liveness.waits or self._links:  # noqa: ASYNC110
             await asyncio.sleep(WATCH)
 
     # -- events in, commands out ------------------------------------------------------------------------------------
@@ -183,24 +147,14 @@ class Service:
         event = event if encoded else bounded(event)
         now = self._clock()
         commands = self.machine.handle(event, now)
-        everything = isinstance(event, Believed)  # what a person has said is not heard again
-        decision = [command for command in commands if everything or self._decides(command)]
-        self._carry_out([command for command in commands if not (everything or self._decides(command))] if decision else commands)
+        at_once, decision = split(event, commands, strict=self._journal.strict)
+        self._carry_out(at_once)
         self._journal.append(now, event, encoded)
         if decision:
             self._send_when_written(decision)
 
-    def _decides(self, command: Command) -> bool:
-        """Whether it must not be sent before it is written: it says who is which rank, or can be no other, what is redone, or that
-        it is over.
-        """
-        first = isinstance(command, Assign) and not command.newcomer
-        return first or isinstance(command, Prepare | Recover) or (self._journal.strict and isinstance(command, EndJob))
-
     def _send_when_written(self, decision: list[Command]) -> None:
-        """A decision changes what workers are; one that is not in the journal could not be understood by the next orchestrator. A journal
-        that cannot be written does not hold the job up for longer than `WRITING`, unless it is strict.
-        """
+        """A journal that cannot be written does not hold the job up for longer than `WRITING`, unless it is strict."""
         loop = asyncio.get_running_loop()
         waiting = [decision]
 
@@ -219,22 +173,16 @@ class Service:
         self._journal.mark(written)
 
     def _carry_out(self, commands: list[Command]) -> None:
-        """What goes to one node shares its frames. Nodes need not hear of anything in the same order as each other."""
+        """What goes to one node shares its frames."""
         workers = self.machine.state.workers
-        for_nodes: dict[str, list[Command]] = {}
-        for command in commands:
-            if isinstance(command, Tell):
-                self._tell(command.text)
-            elif isinstance(command, SetTimer):
-                self._set_timer(command.timer, command.seconds)
-            elif isinstance(command, EndJob):
-                for node in self._links:
-                    for_nodes.setdefault(node, []).append(command)
-                self._ended.set()
-            else:
-                node = command.node if isinstance(command, StartWorker) else workers[command.worker].node
-                for_nodes.setdefault(node, []).append(command)
-        for node, told in for_nodes.items():
+        found = Dispatch.of(commands, lambda worker: workers[worker].node, self._links)
+        for text in found.texts:
+            self._tell(text)
+        for timer in found.timers:
+            self._set_timer(timer.timer, timer.seconds)
+        if found.ends:
+            self._ended.set()
+        for node, told in found.for_nodes.items():
             link = self._links.get(node)
             if link is not None:
                 for frame in encode_all(told):
@@ -259,10 +207,9 @@ class Service:
         old = self._links.get(joined.node)
         if old is not None:
             old.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
-        self._graces.pop(joined.node, None)
         link = AgentLink(joined.node)
         self._links[joined.node] = link
-        self._hear(link)
+        self._liveness.connected(joined.node, asyncio.get_running_loop().time())
         if self._ended.is_set():
             assert self.machine.state.ended is not None
             link.outbox.put_nowait(encode(self.machine.state.ended))
@@ -277,58 +224,24 @@ class Service:
         if self._links.get(link.node) is not link:
             return
         del self._links[link.node]
-        self._heartbeats.forget(link.node)
+        self._liveness.disconnected(link.node)
         if self._ended.is_set():
             if not self._links:
                 self._all_gone.set()
         elif link.node in self.machine.state.nodes:
-            limit = self.machine.state.timeouts.node_lost if self._far else GRACE
-            self._grant(link.node, limit, f"its agent was disconnected for more than {limit:g} s")
-
-    def _grant(self, node: str, limit: float, detail: str) -> None:
-        """Its agent has so many seconds to come (again). Where the node is up it has `GRACE`: the agent was killed, and is being started
-        again while its workers train.
-        """
-        now = asyncio.get_running_loop().time()
-        self._graces[node] = _Grace(now + limit, now + GRACE, LostNode(node, detail, self._clock()))
-
-    def _hear(self, link: AgentLink) -> None:
-        if self._far:
-            self._heartbeats.heard(link.node, asyncio.get_running_loop().time())
+            self._liveness.awaited(link.node, asyncio.get_running_loop().time(), self._clock())
 
     def _look_for_silence(self) -> bool:
-        """Whether nodes were lost: those whose agents did not come back, and those of which nothing is heard although they are connected. A
-        connection may wake up much later: it is closed, so that the agent comes again and hears what has become of its workers.
+        """Whether nodes were lost. Connections of which nothing is heard are closed, so that such an agent comes again and hears what has
+        become of its workers.
         """
-        now = asyncio.get_running_loop().time()
-        over = [grace for grace in self._graces.values() if grace.ends <= now]
-        lost = [grace.lost for grace in over if grace.at_most <= now or not self._up(grace.lost.node)]
-        lost += [gone for gone in self._absent() if gone.node not in {known.node for known in lost}]
-        for node, seconds in self._heartbeats.silent(now).items():
-            self._heartbeats.forget(node)
+        nodes = {node.name: node.rank for node in self.machine.state.nodes.values() if not node.lost}
+        gone = self._liveness.gone(nodes, self._links, asyncio.get_running_loop().time(), self._clock())
+        for node in gone.silent:
             self._links.pop(node).outbox.put_nowait(Close(SILENT, "nothing was heard of this node for too long"))
-            detail = f"nothing was heard of it for {seconds:.1f} s (the host is down, or the network to it)"
-            lost.append(LostNode(node, detail, self._clock() - seconds))
-        for gone in lost:
-            self._graces.pop(gone.node, None)
-        if lost:
-            self.submit(NodesLost(tuple(sorted(lost, key=lambda gone: gone.happened))))
-        return bool(lost)
-
-    def _absent(self) -> list[LostNode]:
-        """After a restart of the orchestrator an agent has `GRACE` to come back, but not so long if nothing is heard of its host in any
-        other way either, while most agents are back and so can find us: its host is down, or the network to it.
-        """
-        limit, now = self.machine.state.timeouts.node_lost, self._clock()
-        nodes = [node for node in self.machine.state.nodes.values() if not node.lost]
-        if not self._graces or now - self._resumed < limit + MARGIN or 2 * len(self._links) <= len(nodes):
-            return []
-        found = []
-        for node in nodes:
-            since = self._silent_since(node.rank, limit)
-            if node.name in self._graces and node.name not in self._links and since is not None:
-                found.append(LostNode(node.name, f"nothing was heard of it for {now - since:.1f} s, nor of its orchestrator", since))
-        return found
+        if gone.lost:
+            self.submit(NodesLost(gone.lost))
+        return bool(gone.lost)
 
     def receive(self, link: AgentLink, text: str) -> None:
         """A line from an agent. One that is not understood, or speaks of another node's worker, is dropped and told
@@ -341,7 +254,7 @@ class Service:
             return
         if self._links.get(link.node) is not link:
             return  # a connection that has been replaced
-        self._hear(link)
+        self._liveness.heard(link.node, asyncio.get_running_loop().time())
         if isinstance(message, Pages):
             self._readings[link.node] = message, self._clock()
             return
