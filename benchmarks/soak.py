@@ -40,6 +40,7 @@ from understudy.chaos.base import Outcome
 from understudy.chaos.job import Away, WatchedJob
 from understudy.chaos.registry import registry
 from understudy.chaos.run import Record, Result, Runner
+from understudy.chaos.schedule import schedule as scheduled
 from understudy.cli.chaos_command import Asked, as_values, line
 from understudy.cli.target import target
 from understudy.core.loss import EXPLAIN_WITHIN
@@ -215,7 +216,7 @@ def main() -> int:
     if left_out:
         print(f"not possible on this machine: {', '.join(left_out)}")
     plan = plans.make(make_plan(args.seed, 3 * args.incidents + 20, args.ranks), registry())
-    schedule = plans.schedule(plan, registry(), args.ranks, ["node0"])
+    schedule = scheduled(plan, registry(), args.ranks, ["node0"])
 
     training = Training(folder / "disturbed", args)
     began = time.monotonic()

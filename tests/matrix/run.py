@@ -30,6 +30,7 @@ from understudy.chaos.base import Outcome
 from understudy.chaos.job import Away, WatchedJob
 from understudy.chaos.registry import registry
 from understudy.chaos.run import MISSED, Record, Runner
+from understudy.chaos.schedule import schedule as scheduled
 from understudy.cli.chaos_command import Asked
 from understudy.cli.client import NoAnswer, of_job
 from understudy.cli.target import Target, target
@@ -110,7 +111,7 @@ class _Serving:
                 with suppress(NoAnswer):  # the orchestrator may be what is disturbed
                     self._about.server.call("POST", of_job(self._about.job, "migrate"), {"rank": cell.migrates, "reason": cell.name})
 
-        runner = Runner(self._job, plans.schedule(plan, registry(), RANKS, ["node0"]), registry(), told, PATIENCE)
+        runner = Runner(self._job, scheduled(plan, registry(), RANKS, ["node0"]), registry(), told, PATIENCE)
         found = runner.run()
         # The schedule is by time, so the fault comes before what brings its phase about.
         record = found.records[0]

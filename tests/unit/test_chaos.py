@@ -17,9 +17,10 @@ from understudy.chaos import registry as registry_module
 from understudy.chaos.armed import Armed, Folder
 from understudy.chaos.base import Fault, Hits, Outcome, Parameter
 from understudy.chaos.job import Away, NotHere, WatchedJob
-from understudy.chaos.plan import BadPlan, Injection, make, read, schedule
+from understudy.chaos.plan import BadPlan, make, read
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import registry
+from understudy.chaos.schedule import Injection, schedule
 
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 RANDOM = {

@@ -22,8 +22,9 @@ from scripts.api_page import describe
 from scripts.api_page import page as api_page
 
 import understudy
-from understudy.chaos.plan import make, schedule
+from understudy.chaos.plan import make
 from understudy.chaos.registry import registry
+from understudy.chaos.schedule import schedule
 from understudy.cli import app
 from understudy.common.phases import PHASES
 from understudy.orchestrator import views

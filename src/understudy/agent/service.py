@@ -18,9 +18,8 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -28,13 +27,15 @@ from understudy.agent import memory, processes
 from understudy.agent.adoption import Met, Reception, left_behind
 from understudy.agent.config import AgentConfig
 from understudy.agent.control import Control
-from understudy.agent.descendants import ROUND, Process, kill_round, reap
+from understudy.agent.descendants import reap
+from understudy.agent.lifelines import Lifelines
 from understudy.agent.link import WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
 from understudy.agent.output import Output
 from understudy.agent.progress import Progress
 from understudy.agent.routes import Routes
 from understudy.agent.shutdown import End, Shutdown
+from understudy.agent.strays import Strays
 from understudy.agent.template import Template
 from understudy.agent.worker import Worker
 from understudy.common.names import ORCHESTRATOR, WORKERS, page_path
@@ -42,16 +43,12 @@ from understudy.common.tls import trusting
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
 from understudy.links import messages, reattach
-from understudy.links.lifeline import Lifeline
 from understudy.links.supervision import Ending
 
 ToWorker = commands.Assign | commands.Prepare | commands.Abort | commands.Publish | commands.Pause | commands.Recover | commands.Release
-DYING_EVERY = 0.001  # seconds between two looks at a worker that has begun to end, until the kernel says how
-DYING_LIMIT = 5.0  # after that its pidfd will tell
 REAP_EVERY = 4  # heartbeats
 SILENT_GRACE = 5.0  # seconds that a worker may live on after it has closed its link
 REFUSALS_TOLD = 3  # malformed lines of one worker that are told; a worker that writes junk may write much of it
-FAST_CLEANING = 3.0
 
 
 class Agent:
@@ -62,9 +59,10 @@ class Agent:
         self._output = Output(config.run_dir / WORKERS, self._stream if config.streams else None)
         self._routes = Routes(config)
         self._workers: dict[str, Worker] = {}
-        self._taken_up = False  # some of them are of an agent before this one, and so not below this process
         self._own: set[int] = set()  # processes whose exit status is collected through their pidfd, and nowhere else
         self._template = Template(config, self._own)
+        self._lifelines = Lifelines(config.run_dir, self._report_loss)
+        self._strays = Strays(config, self._own, self._output.say)
         self._starting: dict[str, bool] = {}  # workers that are no processes yet; False: killed meanwhile
         self._end: asyncio.Future[End] = self._loop.create_future()
         self._shutdown = Shutdown(config, self._workers, self._output.say)
@@ -106,7 +104,7 @@ class Agent:
             await asyncio.gather(*watchers, return_exceptions=True)
             if reception is not None:
                 reception.close()
-            await self._clean(lambda process: not self._taken_up or processes.of_run(self._config, process))
+            await self._strays.of_all()
             await self._output.drain(None, patience=2.0)
             await self._output.close(patience=3.0)
         return end.exit_code
@@ -224,10 +222,10 @@ class Agent:
     def _take_up(self) -> None:
         for left in left_behind(self._config.run_dir / WORKERS):
             worker = left.taken_up(self._config.node, self._routes.fresh(left.worker))
-            self._taken_up = True
+            self._strays.taken_up = True
             self._know(worker)
             if worker.alive:
-                self._watch_lifeline(worker)
+                self._lifelines.watch(worker)
                 self._loop.call_later(reattach.AWAY, self._unmet, worker)
 
     def _met(self, met: Met) -> None:
@@ -236,7 +234,7 @@ class Agent:
         if worker is None and who.worker not in self._starting and not self._end.done():
             with contextlib.suppress(OSError):  # it has ended
                 worker = Worker(who.worker, met.pid, os.pidfd_open(met.pid), self._routes.fresh(who.worker), ours=False)
-                self._taken_up = True
+                self._strays.taken_up = True
                 self._know(worker)
         if worker is None or worker.link is not None or worker.pid != met.pid or not worker.alive:
             met.refuse()
@@ -266,14 +264,14 @@ class Agent:
                 self._orchestrator.send(event)
             return
         processes.signal_group(worker.pid, signal.SIGKILL)
-        self._clean_after(worker)
+        self._spawn(self._strays.of(worker))
 
     # What workers do.
 
     def _heard(self, worker: Worker, event: FromWorker) -> None:
         worker.remember(event)
         if isinstance(event, events.WorkerWarm):
-            self._watch_lifeline(worker)
+            self._lifelines.watch(worker)
             size = memory.footprint(worker.pid)
             self._footprint = max(self._footprint or 0, size or 0)
         elif isinstance(event, events.Finished):
@@ -321,7 +319,7 @@ class Agent:
             worker.page.close()
             worker.page = None
         self._shutdown.exits.set()
-        self._clean_after(worker)
+        self._spawn(self._strays.of(worker))
         self._spawn(self._output.drain(worker.name, patience=2.0))
 
     def _report_loss(self, worker: Worker, ending: processes.Ending, happened: float) -> None:
@@ -331,47 +329,6 @@ class Agent:
         self._progress.report()  # where it stood
         worker.lost = events.WorkerLost(worker.name, ending.cause, ending.detail + worker.whereabouts(), happened)
         self._orchestrator.send(worker.lost)
-
-    def _watch_lifeline(self, worker: Worker) -> None:
-        """Waits on a thread until the worker begins to end, which its pidfd tells much later."""
-        try:
-            lifeline = Lifeline(page_path(self._config.run_dir, worker.name))
-        except (OSError, ValueError):
-            return  # no page: its pidfd will tell
-
-        def wait() -> None:
-            if lifeline.wait():
-                with contextlib.suppress(RuntimeError):  # the loop is closed
-                    self._loop.call_soon_threadsafe(self._dying, worker, time.time(), time.monotonic() + DYING_LIMIT)
-
-        threading.Thread(target=wait, name=f"lifeline {worker.name}", daemon=True).start()
-
-    def _dying(self, worker: Worker, happened: float, limit: float) -> None:
-        if not worker.alive or worker.leaving or worker.lost is not None:
-            return
-        ending = processes.dying(worker.pid)
-        if ending is not None:
-            if worker.link is not None:
-                worker.link.drain()  # what it said last decides whether this is a loss
-            self._report_loss(worker, ending, happened)
-        elif time.monotonic() < limit:
-            self._loop.call_later(DYING_EVERY, self._dying, worker, happened, limit)
-
-    # Strays.
-
-    def _clean_after(self, worker: Worker) -> None:
-        self._spawn(self._clean(lambda process: processes.left_by(self._config, worker.name, worker.pid, process)))
-
-    async def _clean(self, chosen: Callable[[Process], bool]) -> None:
-        """Kill what is chosen, round by round. On a thread: a busy host has thousands of processes to look through, and
-        the next commands of a recovery must not wait for that.
-        """
-        limit = time.monotonic() + FAST_CLEANING
-        while left := await asyncio.to_thread(kill_round, chosen, self._own, self._taken_up):
-            if time.monotonic() > limit:
-                self._output.say(f"processes {left} do not end although killed: they wait inside the kernel")
-                return
-            await asyncio.sleep(ROUND)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)

@@ -1,36 +1,30 @@
-"""Plans of faults: a TOML file, and the schedule that comes of it and a seed.
+"""Plans of faults: a TOML file. What comes of it and a seed is in `schedule`.
 
-    seed = 7                     # of all that is random; --seed says another
+seed = 7                     # of all that is random; --seed says another
 
-    [[fault]]
-    fault = "sigkill"            # or several, of which each time one is chosen, by weight: {sigkill = 3, segfault = 1}
-    rank = 2                     # or "random"; or node = "node1"; or spare = true
-    at_step = 20                 # as soon as so many steps are committed; or after = 5.0: seconds after the beginning
-    every = 10                   # again after so many steps (or seconds) ...
-    count = 5                    # ... so many times in all
-    jitter = 3                   # each up to so many steps (or seconds) later, at random
-    point = "vote"               # inside the worker, there; or several, of which one is chosen: ["vote", "apply"]
-    at_rank = 1                  # for what is done from outside (orchestrator_kill): the rank that waits at the point while it happens
-    parameters = {seconds = 2.0} # of the fault
-    expect = "replaced"          # what must come of it, if not what the registry says
-    overlap = true               # the next fault does not wait until the job is whole again
-
-The same plan, seed and number of ranks give the same schedule. Each entry draws from a stream of its own, so that changing one leaves
-the others as they are.
+[[fault]]
+fault = "sigkill"            # or several, of which each time one is chosen, by weight: {sigkill = 3, segfault = 1}
+rank = 2                     # or "random"; or node = "node1"; or spare = true
+at_step = 20                 # as soon as so many steps are committed; or after = 5.0: seconds after the beginning
+every = 10                   # again after so many steps (or seconds) ...
+count = 5                    # ... so many times in all
+jitter = 3                   # each up to so many steps (or seconds) later, at random
+point = "vote"               # inside the worker, there; or several, of which one is chosen: ["vote", "apply"]
+at_rank = 1                  # for what is done from outside (orchestrator_kill): the rank that waits at the point while it happens
+parameters = {seconds = 2.0} # of the fault
+expect = "replaced"          # what must come of it, if not what the registry says
+overlap = true               # the next fault does not wait until the job is whole again
 """
 
 from __future__ import annotations
 
-import random
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StrictBool, StrictInt, ValidationError, model_validator
 
-from understudy.chaos.base import Fault, Hits, Outcome, Value
+from understudy.chaos.base import Fault, Hits, Outcome
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import Registry
 
@@ -101,35 +95,6 @@ class Plan(BaseModel):
     fault: Annotated[list[Entry], Field(min_length=1)]
 
 
-@dataclass(frozen=True)
-class Injection:
-    """One fault of a schedule. Of `rank`, `node` and `spare` one is given; none for the orchestrator."""
-
-    number: int  # from 1
-    entry: int  # of the plan, from 1
-    fault: str
-    values: dict[str, Value]
-    expected: Outcome
-    rank: int | None = None
-    node: str | None = None
-    spare: bool = False
-    at_step: int | None = None
-    after: float | None = None
-    point: str | None = None
-    at_rank: int | None = None  # waits at the point while the fault is done from outside; None: nobody does
-    overlap: bool = False
-
-    @property
-    def target(self) -> str:
-        if self.rank is not None:
-            return f"rank {self.rank}"
-        return self.node or ("a spare" if self.spare else "the orchestrator")
-
-    @property
-    def when(self) -> str:
-        return f"step {self.at_step}" if self.at_step is not None else f"{self.after or 0.0:.1f} s"
-
-
 def read(path: Path, registry: Registry) -> Plan:
     """Raises `BadPlan`, or `OSError`."""
     try:
@@ -175,7 +140,7 @@ def _told(error: Any) -> str:
 
 def _check(entry: Entry, fault: Fault) -> None:
     """Raises `ValueError`."""
-    shared = {name: value for name, value in entry.parameters.items() if len(entry.weights) == 1 or name in _names(fault)}
+    shared = {name: value for name, value in entry.parameters.items() if len(entry.weights) == 1 or name in parameter_names(fault)}
     fault.values(shared)
     if entry.points and fault.inside is None and entry.at_rank is None and entry.rank is None:
         raise ValueError(f"{fault.name} does not happen inside a worker: give at_rank, the rank that waits at the point meanwhile")
@@ -196,54 +161,5 @@ def _check(entry: Entry, fault: Fault) -> None:
 _ARTICLE = {Hits.NODE: "a node", Hits.ORCHESTRATOR: "the orchestrator", Hits.WORKER: "a worker"}
 
 
-def _names(fault: Fault) -> set[str]:
+def parameter_names(fault: Fault) -> set[str]:
     return {parameter.name for parameter in fault.parameters}
-
-
-def schedule(plan: Plan, registry: Registry, ranks: int, nodes: Sequence[str], seed: int | None = None) -> list[Injection]:
-    """What happens when, for a job with so many `ranks` on `nodes`: by time and by step, each in its order. Raises `BadPlan`."""
-    chosen = plan.seed if seed is None else seed
-    found = [one for number, entry in enumerate(plan.fault, 1) for one in _expanded(number, entry, registry, ranks, nodes, chosen)]
-    found.sort(key=lambda one: (one["at_step"] is None, one["at_step"] or 0, one["after"] or 0.0))
-    return [Injection(number, **one) for number, one in enumerate(found, 1)]
-
-
-def _expanded(number: int, entry: Entry, registry: Registry, ranks: int, nodes: Sequence[str], seed: int) -> list[dict[str, Any]]:
-    chance = random.Random(f"{seed} {number}")
-    if isinstance(entry.rank, int) and not 0 <= entry.rank < ranks:
-        raise BadPlan(f"fault {number}: the job has no rank {entry.rank}; its ranks are 0 to {ranks - 1}")
-    if entry.at_rank is not None and entry.at_rank >= ranks:
-        raise BadPlan(f"fault {number}: at_rank: the job has no rank {entry.at_rank}; its ranks are 0 to {ranks - 1}")
-    if entry.node not in (None, RANDOM, *nodes):
-        raise BadPlan(f"fault {number}: the job has no node {entry.node!r}; it has {', '.join(nodes)}")
-    found = []
-    for turn in range(entry.count):
-        # Everything is drawn each time, needed or not, so that one word changed in a plan changes nothing else.
-        name = chance.choices(list(entry.weights), list(entry.weights.values()))[0]
-        rank, node, point, late = (chance.random() for _ in range(4))
-        fault = registry.find(name)
-        one: dict[str, Any] = {"entry": number, "fault": name, "overlap": entry.overlap, "spare": entry.spare}
-        one["values"] = fault.values({key: value for key, value in entry.parameters.items() if key in _names(fault)})
-        one["rank"], one["node"] = None, None
-        if fault.hits is Hits.WORKER and not entry.spare:
-            one["rank"] = entry.rank if isinstance(entry.rank, int) else int(rank * ranks)
-        elif fault.hits is Hits.NODE:
-            one["node"] = entry.node if entry.node not in (None, RANDOM) else nodes[int(node * len(nodes))]
-        one["point"] = entry.points[int(point * len(entry.points))] if entry.points else None
-        waits = entry.points and fault.inside is None
-        one["at_rank"] = (one["rank"] if entry.at_rank is None else entry.at_rank) if waits else None
-        one["at_step"], one["after"] = _when(entry, turn, late)
-        alone = fault.alone if fault.alone is not None and len(nodes) == 1 else fault.expected
-        if entry.spare and alone is Outcome.REPLACED:
-            alone = Outcome.UNDISTURBED
-        one["expected"] = entry.expect or alone
-        found.append(one)
-    return found
-
-
-def _when(entry: Entry, turn: int, late: float) -> tuple[int | None, float | None]:
-    """Step and seconds of the entry's `turn`, one of them None."""
-    later = turn * (entry.every or 0)
-    if entry.at_step is not None:
-        return entry.at_step + int(later) + int(late * (entry.jitter + 1)), None
-    return None, (entry.after or 0.0) + later + late * entry.jitter

@@ -18,8 +18,8 @@ from typing import Any
 from understudy.chaos.armed import ANY, HOLD, Armed, Folder
 from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Undo, Victim
 from understudy.chaos.job import NotHere, View, WatchedJob
-from understudy.chaos.plan import Injection
 from understudy.chaos.registry import Registry
+from understudy.chaos.schedule import Injection
 
 LIMIT = 300.0  # seconds after a fault, and after its own length, within which its outcome must be there
 PROGRESS = 2  # steps that every rank commits after a fault without an incident, before that counts as undisturbed

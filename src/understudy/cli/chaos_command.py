@@ -16,10 +16,12 @@ from rich.table import Table
 from understudy.chaos import plan as plans
 from understudy.chaos.base import Fault
 from understudy.chaos.job import Away, WatchedJob
-from understudy.chaos.plan import BadPlan, Injection
+from understudy.chaos.plan import BadPlan
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import Registry, registry
 from understudy.chaos.run import Record, Result, Runner
+from understudy.chaos.schedule import Injection
+from understudy.chaos.schedule import schedule as scheduled
 from understudy.cli.client import Denied, NoAnswer, of_job
 from understudy.cli.events_command import frames
 from understudy.cli.job_commands import answer, from_journal
@@ -109,7 +111,7 @@ def _schedule(read: plans.Plan, known: Registry, status: dict[str, Any], about: 
         say("the job forms still: its ranks are not known yet")
         raise typer.Exit(1)
     try:
-        return plans.schedule(read, known, ranks, nodes, seed)
+        return scheduled(read, known, ranks, nodes, seed)
     except BadPlan as error:
         _wrong(str(error))
 

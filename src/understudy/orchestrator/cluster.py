@@ -20,10 +20,10 @@ from understudy.core.nouns import Timeouts
 from understudy.core.placement import Offer, place
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, StartPart, decode, encode
 from understudy.links.submission import Submission
+from understudy.orchestrator.agent_link import REPLACED, AgentLink, Close
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
 from understudy.orchestrator.security import Access, Role
-from understudy.orchestrator.service import REPLACED, AgentLink, Close
 from understudy.orchestrator.settings import Settings
 
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed

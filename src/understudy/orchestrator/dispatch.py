@@ -1,54 +1,58 @@
-"""Which commands go where, and which of them wait for the journal: rules without a network, so that a simulator runs the same ones."""
+"""What is sent when, and to whom? Rules only: no I/O, no clock.
+
+A decision changes what workers are; one that is not in the journal could not be understood by the next orchestrator, so it is sent when
+it is written. What a person has said is not heard again, so nothing that comes of it goes out before. All else goes out at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from understudy.core.commands import Assign, Command, EndJob, Prepare, Recover, SetTimer, StartWorker, Tell
 from understudy.core.events import Believed, Event
-from understudy.core.state import Worker
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What the machine has decided on one event."""
-
-    at_once: list[Command]
-    when_written: list[Command]  # only when the journal has the event: it could not be understood by the next orchestrator otherwise
-
-
-def decision(event: Event, commands: list[Command], strict: bool) -> Decision:
-    """`strict`: the journal is shared by several orchestrators."""
-    if isinstance(event, Believed):  # what a person has said is not heard again
-        return Decision([], commands)
-    return Decision([c for c in commands if not decides(c, strict)], [c for c in commands if decides(c, strict)])
+def split(event: Event, commands: Sequence[Command], *, strict: bool) -> tuple[list[Command], list[Command]]:
+    """Of what was decided because of `event`: what is sent at once, and what is sent when the event is in the journal. `strict`: the end
+    of the job waits for the journal, too.
+    """
+    everything = isinstance(event, Believed)
+    later = [command for command in commands if everything or _decides(command, strict)]
+    return ([command for command in commands if not (everything or _decides(command, strict))] if later else list(commands)), later
 
 
-def decides(command: Command, strict: bool) -> bool:
-    """Whether it must not be sent before it is written: it says who is which rank, or can be no other, what is redone, or that it
-    is over."""
+def _decides(command: Command, strict: bool) -> bool:
+    """It says who is which rank, or can be no other, what is redone, or that it is over."""
     first = isinstance(command, Assign) and not command.newcomer
     return first or isinstance(command, Prepare | Recover) or (strict and isinstance(command, EndJob))
 
 
-@dataclass(frozen=True)
-class Outgoing:
-    """Commands by who carries them out, each in its order. Nodes need not hear of anything in the same order as each other."""
+@dataclass
+class Dispatch:
+    """Commands by whom they are for, each in the order in which they were given. Nodes need not hear of anything in the same order as
+    each other.
+    """
 
-    here: list[Tell | SetTimer | EndJob] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # for the user
+    timers: list[SetTimer] = field(default_factory=list)
     for_nodes: dict[str, list[Command]] = field(default_factory=dict)
+    ends: bool = False  # the job has ended
 
-
-def addressed(commands: list[Command], workers: Mapping[str, Worker], connected: Collection[str]) -> Outgoing:
-    """`connected`: nodes that hear of the job's end."""
-    found = Outgoing()
-    for command in commands:
-        if isinstance(command, Tell | SetTimer | EndJob):
-            found.here.append(command)
-            nodes = connected if isinstance(command, EndJob) else ()
-        else:
-            nodes = [command.node if isinstance(command, StartWorker) else workers[command.worker].node]
-        for node in nodes:
-            found.for_nodes.setdefault(node, []).append(command)
-    return found
+    @staticmethod
+    def of(commands: Iterable[Command], node_of: Callable[[str], str], connected: Collection[str]) -> Dispatch:
+        """`node_of`: a worker's. The end of the job goes to all that are `connected`."""
+        found = Dispatch()
+        for command in commands:
+            if isinstance(command, Tell):
+                found.texts.append(command.text)
+            elif isinstance(command, SetTimer):
+                found.timers.append(command)
+            elif isinstance(command, EndJob):
+                for node in connected:
+                    found.for_nodes.setdefault(node, []).append(command)
+                found.ends = True
+            else:
+                node = command.node if isinstance(command, StartWorker) else node_of(command.worker)
+                found.for_nodes.setdefault(node, []).append(command)
+        return found

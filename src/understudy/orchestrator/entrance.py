@@ -12,10 +12,10 @@ from starlette.requests import HTTPConnection
 
 from understudy.core.events import NodeJoined
 from understudy.links.messages import FENCE, BadMessage, Hello, Message, decode
+from understudy.orchestrator.agent_link import POLICY_VIOLATION
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.problems import problem
 from understudy.orchestrator.security import Access, Grant, Role, Unknown
-from understudy.orchestrator.service import POLICY_VIOLATION
 
 HELLO = 10.0  # seconds for an agent to say who it is
 

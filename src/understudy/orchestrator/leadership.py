@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from understudy.orchestrator import migrations
 from understudy.orchestrator.database import Deposed, Lease, shown
+from understudy.orchestrator.lease_term import LeaseTerm
 
 SECONDS = 3.0  # for which a lease is good
 RENEW = 1.0  # seconds between two renewals
@@ -30,7 +31,7 @@ class Leadership:
         self._database = database
         self._tell = tell
         self._lease = Lease(database, f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}", SECONDS)
-        self._good_until = 0.0  # CLOCK_MONOTONIC
+        self._term = LeaseTerm(SECONDS)
 
     async def wait(self) -> None:
         """Until this orchestrator leads. Raises `NewerJournal`."""
@@ -45,9 +46,10 @@ class Leadership:
             if fence is not None:
                 if self._lease.migrated is not None:
                     self._tell(migrations.told(shown(self._database), self._lease.migrated))
-                if time.monotonic() - asked > SECONDS / 2:
+                if not self._term.worth_taking(asked, time.monotonic()):
                     continue  # bringing an older journal up to date has used the time up: once more, which is quick
-                self.fence, self._good_until = fence, asked + SECONDS
+                self.fence = fence
+                self._term.extend(asked)
                 return
             if why != told:
                 told = why
@@ -62,19 +64,19 @@ class Leadership:
                 asked = time.monotonic()
                 try:
                     await asyncio.wait_for(asyncio.to_thread(self._lease.renew, self.fence), SECONDS)
-                    self._good_until = asked + SECONDS
+                    self._term.extend(asked)
                 except Deposed:
                     self.step_down("another orchestrator has taken over")
                 except (SQLAlchemyError, TimeoutError) as error:
-                    if time.monotonic() > self._good_until:
+                    if self._term.over(time.monotonic()):
                         self.step_down(f"the lease in {shown(self._database)} could not be renewed: {_reason(error)}")
         finally:
-            if time.monotonic() < self._good_until:
+            if not self._term.over(time.monotonic()):
                 self._lease.give_up(self.fence)
 
     def guard(self) -> None:
         """Returns only while this orchestrator leads."""
-        if time.monotonic() > self._good_until:
+        if self._term.over(time.monotonic()):
             self.step_down("the lease has run out, while this process was stopped or the database away")
 
     def step_down(self, why: str) -> None:

@@ -4,9 +4,8 @@ Everything happens on one asyncio loop. `submit` hands an event to the machine, 
 passes the event to the journal (`journal.py` says why). Progress (`Pages`) does not go through the machine: it feeds
 the status and the hang watch, whose verdict is an event like any other.
 
-When a node is lost `liveness.py` says, and what is sent where `dispatch.py`; both are pure. Commands for a node that is away are not kept:
-the machine repeats what is still under way when its agent joins again. Nodes that are lost together are one event, so that they cost one
-generation.
+The rules are elsewhere, without a loop or a clock: when a node is lost (`liveness.py`), what is sent when and to whom (`dispatch.py`).
+Commands for a node that is away are not kept: the machine repeats what is still under way when its agent joins again.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from understudy.common.bounds import bounded
 from understudy.common.console import say
 from understudy.common.page_view import PageView
-from understudy.core.commands import Command, SetTimer, Tell
+from understudy.core.commands import Command, SetTimer
 from understudy.core.events import (
     Event,
     Expired,
@@ -35,36 +33,17 @@ from understudy.core.state import WorkerState
 from understudy.detectors.base import JobView
 from understudy.detectors.hang import HangWatch
 from understudy.links.messages import BadMessage, Lines, Pages, encode, encode_all, taken
+from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
 from understudy.orchestrator.detection import OtherDetectors, event_of
-from understudy.orchestrator.dispatch import addressed, decision
+from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
-from understudy.orchestrator.liveness import WATCH, Liveness
+from understudy.orchestrator.liveness import Liveness, SilentSince
 
+WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
 WRITING = 1.0  # seconds that a decision waits for the journal at most
 KEEP = 2.0  # seconds between two notes of the progress in the journal, ...
 KEEP_WORKERS = 500  # ... or more where there are more than so many workers for each of these seconds
-
-
-@dataclass(frozen=True)
-class Close:
-    """Ends a connection. With POLICY_VIOLATION an agent does not try again."""
-
-    code: int
-    reason: str
-
-
-POLICY_VIOLATION = 1008
-REPLACED = 4000
-SILENT = 4001
-
-
-class AgentLink:
-    """One agent's connection: what is put into `outbox` is sent in that order."""
-
-    def __init__(self, node: str) -> None:
-        self.node = node
-        self.outbox: asyncio.Queue[str | Close] = asyncio.Queue()
 
 
 class Service:
@@ -81,10 +60,10 @@ class Service:
         guard: Callable[[], None] = lambda: None,
         up: Callable[[str], bool] = lambda node: False,
         far: bool = False,
-        silent_since: Callable[[int, float], float | None] = lambda node_rank, seconds: None,
+        silent_since: SilentSince = lambda node_rank, seconds: None,
     ) -> None:
-        """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up` and
-        `silent_since`: as `Liveness` says.
+        """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`,
+        `silent_since`: as `Liveness` has them.
         """
         self.machine = machine
         self._pages: dict[str, PageView] = {}
@@ -94,12 +73,18 @@ class Service:
         self._tell = tell
         self._output = output
         self._guard = guard
-        timeouts, far = machine.state.timeouts, far or machine.state.spec.nodes > 1
-        self._liveness = Liveness(timeouts.node_lost, clock(), far=far, up=up, silent_since=silent_since)
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._watch = HangWatch(timeouts)
+        self._watch = HangWatch(machine.state.timeouts)
         self._others = OtherDetectors(tell)
+        self._liveness = Liveness(
+            machine.state.timeouts.node_lost,
+            WATCH,
+            clock(),
+            far=far or machine.state.spec.nodes > 1,
+            up=up,
+            silent_since=silent_since,
+        )
         self._warned_stall = False
         self._complaints: set[str] = set()
         self._ended = asyncio.Event()
@@ -119,7 +104,7 @@ class Service:
             self._set_timer(timer, max(0.001, due.get(timer, now) - now))
         for node in self.machine.state.nodes.values():
             if not node.lost:
-                self._liveness.resumed(node.name, asyncio.get_running_loop().time(), now)
+                self._liveness.awaited(node.name, asyncio.get_running_loop().time(), now, anew=True)
         if self.machine.state.ended is not None:
             self._ended.set()
 
@@ -150,7 +135,7 @@ class Service:
 
     async def _tell_the_late(self) -> None:
         """The job had ended before this orchestrator was started, and agents may not have heard of it; they have `GRACE` to come."""
-        while self._liveness.awaited or self._links:  # noqa: ASYNC110
+        while self._liveness.waits or self._links:  # noqa: ASYNC110
             await asyncio.sleep(WATCH)
 
     # -- events in, commands out ------------------------------------------------------------------------------------
@@ -162,18 +147,17 @@ class Service:
         self._guard()
         event = event if encoded else bounded(event)
         now = self._clock()
-        decided = decision(event, self.machine.handle(event, now), self._journal.strict)
-        self._carry_out(decided.at_once)
+        commands = self.machine.handle(event, now)
+        at_once, decision = split(event, commands, strict=self._journal.strict)
+        self._carry_out(at_once)
         self._journal.append(now, event, encoded)
-        if decided.when_written:
-            self._send_when_written(decided.when_written)
+        if decision:
+            self._send_when_written(decision)
 
-    def _send_when_written(self, commands: list[Command]) -> None:
-        """A decision changes what workers are; one that is not in the journal could not be understood by the next orchestrator. A journal
-        that cannot be written does not hold the job up for longer than `WRITING`, unless it is strict.
-        """
+    def _send_when_written(self, decision: list[Command]) -> None:
+        """A journal that cannot be written does not hold the job up for longer than `WRITING`, unless it is strict."""
         loop = asyncio.get_running_loop()
-        waiting = [commands]
+        waiting = [decision]
 
         def send() -> None:
             if late is not None:
@@ -191,15 +175,15 @@ class Service:
 
     def _carry_out(self, commands: list[Command]) -> None:
         """What goes to one node shares its frames."""
-        going = addressed(commands, self.machine.state.workers, self._links.keys())
-        for command in going.here:
-            if isinstance(command, Tell):
-                self._tell(command.text)
-            elif isinstance(command, SetTimer):
-                self._set_timer(command.timer, command.seconds)
-            else:
-                self._ended.set()
-        for node, told in going.for_nodes.items():
+        workers = self.machine.state.workers
+        found = Dispatch.of(commands, lambda worker: workers[worker].node, self._links)
+        for text in found.texts:
+            self._tell(text)
+        for timer in found.timers:
+            self._set_timer(timer.timer, timer.seconds)
+        if found.ends:
+            self._ended.set()
+        for node, told in found.for_nodes.items():
             link = self._links.get(node)
             if link is not None:
                 for frame in encode_all(told):
@@ -246,19 +230,19 @@ class Service:
             if not self._links:
                 self._all_gone.set()
         elif link.node in self.machine.state.nodes:
-            self._liveness.wait_for(link.node, asyncio.get_running_loop().time(), self._clock())
+            self._liveness.awaited(link.node, asyncio.get_running_loop().time(), self._clock())
 
     def _look_for_silence(self) -> bool:
-        """Whether nodes were lost. One that is silent may wake up much later: its connection is closed, so that the agent comes again and
-        hears what has become of its workers.
+        """Whether nodes were lost. Connections of which nothing is heard are closed, so that such an agent comes again and hears what has
+        become of its workers.
         """
         nodes = {node.name: node.rank for node in self.machine.state.nodes.values() if not node.lost}
-        found = self._liveness.look(nodes, self._links.keys(), asyncio.get_running_loop().time(), self._clock())
-        for node in found.silent:
+        gone = self._liveness.gone(nodes, self._links, asyncio.get_running_loop().time(), self._clock())
+        for node in gone.silent:
             self._links.pop(node).outbox.put_nowait(Close(SILENT, "nothing was heard of this node for too long"))
-        if found.lost:
-            self.submit(NodesLost(found.lost))
-        return bool(found.lost)
+        if gone.lost:
+            self.submit(NodesLost(gone.lost))
+        return bool(gone.lost)
 
     def receive(self, link: AgentLink, text: str) -> None:
         """A line from an agent. One that is not understood, or speaks of another node's worker, is dropped and told

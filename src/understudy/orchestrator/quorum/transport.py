@@ -20,12 +20,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
 from understudy.links.messages import LIMIT
+from understudy.orchestrator.agent_link import POLICY_VIOLATION
 from understudy.orchestrator.limits import Limits
 from understudy.orchestrator.problems import problem
 from understudy.orchestrator.quorum.raft import Append, Appended, AskVote, Message, Vote
 from understudy.orchestrator.quorum.roll import Hello
 from understudy.orchestrator.security import Access, Unknown
-from understudy.orchestrator.service import POLICY_VIOLATION
 
 PATH = "/v1/quorum"
 LONGEST = 4 * LIMIT  # bytes of a frame: one event of `LIMIT` characters, with every one of them escaped, and what goes with it

@@ -1,0 +1,26 @@
+"""An agent's connection, as those see it who have something to say to the agent."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+POLICY_VIOLATION = 1008
+REPLACED = 4000
+SILENT = 4001
+
+
+@dataclass(frozen=True)
+class Close:
+    """Ends a connection. With POLICY_VIOLATION an agent does not try again."""
+
+    code: int
+    reason: str
+
+
+class AgentLink:
+    """One agent's connection: what is put into `outbox` is sent in that order."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.outbox: asyncio.Queue[str | Close] = asyncio.Queue()

@@ -1,0 +1,86 @@
+"""What goes in and out of the HTTP interface, beside status and report (`views.py`) and submissions; and the answers that are a no."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+import understudy
+from understudy.orchestrator import problems, views
+
+NOT_LET: dict[int | str, dict[str, object]] = dict.fromkeys((401, 403, 413, 429), problems.RESPONSE)
+NO_ANSWER: dict[int | str, dict[str, object]] = {**NOT_LET, 404: problems.RESPONSE, 422: problems.RESPONSE}
+REFUSED: dict[int | str, dict[str, object]] = {**NO_ANSWER, 400: problems.RESPONSE, 409: problems.RESPONSE}
+
+
+class Migrate(BaseModel):
+    """A wish to move a rank."""
+
+    rank: int = Field(ge=0, description="which")
+    reason: str = Field(default="", max_length=1000, description="for the report")
+
+
+class Believe(BaseModel):
+    """Of a job that is held because replicas differ: what this rank holds is right."""
+
+    rank: int = Field(ge=0, description="which")
+    reason: str = Field(default="", max_length=1000, description="for the report")
+
+
+class Taint(BaseModel):
+    """A node that is not to be trusted, or is again."""
+
+    node: str = Field(max_length=1000, description="its name")
+    reason: str = Field(default="", max_length=1000, description="why it is not trusted; empty: it is trusted again")
+
+
+class Stop(BaseModel):
+    """A wish to end a job."""
+
+    reason: str = Field(default="asked for", max_length=1000, description="for the journal and the job's last message")
+    exit_code: int = Field(default=130, ge=0, le=255, description="what `understudy run` or `understudy logs --follow` exits with")
+
+
+class Accepted(BaseModel):
+    """The wish was passed on; status and report show what becomes of it."""
+
+    accepted: bool = Field(default=True, description="always true")
+
+
+class Health(BaseModel):
+    """The orchestrator serves."""
+
+    status: str = Field(default="ok", description="`ok`; or `degraded`: it serves, and `problems` says what it cannot do")
+    problems: list[str] = Field(default_factory=list, description="in words; its own messages and the list of jobs tell more")
+    version: str = Field(default=understudy.__version__, description="of Understudy")
+
+
+class Submitted(BaseModel):
+    """The job is known from now on, and waits for slots or starts."""
+
+    job: str = Field(description="its name")
+
+
+class JobLine(BaseModel):
+    """A job in a list."""
+
+    job: str = Field(description="its name")
+    state: str = Field(description=f"one of {views.STATES}")
+    step: int = Field(description="the last step that every rank has committed")
+    ranks: int = Field(description="how many it has")
+    generation: int = Field(description="how often the assignment of ranks to workers has changed")
+    incidents: int = Field(description="how many so far")
+    message: str = Field(description="how the job ended, or what it waits for")
+
+
+class NodeLine(BaseModel):
+    """A node in a list."""
+
+    node: str = Field(description="its name")
+    state: str = Field(description="`here`, or `away`: nothing is heard of its agent")
+    taint: str = Field(description="why no new jobs go there; empty: they do")
+    address: str = Field(description="where other nodes reach its workers")
+    domain: str = Field(description="its failure domain; empty: one of its own")
+    labels: dict[str, str] = Field(description="as its agent was given them")
+    slots: int = Field(description="how many workers it takes")
+    free: int = Field(description="slots that no job has")
+    jobs: list[str] = Field(description="that have slots there")

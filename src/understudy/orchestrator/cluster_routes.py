@@ -1,0 +1,45 @@
+"""Routes that only a service has: jobs are submitted, and nodes are listed."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, HTTPException, Request
+
+from understudy.links.submission import Submission
+from understudy.orchestrator.api_models import NOT_LET, REFUSED, NodeLine, Submitted
+from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.entrance import Entrance
+from understudy.orchestrator.security import Role
+
+
+def add_cluster(app: FastAPI, cluster: Cluster, entrance: Entrance) -> None:
+    read, submits = entrance.needs(Role.READ), entrance.needs(Role.SUBMIT, of_all=False)
+
+    @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED)
+    async def submit(request: Submission, http: Request) -> Submitted:
+        """Submit a job, of a service. It starts as soon as there are slots for its ranks and spares. Its name must not have been used."""
+        if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
+            raise HTTPException(403, f"this token may not submit a job named {request.name}")
+        try:
+            return Submitted(job=cluster.submit(request).name)
+        except FileExistsError as error:
+            raise HTTPException(409, str(error)) from error
+        except ValueError as error:
+            raise HTTPException(422, str(error)) from error
+
+    @app.get("/v1/nodes", **read, responses=NOT_LET)
+    async def list_nodes() -> list[NodeLine]:
+        """All nodes, of a service, whose agents have ever been here since the orchestrator was started."""
+        return [
+            NodeLine(
+                node=name,
+                state="here" if node.link is not None else "away",
+                taint=cluster.taint(name),
+                address=node.hello.address,
+                domain=node.hello.domain,
+                labels=node.hello.labels,
+                slots=node.hello.slots,
+                free=node.free(),
+                jobs=[part.job for part in node.hello.parts],
+            )
+            for name, node in sorted(cluster.nodes.items())
+        ]

@@ -1,0 +1,142 @@
+"""Routes about jobs: looking at them (`add_reading`), asking something of them (`add_wishes`), and reading what they print."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, HTTPException, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import TypeAdapter
+
+from understudy.core.events import Believed, MigrationAsked, NodeTainted, StopAsked
+from understudy.orchestrator import views
+from understudy.orchestrator.api_models import NO_ANSWER, NOT_LET, REFUSED, Accepted, Believe, JobLine, Migrate, Stop, Taint
+from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.entrance import Entrance
+from understudy.orchestrator.jobs import Jobs, ServedJob
+from understudy.orchestrator.security import Role
+
+STATUS = TypeAdapter(views.Status)
+
+
+class Finder:
+    """The job that a path names."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    def __call__(self, job: str) -> ServedJob:
+        """Raises `HTTPException`."""
+        known = self._jobs.get(job)
+        if job in self._jobs.aside:
+            raise HTTPException(409, f"job {job} is put aside: {self._jobs.aside[job]}")
+        if known is None:
+            raise HTTPException(404, f"there is no job {job!r} here")
+        return known
+
+
+def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None, entrance: Entrance) -> None:
+    read = entrance.needs(Role.READ)
+
+    @app.get("/v1/jobs", **entrance.needs(Role.READ, of_all=False), responses=NOT_LET)
+    async def list_jobs(request: Request) -> list[JobLine]:
+        """All jobs that one may look at, in the order in which they came, those that have ended included; then those put aside."""
+        lines = [_line(job, cluster) for job in jobs.all()] + [_aside(job, why) for job, why in jobs.aside.items()]
+        return [line for line in lines if any(g.allows(Role.READ, line.job) for g in request.state.grants)]
+
+    @app.get("/v1/jobs/{job}/status", **read, responses=NO_ANSWER, response_model=views.Status)
+    async def status(job: str) -> Response:
+        """Who holds which rank, and how far the job is. Also after its end."""
+        # Encoded here: FastAPI would check every rank of our own answer first, and the event loop has agents to serve.
+        return Response(STATUS.dump_json(_status(found(job), cluster)), media_type="application/json")
+
+    @app.get("/v1/jobs/{job}/report", **read, responses=NO_ANSWER)
+    async def report(job: str) -> views.Report:
+        """Every incident so far, phase by phase. Also after the job's end."""
+        return views.report(found(job).service.machine)
+
+
+def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None, entrance: Entrance) -> None:
+    operate = entrance.needs(Role.OPERATE)
+
+    @app.post("/v1/jobs/{job}/migrate", **operate, responses=REFUSED)
+    async def migrate(job: str, wish: Migrate) -> Accepted:
+        """Move a healthy rank to a spare at a step boundary. Not during an incident, before the first step, or without a warm spare."""
+        service = found(job).service
+        why_not = service.machine.migration_refusal(wish.rank)
+        if why_not:
+            raise HTTPException(409, why_not)
+        service.submit(MigrationAsked(wish.rank, wish.reason))
+        return Accepted()
+
+    @app.post("/v1/jobs/{job}/believe", **operate, responses=REFUSED)
+    async def believe(job: str, wish: Believe) -> Accepted:
+        """Let a job that is held go on with what this rank holds. Those that hold something else are replaced, and their nodes tainted."""
+        service = found(job).service
+        why_not = service.machine.belief_refusal(wish.rank)
+        if why_not:
+            raise HTTPException(409, why_not)
+        service.submit(Believed(wish.rank, wish.reason))
+        return Accepted()
+
+    @app.post("/v1/jobs/{job}/taint", **operate, responses=REFUSED)
+    async def taint(job: str, wish: Taint) -> Accepted:
+        """Give a node no new spares or ranks of this job, and no new jobs, or take that back. Also after the job's end."""
+        service = found(job).service
+        if wish.node not in service.machine.state.nodes:
+            raise HTTPException(409, f"job {job} has no node {wish.node}")
+        service.submit(NodeTainted(wish.node, wish.reason))
+        return Accepted()
+
+    @app.post("/v1/jobs/{job}/stop", **operate, responses=REFUSED)
+    async def stop(job: str, wish: Stop) -> Accepted:
+        """End the job on all its nodes, or take it back if it waits for slots."""
+        if cluster is not None and job in jobs.aside:
+            cluster.end_parts(job)
+        elif cluster is None:
+            found(job).service.submit(StopAsked(wish.reason, wish.exit_code))
+        else:
+            cluster.stop(found(job), wish.reason, wish.exit_code)
+        return Accepted()
+
+
+def add_output(app: FastAPI, found: Finder, entrance: Entrance) -> None:
+    read = entrance.needs(Role.READ)
+
+    @app.get(
+        "/v1/jobs/{job}/output",
+        **read,
+        responses={**REFUSED, 200: {"content": {"text/plain": {}}}},
+        response_class=StreamingResponse,
+    )
+    async def output(
+        job: str,
+        offset: int = Query(0, ge=0, le=1 << 53, description="from this byte on"),
+        follow: bool = Query(False, description="go on until the job has ended"),
+    ) -> StreamingResponse:
+        """What the workers of a submitted job have printed, each line with its rank and worker in front, in UTF-8."""
+        kept = found(job).output
+        if kept is None:
+            raise HTTPException(409, "the output of this job goes to the terminals on which `understudy run` was started")
+        return StreamingResponse(kept.read(offset, follow), media_type="text/plain; charset=utf-8")
+
+
+def _status(job: ServedJob, cluster: Cluster | None) -> views.Status:
+    status = views.status(job.service.machine, job.service.pages)
+    why = cluster.waiting.get(job.name) if cluster is not None else None
+    return {**status, "state": "waiting", "message": why} if why is not None else status
+
+
+def _line(job: ServedJob, cluster: Cluster | None) -> JobLine:
+    status = _status(job, cluster)
+    return JobLine(
+        job=job.name,
+        state=status["state"],
+        step=status["step"],
+        ranks=job.service.machine.state.spec.world_size,
+        generation=status["generation"],
+        incidents=status["incidents"],
+        message=status["message"],
+    )
+
+
+def _aside(job: str, why: str) -> JobLine:
+    return JobLine(job=job, state="aside", step=0, ranks=0, generation=0, incidents=0, message=why)

@@ -1,0 +1,76 @@
+"""The agents' WebSockets: one for each part of a job, and, of a service, one for each node."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from fastapi import FastAPI, WebSocket, WebSocketDisconnect
+
+from understudy.core.events import NodeJoined
+from understudy.links.messages import Hello
+from understudy.orchestrator.agent_link import AgentLink, Close
+from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.entrance import Entrance
+from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.limits import Pace
+from understudy.orchestrator.problems import problem
+from understudy.orchestrator.security import Role
+
+
+class Peer(Protocol):
+    """What is behind an agent's WebSocket."""
+
+    def receive(self, link: AgentLink, text: str) -> None: ...
+
+    def detach(self, link: AgentLink) -> None: ...
+
+
+def add_parts(app: FastAPI, jobs: Jobs, entrance: Entrance, fence: int) -> None:
+    @app.websocket("/v1/jobs/{job}/agent")
+    async def part(socket: WebSocket, job: str) -> None:
+        known = jobs.get(job)
+        if known is None:  # an agent tries again after the first of these answers, and gives up after the second
+            aside = jobs.aside.get(job)
+            answer = problem(404, f"there is no job {job!r} here") if aside is None else problem(503, "it is put aside")
+            await socket.send_denial_response(answer)
+            return
+        joined = await entrance.greet(socket, Role.WORKER, job, NodeJoined, fence)
+        if isinstance(joined, NodeJoined):
+            await _serve(socket, known.service, known.service.attach(joined))
+
+
+def add_nodes(app: FastAPI, cluster: Cluster, entrance: Entrance, fence: int) -> None:
+    @app.websocket("/v1/agent")
+    async def agent(socket: WebSocket) -> None:
+        hello = await entrance.greet(socket, Role.AGENT, "", Hello, fence)
+        if isinstance(hello, Hello):
+            await _serve(socket, cluster, cluster.attach(hello))
+
+
+async def _serve(socket: WebSocket, peer: Peer, link: AgentLink) -> None:
+    """Carry frames both ways until either side closes."""
+    sending = asyncio.create_task(_send(socket, link))
+    pace = Pace()
+    try:
+        while True:
+            try:
+                for line in (await socket.receive_text()).split("\n"):
+                    await pace.wait()
+                    peer.receive(link, line)
+            except KeyError:
+                continue  # a binary frame
+    except (WebSocketDisconnect, RuntimeError):
+        pass  # RuntimeError: the socket was closed by `_send` while we waited
+    finally:
+        sending.cancel()
+        peer.detach(link)
+
+
+async def _send(socket: WebSocket, link: AgentLink) -> None:
+    try:
+        while not isinstance(item := await link.outbox.get(), Close):
+            await socket.send_text(item)
+        await socket.close(item.code, item.reason)
+    except (WebSocketDisconnect, RuntimeError):
+        pass  # the receiving side sees it too, and detaches
