@@ -187,7 +187,7 @@ def test_a_stale_description_is_found(tmp_path: Path) -> None:
     """The script on a copy of the project in which the interface says something else."""
     for name in ("src", "docs", "scripts"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    source = tmp_path / "src" / "understudy" / "orchestrator" / "api.py"
+    source = tmp_path / "src" / "understudy" / "orchestrator" / "api_models.py"
     source.write_text(source.read_text().replace("A node in a list.", "A node, in a list."))
     command = [sys.executable, str(tmp_path / "scripts" / "api_page.py")]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}

@@ -11,11 +11,12 @@ import pytest
 import torch
 import xxhash
 
+from understudy.worker.encoding.canonical import canonical
 from understudy.worker.encoding.codec import Unencodable, encode
 from understudy.worker.encoding.digests import digest, flat_bytes
 from understudy.worker.errors import Misuse
 from understudy.worker.script.arguments import versions
-from understudy.worker.state.registry import State, canonical
+from understudy.worker.state.registry import State
 
 
 class Keeping(torch.optim.SGD):

@@ -26,6 +26,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from understudy.worker.encoding.canonical import canonical
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.digests import digest_bytes, flat_bytes
 from understudy.worker.encoding.messages import Streams, TensorDescription
@@ -48,21 +49,6 @@ class Snapshot:
     attributes: Noted
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # id of the parameter -> its gradient, content
     scalers: dict[str, dict[Any, Any]] = field(default_factory=dict)
-
-
-_CONTAINERS = (dict, list, tuple)  # in which something may have to be put in order
-
-
-def canonical(value: Any) -> Any:
-    """The same value with every dict in one order, so that equal states have equal encodings."""
-    kind = type(value)
-    if kind is dict:
-        kinds = set(map(type, value))
-        keys = sorted(value) if kinds == {str} or kinds == {int} else sorted(value, key=lambda key: (type(key).__name__, str(key)))
-        return {key: canonical(item) if type(item := value[key]) in _CONTAINERS else item for key in keys}
-    if kind is list or kind is tuple:
-        return kind([canonical(item) if type(item) in _CONTAINERS else item for item in value])
-    return value
 
 
 Tensors = dict[str, torch.Tensor]  # by entry
