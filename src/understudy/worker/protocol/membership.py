@@ -2,7 +2,7 @@
 
 The control thread hears of a new generation first and breaks the communicators. The main thread finds out here: by a collective
 that fails, or by looking (`announced`). It then *quiesces*: lets go of the old groups, reports how far it is, and waits for
-the decision, which becomes `pending` until it is attached (`recovery`).
+the decision, which becomes `pending` until it is attached (`attachment`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ reports how far it is and waits for the decision.
     in a vote that is rolled forward                     the vote returns; the function goes on and commits
     anywhere else                                        noticed at the next begin
 
-In all three cases it attaches to the new generation at one place, the begin of the next transaction (`recovery`), where it gives
+In all three cases it attaches to the new generation at one place, the begin of the next transaction (`attachment`), where it gives
 its state to newcomers. Until then the old groups stay broken, and refuse everything.
 """
 
