@@ -30,12 +30,12 @@ IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 OURS = {  # beside modules of core
     "core": {"understudy.core"},
     "quorum": set[str](),
-    "orchestrator": {"understudy.detectors.heartbeats"},
-    "detectors": {"understudy.common.page_view"},
+    "orchestrator": {"understudy.detectors.base", "understudy.detectors.heartbeats"},
+    "detectors": {"understudy.common.page_view", "understudy.detectors.base"},
 }
 QUORUM = [ROOT / "orchestrator" / "quorum" / name for name in ("raft.py", "roll.py")]
 RULES = [ROOT / "orchestrator" / name for name in ("dispatch.py", "lease_term.py", "liveness.py")]
-DETECTORS = [ROOT / "detectors" / name for name in ("hang.py", "heartbeats.py")]
+DETECTORS = [ROOT / "detectors" / name for name in ("base.py", "hang.py", "heartbeats.py")]
 
 
 @pytest.mark.parametrize("path", [*sorted((ROOT / "core").glob("*.py")), *QUORUM, *RULES, *DETECTORS], ids=lambda path: path.stem)

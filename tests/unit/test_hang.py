@@ -6,7 +6,8 @@ import pytest
 
 from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core.nouns import Timeouts
-from understudy.detectors.hang import HangWatch, Verdict
+from understudy.detectors.base import Evidence
+from understudy.detectors.hang import HangWatch
 
 LIMITS = Timeouts(hang_floor=10.0, hang_factor=20.0, hang_first=100.0)
 OFFSET = 5000.0  # unix time minus the host's monotonic clock
@@ -39,13 +40,13 @@ class Host:
         beating = {name: page if name in frozen else page._replace(beat_at=clock) for name, page in pages.items()}
         self.watch.observe(beating, clock, clock + OFFSET)
 
-    def stand(self, pages: dict[str, PageView], seconds: int = 20, frozen: tuple[str, ...] = ()) -> Verdict | None:
+    def stand(self, pages: dict[str, PageView], seconds: int = 20, frozen: tuple[str, ...] = ()) -> Evidence | None:
         """The same pages once a second; the verdict at the end."""
         for second in range(seconds):
             self.read(pages, 1.0 + second, frozen)
         return self.judge()
 
-    def judge(self, idle: tuple[str, ...] = ()) -> Verdict | None:
+    def judge(self, idle: tuple[str, ...] = ()) -> Evidence | None:
         return self.watch.judge(RANKS, idle, self.clock + OFFSET)
 
 

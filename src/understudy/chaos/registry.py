@@ -6,10 +6,11 @@ Other packages add faults by entry points of the group `understudy.faults`, each
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
+from typing import TypeGuard
 
 from understudy.chaos.base import Fault
 from understudy.chaos.faults import control, gpu, network, process, signals
+from understudy.common import plugins
 
 GROUP = "understudy.faults"
 
@@ -43,9 +44,9 @@ def registry() -> Registry:
     known = Registry()
     for module in (signals, process, network, control, gpu):
         known.add(*module.FAULTS)
-    for entry in entry_points(group=GROUP):
-        found = entry.load()
-        if not isinstance(found, Fault):
-            raise ValueError(f"the entry point {entry.name} = {entry.value} of {GROUP} is no Fault")
-        known.add(found)
+    known.add(*plugins.found(GROUP, _is_fault, "Fault").values())
     return known
+
+
+def _is_fault(loaded: object) -> TypeGuard[Fault]:
+    return isinstance(loaded, Fault)

@@ -42,6 +42,7 @@ from dataclasses import dataclass
 
 from understudy.common.page_view import Activity, PageView
 from understudy.core.nouns import Timeouts
+from understudy.detectors.base import Evidence, Scene
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})
 _STAGE = {Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3}
@@ -51,15 +52,6 @@ _LEFT_BEHIND = (
     "transactions, in the same order and number. What ends the loop (a count, the best loss so far) was not the same on all ranks: let a "
     "transaction decide it with a collective, and register what it is decided from"
 )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """`happened` is the unix time of the culprit's last sign of life, or of the job's last progress."""
-
-    worker: str
-    detail: str
-    happened: float
 
 
 @dataclass
@@ -77,7 +69,7 @@ class _Watched:
 
 
 class HangWatch:
-    """Fed with readings (`observe`), asked for a verdict (`judge`). All times are passed in."""
+    """A `Detector`. Fed with readings (`observe`), asked for a verdict (`judge`). All times are passed in."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self._timeouts = timeouts
@@ -85,6 +77,14 @@ class HangWatch:
         self._ranks: dict[int, str] = {}  # as of the last judgement
         self._left_behind: dict[tuple[str, int, str], float] = {}  # worker, its transaction, who has ended: unix time of the first reading
         self._changed_at = 0.0  # unix time of the last change in them
+
+    def evidence(self, scene: Scene) -> list[Evidence]:
+        """Of one worker, which hangs, or none."""
+        for reading in scene.readings:
+            self.observe(reading.pages, reading.clock, reading.at)
+        self.forget({*scene.ranks.values(), *scene.idle})
+        verdict = self.judge(scene.ranks, scene.idle, scene.at)
+        return [verdict] if verdict is not None else []
 
     def observe(self, pages: Mapping[str, PageView], clock: float, now: float) -> None:
         """The pages of one node's workers, read when its monotonic clock showed `clock`; `now` is unix time."""
@@ -130,7 +130,7 @@ class HangWatch:
         """The moment of the oldest reading. Whoever reads the pages may have been stopped, and must not take that time for theirs."""
         return min([now, *(self._workers[worker].at for worker in workers if worker in self._workers)])
 
-    def judge(self, ranks: Mapping[int, str], idle: Collection[str], now: float) -> Verdict | None:
+    def judge(self, ranks: Mapping[int, str], idle: Collection[str], now: float) -> Evidence | None:
         """The worker that hangs, if there is one. `ranks`: who holds which rank. `idle`: all others."""
         if self._ranks and self._ranks != ranks:
             self._changed_at = now
@@ -170,7 +170,7 @@ class HangWatch:
             return self._timeouts.hang_first
         return max(self._timeouts.hang_floor, self._timeouts.hang_factor * longest)
 
-    def _silent(self, workers: Collection[str], now: float) -> Verdict | None:
+    def _silent(self, workers: Collection[str], now: float) -> Evidence | None:
         floor, oldest = self._timeouts.hang_floor, now - self._timeouts.hang_floor / 2
         known = {name: watched for name in workers if (watched := self._workers.get(name)) is not None}
         if not any(watched.clock - watched.page.beat_at > floor for watched in known.values()):
@@ -187,9 +187,9 @@ class HangWatch:
         if silence <= limit:
             return None
         detail = f"no sign of life for {silence:.1f} s (limit {limit:.1f} s): stopped, or stuck in a call"
-        return Verdict(name, detail, self._workers[name].at - silence)
+        return Evidence(name, detail, self._workers[name].at - silence)
 
-    def _standstill(self, ranks: Mapping[int, str], now: float) -> Verdict | None:
+    def _standstill(self, ranks: Mapping[int, str], now: float) -> Evidence | None:
         if len(ranks) < 2 or self.moves(ranks, now):
             return None
         now = self._as_of(ranks.values(), now)
@@ -210,7 +210,7 @@ class HangWatch:
             f"no progress of the job for {stalled:.1f} s (limit {limit:.1f} s), and rank {rank} alone {why}:"
             f" {page.activity.name.lower()} in transaction {page.transaction} after {page.collectives} collectives"
         )
-        return Verdict(ranks[rank], detail, now - stalled)
+        return Evidence(ranks[rank], detail, now - stalled)
 
     def _behind(self, watched: Mapping[int, _Watched]) -> int | None:
         recovering = [rank for rank, w in watched.items() if w.page.activity is Activity.RECOVERING]

@@ -9,11 +9,13 @@ instead of one for each. So a node that is silent for too long waits for those t
 
 from __future__ import annotations
 
+from understudy.detectors.base import Evidence, Scene
+
 TOGETHER = 0.25  # of the limit: silences that began within this time of each other are told of together
 
 
 class Heartbeats:
-    """All times are in seconds of one monotonic clock."""
+    """A `Detector`. All times are in seconds of one monotonic clock, but those in a scene and in evidence that say otherwise."""
 
     def __init__(self, limit: float, look_every: float) -> None:
         """A node is silent after `limit`. `silent` is going to be called every `look_every`."""
@@ -27,6 +29,15 @@ class Heartbeats:
 
     def forget(self, node: str) -> None:
         self._heard.pop(node, None)
+
+    def evidence(self, scene: Scene) -> list[Evidence]:
+        """Of all nodes that have been silent for too long. They are forgotten: whoever comes back is heard again."""
+        found = []
+        for node, seconds in self.silent(scene.now).items():
+            self.forget(node)
+            detail = f"nothing was heard of it for {seconds:.1f} s (the host is down, or the network to it)"
+            found.append(Evidence("", detail, scene.at - seconds, node))
+        return found
 
     def silent(self, now: float) -> dict[str, float]:
         """How long each node has been silent, of those that have for too long. None of them while others are about to follow, for

@@ -37,6 +37,7 @@ from understudy.common.names import JOURNAL, TOKEN_VARIABLE
 from understudy.common.tls import trusting
 from understudy.core.events import StopAsked
 from understudy.core.nouns import Timeouts
+from understudy.detectors.registry import factories
 from understudy.links import messages
 from understudy.orchestrator import journal
 from understudy.orchestrator.api import create_app
@@ -65,6 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket for each agent
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        factories()  # an entry point that is no detector is told now
         settings = _settings(folder, arguments.spec_json) if arguments.run_dir else None
         entry = _entry(arguments, folder)
         _lock(folder, shared=bool(arguments.database))

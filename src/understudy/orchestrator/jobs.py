@@ -9,6 +9,7 @@ from pathlib import Path
 
 from understudy.common.bounds import plain
 from understudy.core.machine import Machine
+from understudy.detectors.registry import factories
 from understudy.links.messages import ONLY
 from understudy.orchestrator.history import History
 from understudy.orchestrator.journal import Journal, Recorded
@@ -94,6 +95,7 @@ class Jobs:
             up=lambda node: self.up(node),
             far=folder is not None,
             silent_since=self._silent_since,
+            detectors={name: make(settings.timeouts) for name, make in factories().items()},
         )
         if known is not None:
             service.resume(known.events)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from understudy.core.events import LostNode
+from understudy.detectors.base import Scene
 from understudy.detectors.heartbeats import Heartbeats
 
 MARGIN = 2.0  # seconds beyond the limit for the agent of a host that says nothing in any other way
@@ -96,14 +97,11 @@ class Liveness:
         over = [grace for grace in self._graces.values() if grace.ends <= now]
         lost = [grace.lost for grace in over if grace.at_most <= now or not self._up(grace.lost.node)]
         lost += [one for one in self._absent(nodes, connected, at) if one.node not in {known.node for known in lost}]
-        silent = self._heartbeats.silent(now)
-        for node, seconds in silent.items():
-            self._heartbeats.forget(node)
-            detail = f"nothing was heard of it for {seconds:.1f} s (the host is down, or the network to it)"
-            lost.append(LostNode(node, detail, at - seconds))
+        silent = self._heartbeats.evidence(Scene(now, at))
+        lost += [LostNode(found.node, found.detail, found.happened) for found in silent]
         for one in lost:
             self._graces.pop(one.node, None)
-        return Gone(tuple(sorted(lost, key=lambda one: one.happened)), tuple(silent))
+        return Gone(tuple(sorted(lost, key=lambda one: one.happened)), tuple(found.node for found in silent))
 
     def _absent(self, nodes: Mapping[str, int], connected: Collection[str], at: float) -> list[LostNode]:
         if not self._graces or at - self._started < self._limit + MARGIN or 2 * len(connected) <= len(nodes):

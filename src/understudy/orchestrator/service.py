@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from understudy.common.bounds import bounded
 from understudy.common.console import say
@@ -23,6 +23,7 @@ from understudy.core.events import (
     Event,
     Expired,
     FromAgent,
+    LostNode,
     NodeJoined,
     NodesLost,
     ScriptFailed,
@@ -30,8 +31,8 @@ from understudy.core.events import (
     WorkerStarted,
 )
 from understudy.core.machine import Machine
-from understudy.core.nouns import LossCause
 from understudy.core.state import WorkerState
+from understudy.detectors.base import Detector, Evidence, Reading, Scene
 from understudy.detectors.hang import HangWatch
 from understudy.links.messages import BadMessage, Lines, Pages, encode, encode_all, taken
 from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
@@ -61,9 +62,10 @@ class Service:
         up: Callable[[str], bool] = lambda node: False,
         far: bool = False,
         silent_since: SilentSince = lambda node_rank, seconds: None,
+        detectors: Mapping[str, Detector] | None = None,
     ) -> None:
         """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`,
-        `silent_since`: as `Liveness` has them.
+        `silent_since`: as `Liveness` has them. `detectors`: those of other packages, by name.
         """
         self.machine = machine
         self._pages: dict[str, PageView] = {}
@@ -75,7 +77,9 @@ class Service:
         self._guard = guard
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._unseen: list[Reading] = []  # by detectors
         self._watch = HangWatch(machine.state.timeouts)
+        self._detectors = dict(detectors or {})
         self._liveness = Liveness(
             machine.state.timeouts.node_lost,
             WATCH,
@@ -291,7 +295,7 @@ class Service:
         for node, (message, then) in self._readings.items():
             mine = {w: page for w, page in message.pages.items() if w in workers and workers[w].node == node}
             self._pages.update(mine)
-            self._watch.observe(mine, message.clock, then)
+            self._unseen.append(Reading(mine, message.clock, then))
         self._readings.clear()
         return self._pages
 
@@ -311,18 +315,20 @@ class Service:
                 self._journal.progress(self.pages)
 
     def look(self) -> None:
-        """Does a worker hang? Then it is lost."""
+        """Does a worker hang, or has another detector something to say?"""
         state, now = self.machine.state, self._clock()
         _ = self.pages  # what has come since the last look
         there = {w.name: w for node in state.nodes.values() for w in node.workers.values() if w.state is not WorkerState.RELEASED}
-        self._watch.forget(there.keys())
         holding = (WorkerState.MEMBER, WorkerState.NEWCOMER)
         held = {rank: name for rank, name in state.ranks.items() if name in there and there[name].state in holding}
         holders = set(held.values())
         idle = [name for name in there if name not in holders]
-        verdict = self._watch.judge(held, idle, now)
-        if verdict is not None:
-            self.submit(WorkerLost(verdict.worker, LossCause.HUNG, verdict.detail, verdict.happened))
+        scene = Scene(asyncio.get_running_loop().time(), now, held, idle, tuple(self._unseen))
+        self._unseen.clear()
+        lost = [*self._watch.evidence(scene), *self._of_others(scene)]
+        for found in lost:
+            self._believe(found)
+        if lost:
             return
         if (behind := self._watch.left_behind(held)) is not None:
             rank, page, detail = behind
@@ -334,3 +340,20 @@ class Service:
         elif not self._warned_stall:
             self._warned_stall = True
             self._tell(f"no rank has made progress for {stalled:.0f} s, and no rank alone can be told to hold up the others")
+
+    def _of_others(self, scene: Scene) -> list[Evidence]:
+        """What detectors of other packages say. Whatever goes wrong in one is told once, and touches nothing else."""
+        said: list[Evidence] = []
+        for name, detector in self._detectors.items():
+            try:
+                said += detector.evidence(scene)
+            except Exception as error:
+                self._complain(f"the detector {name} failed: {error!r}")
+        return said
+
+    def _believe(self, found: Evidence) -> None:
+        state = self.machine.state
+        if found.node in state.nodes and not state.nodes[found.node].lost:
+            self.submit(NodesLost((LostNode(found.node, found.detail, found.happened),)))
+        elif found.worker in state.workers:
+            self.submit(WorkerLost(found.worker, found.cause, found.detail, found.happened))
