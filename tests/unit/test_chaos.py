@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from understudy.chaos import registry as registry_module
+from understudy import extensions
 from understudy.chaos.armed import Armed, Folder
 from understudy.chaos.base import Fault, Hits, Outcome, Parameter
 from understudy.chaos.job import Away, NotHere, WatchedJob
@@ -56,13 +56,13 @@ def test_the_faults_of_the_issue_are_there() -> None:
 
 
 def test_a_fault_of_another_package_comes_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "entry_points", lambda group: [EntryPoint("ours", "tests.unit.test_chaos:OURS", group)])
+    monkeypatch.setattr(extensions, "entries", lambda group: (EntryPoint("ours", "tests.unit.test_chaos:OURS", group),))
     registry.cache_clear()
     try:
         assert registry().find("coffee").text == "Coffee is spilt."
-        monkeypatch.setattr(registry_module, "entry_points", lambda group: [EntryPoint("ours", "tests.unit.test_chaos:RANDOM", group)])
+        monkeypatch.setattr(extensions, "entries", lambda group: (EntryPoint("ours", "tests.unit.test_chaos:RANDOM", group),))
         registry.cache_clear()
-        with pytest.raises(ValueError, match="is no Fault"):
+        with pytest.raises(ValueError, match="is no Fault, but a"):
             registry()
     finally:
         registry.cache_clear()

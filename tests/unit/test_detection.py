@@ -6,10 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from tests import packages
 from tests.unit.core_job import Job
 
 from understudy import extensions
@@ -101,25 +99,3 @@ def test_what_others_find_is_taken_with_a_look_and_one_that_raises_speaks_agains
     assert len(told) == 3, "each thing once"
     assert any("Broken is left out from now on: OSError: no such sensor" in text for text in told)
     assert any("Liar is left out" in text for text in told)
-
-
-def test_one_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = """
-        from pathlib import Path
-        from understudy.detectors.base import Detector, Evidence, Severity, Subject
-
-        class Flag(Detector):
-            name, every = "flag", 0.01
-
-            def look(self, job):
-                for node in sorted(set(job.nodes.values())):
-                    yield Evidence(self.name, Subject.NODE, node, Severity.SUSPECT, "somebody has put up a flag", job.now)
-    """
-    packages.install(tmp_path, "flags_of_another", GROUP, "flags_of_another:Flag", source)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    extensions.entries.cache_clear()
-    try:
-        others = OtherDetectors(pytest.fail)
-    finally:
-        extensions.entries.cache_clear()
-    assert collect(others, bool)[0] == Evidence("flag", Subject.NODE, "n0", Severity.SUSPECT, "somebody has put up a flag", 100.0)

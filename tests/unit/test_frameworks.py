@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from tests import packages
 from torch import nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from understudy import extensions
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.frameworks import ddp
-from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.frameworks.base import Described, SharedObject, brief, disagreement
 from understudy.worker.frameworks.comm_hooks import Hook, keeps
 from understudy.worker.frameworks.ddp import Steering
 from understudy.worker.frameworks.fsdp2 import Switches
 from understudy.worker.frameworks.pipelines import SetUp, Stage
-from understudy.worker.state.registry import State
 
 
 @pytest.fixture
@@ -160,49 +154,3 @@ def test_what_newcomers_adopt_arrives_as_it_was_sent_or_not_at_all() -> None:
         for wrong in (None, packed[:-1], [*packed, True], [None, *packed[1:]]):
             with pytest.raises(ValueError, match=r"this is no|these are no"):
                 type(sent).unpacked(wrong)
-
-
-def test_what_another_package_adapts_is_asked_after_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = """
-        from understudy.worker.frameworks.base import FrameworkAdapter, SharedObject, told_by_users
-
-
-        class Dice(FrameworkAdapter):
-            sides, begun = 6, 0
-
-            def uncovered(self):
-                return "" if self.registered.modules else "dice without a module"
-
-            def begin(self):
-                self.begun = self.sides
-
-            def restore(self):
-                self.sides = self.begun
-
-            def described(self):
-                return {"dice": SharedObject(tuple(self.groups.members()[0][2]), "pair of dice", {"sides": self.sides})}
-
-            def adopt(self, told):
-                if (theirs := told_by_users(told, "dice", (0, 1))) is not None:
-                    self.sides = theirs.facts["sides"]
-    """
-    monkeypatch.syspath_prepend(str(tmp_path))
-    packages.install(tmp_path, "dice_of_another", "understudy.frameworks", "dice_of_another:Dice", source)
-    extensions.entries.cache_clear()
-    try:
-        state = State(Shards())
-        groups: Any = SimpleNamespace(members=lambda: [(None, "0", [0, 1])])
-        mine, theirs = Frameworks(state, groups), Frameworks(state, groups)
-    finally:
-        extensions.entries.cache_clear()
-    assert mine.uncovered() == "dice without a module"
-    state.register("model", nn.Linear(2, 2))
-    assert mine.uncovered() == ""
-    assert mine.described() == {"dice": SharedObject((0, 1), "pair of dice", {"sides": 6})}
-    mine.begin()
-    mine._adapters[-1].sides = 12  # type: ignore[attr-defined]
-    assert "sides is 12 on rank 0, is 6 on rank 1" in disagreement({0: mine.described(), 1: theirs.described()})
-    theirs.adopt({0: mine.described()})
-    assert disagreement({0: mine.described(), 1: theirs.described()}) == ""
-    mine.restore()
-    assert mine.described()["dice"].facts == {"sides": 6}

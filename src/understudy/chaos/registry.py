@@ -6,8 +6,8 @@ Other packages add faults by entry points of the group `understudy.faults`, each
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
 
+from understudy import extensions
 from understudy.chaos.base import Fault
 from understudy.chaos.faults import control, gpu, network, process, signals
 
@@ -43,9 +43,5 @@ def registry() -> Registry:
     known = Registry()
     for module in (signals, process, network, control, gpu):
         known.add(*module.FAULTS)
-    for entry in entry_points(group=GROUP):
-        found = entry.load()
-        if not isinstance(found, Fault):
-            raise ValueError(f"the entry point {entry.name} = {entry.value} of {GROUP} is no Fault")
-        known.add(found)
+    known.add(*extensions.instances(GROUP, Fault))
     return known
