@@ -20,6 +20,8 @@ from torch import nn
 from understudy import extensions
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.orchestrator.detection import OtherDetectors
+from understudy.schedulers.base import Work
+from understudy.schedulers.registry import find
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.frameworks.base import SharedObject, disagreement
 from understudy.worker.state.registry import State
@@ -48,7 +50,7 @@ def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 def test_every_part_of_the_page_has_an_example_of_less_than_forty_lines() -> None:
     titles = re.findall(r"^## An? (\w+)$", PAGE.read_text(), re.MULTILINE)
     assert titles == list(EXAMPLES)
-    assert {"detector", "framework", "backend"} <= set(titles)
+    assert titles == ["detector", "framework", "backend", "scheduler"]
     assert all(len(code.splitlines()) < LONGEST for _, code in EXAMPLES.values())
 
 
@@ -89,3 +91,16 @@ def test_the_framework(installed: Path) -> None:
 def test_the_backend(installed: Path) -> None:
     """What every backend promises, on three real processes."""
     assert broken_promises(Kind("twin", shows=False), path=str(installed)) == []
+
+
+@pytest.mark.parametrize("installed", ["scheduler"], indirect=True)
+def test_the_scheduler(installed: Path) -> None:
+    scheduler = find("nice")
+    told = installed / "priority"
+    code = f"import os; from pathlib import Path; Path({str(told)!r}).write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))"
+    running = scheduler.add_node(Work("n0", (sys.executable, "-c", code)))
+    assert running.wait(60.0)
+    assert (scheduler.status(), told.read_text()) == ({"n0": "exit code 0"}, str(os.getpriority(os.PRIO_PROCESS, 0) + 7))
+    running.close()
+    with pytest.raises(ValueError, match="there is no scheduler 'slate'; there are local, nice"):
+        find("slate")

@@ -11,11 +11,9 @@ killed, the kernel tells both children (`dying_with`), which then do the same.
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -23,42 +21,19 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 
 from understudy.agent.config import AgentConfig
-from understudy.agent.descendants import become_subreaper, dying_with, kill_all
+from understudy.agent.descendants import become_subreaper, kill_all
 from understudy.cli import client
 from understudy.cli.run_directory import RunDirectory
 from understudy.common.names import TOKEN_VARIABLE, WORKERS
 from understudy.common.restarts import Restarts
 from understudy.links.framing import LineReader
 from understudy.links.supervision import Ending, Stop
+from understudy.schedulers.base import Running, Scheduler, Work
+from understudy.schedulers.local import LocalScheduler
 
 LAST_WORDS = 5.0  # seconds for the agent to say that the job is over, after the orchestrator has ended by itself
 MARGIN = 10.0  # seconds beyond the workers' own grace, after which this process stops waiting and kills
 FAREWELL = 5.0  # seconds for the orchestrator to close its journal
-
-
-class Child:
-    """One of our two processes, with a pidfd to wait for it."""
-
-    def __init__(self, command: list[str], token: str, pass_fds: Iterable[int] = ()) -> None:
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            pass_fds=tuple(pass_fds),
-            preexec_fn=dying_with(os.getpid(), signal.SIGTERM),
-            env={**os.environ, TOKEN_VARIABLE: token},
-        )
-        self.pidfd = os.pidfd_open(self.process.pid)
-
-    def ended(self) -> str | None:
-        """How it ended, in words; None while it runs."""
-        code = self.process.poll()
-        if code is None:
-            return None
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-    def close(self) -> None:
-        os.close(self.pidfd)
 
 
 class Supervisor:
@@ -73,9 +48,10 @@ class Supervisor:
         say: Callable[[str], None],
         *,
         several: bool = False,
+        scheduler: Scheduler | None = None,
     ) -> None:
         """`orchestrator`: its command without the port, or None when it runs on another node only. `several`: there are others elsewhere,
-        so the job needs neither this one nor this node.
+        so the job needs neither this one nor this node. `scheduler`: who starts both; by default this machine.
         """
         self._run = run
         self._config = config
@@ -85,10 +61,11 @@ class Supervisor:
         self._signals = tuple(signals)
         self._say = say
         self._several = several
+        self._scheduler = scheduler or LocalScheduler()
         self._ends_job = orchestrator is not None and config.node_rank == 0  # when this command is asked to end
         self._selector = selectors.DefaultSelector()
-        self._orchestrator: Child | None = None
-        self._agent: Child | None = None
+        self._orchestrator: Running | None = None
+        self._agent: Running | None = None
         self._control: socket.socket | None = None
         self._words = LineReader()
         self._ending: Ending | None = None
@@ -143,18 +120,19 @@ class Supervisor:
 
     def _start_orchestrator(self) -> None:
         assert self._command is not None
-        self._orchestrator = Child([*self._command, "--port", str(self._port)], self._token)
-        self._selector.register(self._orchestrator.pidfd, selectors.EVENT_READ, self._orchestrator_ended)
+        command = (*self._command, "--port", str(self._port))
+        self._orchestrator = self._scheduler.submit(Work("orchestrator", command, {TOKEN_VARIABLE: self._token}))
+        self._selector.register(self._orchestrator, selectors.EVENT_READ, self._orchestrator_ended)
 
     def _start_agent(self) -> None:
         self._config.write(self._run.agent_file)
         self._control, theirs = socket.socketpair()
         fd = theirs.fileno()
         # -P: a file of the user's that is named like a module of ours must not be imported in its place.
-        command = [sys.executable, "-P", "-m", "understudy.agent", "--config", str(self._run.agent_file)]
-        self._agent = Child([*command, "--control-fd", str(fd)], self._token, pass_fds=(fd,))
+        command = (sys.executable, "-P", "-m", "understudy.agent", "--config", str(self._run.agent_file), "--control-fd", str(fd))
+        self._agent = self._scheduler.add_node(Work(self._config.node, command, {TOKEN_VARIABLE: self._token}, (fd,)))
         theirs.close()
-        self._selector.register(self._agent.pidfd, selectors.EVENT_READ, self._agent_ended)
+        self._selector.register(self._agent, selectors.EVENT_READ, self._agent_ended)
         self._selector.register(self._control, selectors.EVENT_READ, self._read_control)
 
     # The loop.
@@ -223,19 +201,19 @@ class Supervisor:
     def _orchestrator_ended(self) -> None:
         child = self._orchestrator
         assert child is not None
-        how = child.ended()
-        if how is None:
+        ended = child.ended()
+        if ended is None:
             return
-        self._selector.unregister(child.pidfd)
+        self._selector.unregister(child)
         child.close()
         self._orchestrator = None
         if self._ending is not None or self._asked:
             return
         if not self._run.served():
-            self._say(f"the orchestrator could not start ({how}); its reason stands above")
+            self._say(f"the orchestrator could not start ({ended.how}); its reason stands above")
             self._end_agent(1, "the orchestrator could not start")
-        elif child.process.returncode < 0:
-            self._restart_orchestrator(how)
+        elif ended.killed:
+            self._restart_orchestrator(ended.how)
         else:  # the job is over, and the agent is about to say so; or it failed
             self._awaiting_words = time.monotonic() + LAST_WORDS
 
@@ -266,26 +244,26 @@ class Supervisor:
     def _agent_ended(self) -> None:
         child = self._agent
         assert child is not None
-        how = child.ended()
-        if how is None:
+        ended = child.ended()
+        if ended is None:
             return
-        self._selector.unregister(child.pidfd)
+        self._selector.unregister(child)
         while self._control is not None:  # its last words; the end of the socket is certain, as the other end is closed
             self._read_control()
         child.close()
         self._agent = None
-        if self._ending is None and child.process.returncode < 0 and not self._asked and self._may_restart("agent", how):
-            self._say(f"the agent of {self._config.node} ended ({how}); training goes on, starting it again")
+        if self._ending is None and ended.killed and not self._asked and self._may_restart("agent", ended.how):
+            self._say(f"the agent of {self._config.node} ended ({ended.how}); training goes on, starting it again")
             self._words = LineReader()
             self._start_agent()
             return
         if self._ending is None:
             self._say(
-                f"the agent of {self._config.node} ended ({how}), and the job cannot go on without it. "
+                f"the agent of {self._config.node} ended ({ended.how}), and the job cannot go on without it. "
                 f"What its workers printed is in {self._run.path / WORKERS}"
             )
             if self._orchestrator is not None and not self._several:
-                self._tell_orchestrator(f"the agent of {self._config.node} ended ({how})", 1)
+                self._tell_orchestrator(f"the agent of {self._config.node} ended ({ended.how})", 1)
         elif self._ending.message and not self._asked and not (self._ending.told and self._command is not None and not self._several):
             self._say(self._ending.message)  # else the orchestrator has told it, or the user knows
         self._exit_code = self._code(1)
@@ -301,8 +279,7 @@ class Supervisor:
         told = self._ending is not None and self._ending.told
         for number in (None, signal.SIGTERM, signal.SIGKILL) if told else (signal.SIGTERM, signal.SIGKILL):
             if number is not None:
-                child.process.send_signal(number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.process.wait(FAREWELL)
+                child.signal(number)
+            if child.wait(FAREWELL):
                 break
         child.close()

@@ -1,0 +1,78 @@
+"""This machine: a job's orchestrator and a node's agent are children of the calling process, and end with it.
+
+They are in sessions of their own, so that Ctrl-C at the terminal comes to the caller alone; the kernel sends them SIGTERM when the thread
+that has started them ends (`agent.descendants.dying_with`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+from understudy.agent.descendants import dying_with
+from understudy.schedulers.base import Ended, Scheduler, Work
+
+
+class Child:
+    """A process, with a pidfd to wait for it."""
+
+    def __init__(self, work: Work) -> None:
+        self._process = subprocess.Popen(
+            work.command,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=work.descriptors,
+            preexec_fn=dying_with(os.getpid(), signal.SIGTERM),
+            env={**os.environ, **work.environment},
+        )
+        self._pidfd = os.pidfd_open(self._process.pid)
+
+    def fileno(self) -> int:
+        return self._pidfd
+
+    def ended(self) -> Ended | None:
+        code = self._process.poll()
+        if code is None:
+            return None
+        return Ended(f"killed by {signal.Signals(-code).name}", True) if code < 0 else Ended(f"exit code {code}", False)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self, seconds: float) -> bool:
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def close(self) -> None:
+        os.close(self._pidfd)
+
+
+class LocalScheduler(Scheduler):
+    name = "local"
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Child] = {}
+        self._nodes: dict[str, Child] = {}
+
+    def submit(self, job: Work) -> Child:
+        return self._start(job, self._jobs)
+
+    def add_node(self, node: Work) -> Child:
+        return self._start(node, self._nodes)
+
+    def _start(self, work: Work, among: dict[str, Child]) -> Child:
+        if self.status().get(work.name) == "running":
+            raise ValueError(f"{work.name} is running already")
+        among[work.name] = child = Child(work)
+        return child
+
+    def drain_node(self, name: str) -> None:
+        self._nodes[name].signal(signal.SIGTERM)
+
+    def status(self) -> dict[str, str]:
+        found = {name: child.ended() for name, child in (*self._jobs.items(), *self._nodes.items())}
+        return {name: "running" if ended is None else ended.how for name, ended in found.items()}

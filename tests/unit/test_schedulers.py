@@ -1,0 +1,44 @@
+"""The scheduler for this machine, with real processes."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+
+import pytest
+
+from understudy.schedulers.base import Work
+from understudy.schedulers.local import LocalScheduler
+from understudy.schedulers.registry import find
+
+LIMIT = 60.0
+
+
+def test_ours_is_found_by_its_name() -> None:
+    assert isinstance(find("local"), LocalScheduler)
+
+
+def test_it_starts_drains_and_tells() -> None:
+    """One process ends by itself, and one waits until it is asked to end."""
+    scheduler = LocalScheduler()
+    waiting = (sys.executable, "-c", "import os, signal; os.write(int(os.environ['READY']), b'.'); signal.pause()")
+    ready, theirs = os.pipe()
+    node = scheduler.add_node(Work("n0", waiting, {"READY": str(theirs)}, (theirs,)))
+    job = scheduler.submit(Work("job", (sys.executable, "-c", "raise SystemExit(3)")))
+    assert os.read(ready, 1) == b"." and node.ended() is None and not node.wait(0.0)
+    with pytest.raises(ValueError, match="n0 is running already"):
+        scheduler.add_node(Work("n0", waiting))
+    scheduler.drain_node("n0")
+    assert job.wait(LIMIT) and node.wait(LIMIT)
+    assert scheduler.status() == {"job": "exit code 3", "n0": "killed by SIGTERM"}
+    assert select.select([node, job], [], [], 0.0)[0] == [node, job]
+    for one in (job, node):
+        one.close()
+    again = scheduler.add_node(Work("n0", (sys.executable, "-c", "")))
+    assert again.wait(LIMIT) and scheduler.status()["n0"] == "exit code 0", "its name was free again"
+    again.close()
+    for descriptor in (ready, theirs):
+        os.close(descriptor)
+    with pytest.raises(KeyError):
+        scheduler.drain_node("n1")
