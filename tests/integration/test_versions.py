@@ -23,7 +23,7 @@ HELD = 6
 COMMITTED = "    transaction: int\n    step: int\n{}\n\n@dataclass(frozen=True)\nclass ScriptFailed"
 LOST_NODE = "@dataclass(frozen=True)\nclass LostNode:"
 HANDLED = "    events.NodesLost: loss.nodes_lost,\n"
-SAY = """        self._said.remember(event)
+SAY = """        self._replay.remember(event)
             from understudy.core.events import Weather
             self._connection.sendall(encode(Weather(self.worker, 20)).encode() + b'\\n')
 """
@@ -36,8 +36,8 @@ CHANGES = {
     ],
     "core/machine.py": [(HANDLED, f"{HANDLED}    events.Weather: lambda *_: None,\n")],
     "core/commands.py": [("    leavers: tuple[int, ...]  #", "    hint: str = 'none'\n    leavers: tuple[int, ...] = ()  #")],
-    "links/page.py": [("    waits: Count = UNKNOWN  #", "    waits: Count = UNKNOWN  # and more\n    heat: float = 36.6\n    #")],
-    "worker/process/control.py": [("        self._said.remember(event)\n", SAY)],
+    "common/page_view.py": [("    waits: Count = UNKNOWN  #", "    waits: Count = UNKNOWN  # and more\n    heat: float = 36.6\n    #")],
+    "worker/process/control.py": [("        self._replay.remember(event)\n", SAY)],
 }
 
 

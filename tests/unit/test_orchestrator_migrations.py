@@ -66,8 +66,9 @@ def as_version1_said(place: Path | str) -> None:
         machine = journal.replay(recorded.settings, recorded.events)
         status = views.status(machine, recorded.pages)
         assert status["taints"] == {}, "that version had none"
+        assert all(": " in what and count > 0 for what, count in status["refused"].items()), "nor were they counted"
         found = {
-            "status": {key: value for key, value in status.items() if key != "taints"},
+            "status": {key: value for key, value in status.items() if key not in ("taints", "refused")},
             "report": views.report(machine),
             "request": recorded.request,
             "events": len(recorded.events),
