@@ -14,7 +14,7 @@ from tests.model.state import State, Steps, always
 from tests.model.world import Mode, Worker, World, flagged
 from understudy.core import events
 from understudy.core.nouns import LossCause
-from understudy.core.state import WorkerState
+from understudy.core.transitions import WorkerState
 
 if TYPE_CHECKING:
     from tests.model.moves import Moves

@@ -15,7 +15,8 @@ from tests.model.messages import order
 from tests.model.world import Wrong
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.state import JobState, WorkerState
+from understudy.core.state import JobState
+from understudy.core.transitions import WorkerState
 
 
 class Interned(NamedTuple):

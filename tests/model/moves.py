@@ -26,7 +26,7 @@ from understudy.core import commands, events
 from understudy.core.buddies import Place, buddies
 from understudy.core.machine import Machine
 from understudy.core.nouns import JobSpec, Timeouts
-from understudy.core.state import Phase, WorkerState
+from understudy.core.transitions import Phase, WorkerState
 
 _CRASH = list(FAULTS).index("crash")
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.nouns import Copy, JobSpec, LossCause, Position, Stand, Timeouts
-from understudy.core.state import JobState, Phase, Stage, WorkerState
+from understudy.core.state import JobState, Stage
+from understudy.core.transitions import Phase, Why, WorkerState
 
 KINDS = (
     "NodeJoined", "NodesLost", "WorkerStarted", "StartRefused", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerLost",
@@ -163,6 +164,7 @@ class Said:
 def check(state: JobState) -> None:
     """What must hold after every event."""
     assert state.generation <= state.promised
+    assert not [what for what, why in state.refused if why is Why.TRANSITION], state.refused
     for rank in range(state.spec.world_size):
         holding = [w for w in state.workers.values() if w.rank == rank]
         members = [w for w in holding if w.state is WorkerState.MEMBER]
@@ -268,7 +270,7 @@ def walk(spec: JobSpec, steps: Sequence[tuple[int, int, int, int]], last: tuple[
     again = Machine(spec, Timeouts())
     for then, event in journal:
         again.handle(event, then)
-    assert again.state == state
+    assert again.state == state and again.state.refused == state.refused
     return handled
 
 

@@ -44,6 +44,15 @@ def test_core_is_pure(path: Path) -> None:
             assert node.func.id not in IMPURE_CALLS, f"{path.name} calls {node.func.id}"
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "core").glob("*.py")), ids=lambda path: path.stem)
+def test_what_a_worker_or_the_job_is_changes_in_one_place(path: Path) -> None:
+    """Which asks the tables of `transitions.py`: everybody else calls `JobState.become` and `JobState.enter`."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        written = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
+        if isinstance(node, ast.FunctionDef) and node.name not in ("__init__", "become", "enter"):
+            assert not written & {"state", "phase"}, f"{path.name}: {node.name}"
+
+
 @pytest.mark.parametrize("package", ["core", "links", "detectors", "orchestrator", "agent", "cli", "chaos"])
 def test_the_control_plane_never_imports_torch(package: str) -> None:
     modules = [

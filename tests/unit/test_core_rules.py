@@ -7,7 +7,7 @@ from tests.unit.core_job import Job, assigned, of
 
 from understudy.core import commands, events
 from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
-from understudy.core.state import Phase, WorkerState
+from understudy.core.transitions import Phase, WorkerState
 
 
 def killed(said: list[commands.Command]) -> list[str]:

@@ -23,18 +23,17 @@ from understudy.core.loss import Loss, departed_needed, lose
 from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
 from understudy.core.nouns import LossCause
-from understudy.core.quiesce import HAS_STATE, advance, begin, want_more
-from understudy.core.state import Dispute, JobState, Phase, Stage, Worker, WorkerState
+from understudy.core.quiesce import advance, begin, want_more
+from understudy.core.state import Dispute, JobState, Stage, Worker
+from understudy.core.transitions import Phase, Why, WorkerState
 
 
 def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state not in HAS_STATE:
-        return
     now = state.phase in (Phase.TRAINING, Phase.RESUMING) and event.generation == state.generation
     recovery = state.recovery
     on_the_way_to_a_boundary = recovery is not None and recovery.planned and event.worker in recovery.waiting
     if not now and not (state.phase is Phase.QUIESCING and on_the_way_to_a_boundary):
+        state.refuse(event, Why.GENERATION)
         return
     odd = [_at(state, rank) for rank in event.odd if rank in state.ranks]
     if odd:
@@ -119,6 +118,7 @@ def believed(state: JobState, event: Believed) -> None:
 def node_tainted(state: JobState, event: NodeTainted) -> None:
     node = state.nodes.get(event.node)
     if node is None:
+        state.refuse(event, Why.UNKNOWN)
         return
     if event.reason:
         _taint(state, event.node, event.reason)

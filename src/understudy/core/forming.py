@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from understudy.core.membership import fence, give_back, give_rank, start_worker, top_up
 from understudy.core.preparation import TIMER
-from understudy.core.state import JobState, Node, Phase, Worker, WorkerState
+from understudy.core.state import JobState, Node, Worker
+from understudy.core.transitions import Phase, WorkerState
 
 
 def give_out_ranks(state: JobState) -> None:
@@ -25,7 +26,8 @@ def give_out_ranks(state: JobState) -> None:
         return
     chosen = [worker for node in state.hosts() for worker in _warm(node)[:wanted]]
     state.store = chosen[0].store
-    state.phase, state.settled = Phase.TRAINING, False
+    state.enter(Phase.TRAINING)
+    state.settled = False
     for rank, worker in enumerate(chosen):
         give_rank(state, worker, rank, state.generation, state.store, newcomer=False)
         state.ranks[rank] = worker.name
@@ -58,7 +60,7 @@ def start_anew(state: JobState, reason: str) -> None:
     state.broken = ""
     state.recovery = state.migration = state.dispute = state.crashes = None
     state.cancel("quiesce", "hold", "resume", "communication", "migration", TIMER)
-    state.phase = Phase.FORMING
+    state.enter(Phase.FORMING)
     if any(node.lost for node in state.hosts()):
         state.end(1, f"{reason} before the first transaction, and not all nodes are there to start anew")
         return

@@ -16,7 +16,8 @@ from understudy.core.migration import disrupted
 from understudy.core.nouns import LossCause, Timeouts
 from understudy.core.quiesce import advance, begin, no_spare
 from understudy.core.resume import maybe_done
-from understudy.core.state import JobState, Phase, Worker, WorkerState
+from understudy.core.state import JobState, Worker
+from understudy.core.transitions import Phase, Why, WorkerState
 
 EXPLAIN_WITHIN = 30.0  # seconds for a loss to explain broken communication that breaks again before a step is through
 MOST_NAMED = 16  # losses that a reason names: it goes to every worker
@@ -52,14 +53,12 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
 
 
 def worker_lost(state: JobState, event: WorkerLost) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is not None:
-        lose(state, [Loss(worker, event.cause, event.detail, event.happened)])
+    lose(state, [Loss(state.workers[event.worker], event.cause, event.detail, event.happened)])
 
 
 def worker_warm(state: JobState, event: WorkerWarm) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is not None and event.rank >= 0 and event.rank != worker.rank:
+    worker = state.workers[event.worker]
+    if event.rank >= 0 and event.rank != worker.rank:
         # An orchestrator that was killed gave it this rank and could not write that down. Now it sets up for a decision that nobody
         # knows, or it has a rank already that somebody else takes it for.
         if worker.state is WorkerState.STARTING:
@@ -76,6 +75,7 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
     for lost in event.nodes:
         node = state.nodes.get(lost.node)
         if node is None or node.lost:
+            state.refuse(event, Why.UNKNOWN if node is None else Why.AGAIN)
             continue
         node.lost, node.spares = True, 0
         state.tell(f"node {node.name} was lost: {lost.detail}")
@@ -88,21 +88,18 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
 
 
 def verify_failed(state: JobState, event: VerifyFailed) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.NEWCOMER or not worker.comes_with(event.generation):
+    worker = state.workers[event.worker]
+    if not worker.comes_with(event.generation):
+        state.refuse(event, Why.GENERATION)
         return
     lose(state, [Loss(worker, LossCause.DIGEST, event.detail, state.now)])
 
 
 def communication_broken(state: JobState, event: CommunicationBroken) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is WorkerState.LOST or event.generation != state.generation or state.broken:
+    if event.generation != state.generation or state.broken:
+        state.refuse(event, Why.AGAIN if event.generation == state.generation else Why.GENERATION)
         return
-    if worker.rank < 0:  # a spare that is being prepared could not reach the store: training has nothing to do with it
-        return
-    if state.phase not in (Phase.TRAINING, Phase.RESUMING):
-        return
-    state.broken = f"{state.describe(worker)} says: {event.detail}"
+    state.broken = f"{state.describe(state.workers[event.worker])} says: {event.detail}"
     state.broken_at = state.now
     if state.departed:
         departed_needed(state, state.broken)
@@ -118,6 +115,7 @@ def explained_after(timeouts: Timeouts) -> float:
 
 def expired(state: JobState, event: Expired) -> None:
     if event.timer not in state.timers:
+        state.refuse(event, Why.OVER)
         return
     state.timers.remove(event.timer)
     recovery = state.recovery

@@ -30,10 +30,11 @@ What holds at all times
 - A worker that is lost is fenced in the same call (KillWorker), before its rank is given to anybody. No two workers
   that are not lost hold the same rank, except that during a migration the old one is marked as leaving.
 - Every event may come twice, and in any order: agents repeat themselves after a reconnect. Nothing is counted twice.
+- What means nothing is refused and counted (`JobState.refused`), and so is a step that no table knows; nothing from outside raises.
 - The same events, with the same times, lead to the same state: the journal is the state.
 
-Read on in `state.py` (what is remembered), `workers.py`, `forming.py`, `loss.py`, `quiesce.py`, `resume.py`,
-`migration.py`, `preparation.py`, `dispute.py`: one chapter each.
+Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
+`forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`, `preparation.py`, `dispute.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -44,16 +45,15 @@ from typing import Any
 from understudy.core import dispute, events, loss, migration, preparation, quiesce, resume, workers
 from understudy.core.commands import Command
 from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
-from understudy.core.state import JobState, Phase, WorkerState
+from understudy.core.state import JobState
+from understudy.core.transitions import Phase, Why, outlives, refusal
 
 
 def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
     """The user's code raised. Not a fault of the machine: it burns no spares, and losses that follow from it do not
     count.
     """
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state in (WorkerState.LOST, WorkerState.RELEASED):
-        return
+    worker = state.workers[event.worker]
     if worker.rank < 0 <= event.rank:
         preparation.failed(state, worker, event.rank, event.summary)
         return
@@ -75,9 +75,11 @@ MOST_NOTICES = 200
 def _notice(state: JobState, event: events.Notice) -> None:
     text = f"rank {event.rank}: {event.text}" if event.rank >= 0 else event.text
     known = {notice.partition(": ")[2] for notice in state.notices}
-    if event.text not in known and len(state.notices) < MOST_NOTICES:  # what one rank has said, the others need not repeat
-        state.notices.append(text)
-        state.tell(text)
+    if event.text in known or len(state.notices) >= MOST_NOTICES:  # what one rank has said, the others need not repeat
+        state.refuse(event, Why.AGAIN if event.text in known else Why.LIMIT)
+        return
+    state.notices.append(text)
+    state.tell(text)
 
 
 _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
@@ -122,14 +124,19 @@ class Machine:
 
     def handle(self, event: events.Event, now: float) -> list[Command]:
         """What is to be done because of `event`, in this order. `now` is unix time; it never runs backwards in here."""
-        state = self.state
-        if state.phase is Phase.ENDED and not isinstance(event, events.NodeTainted):
+        state, kind = self.state, type(event)
+        if state.phase is Phase.ENDED and not outlives(kind, state.phase):
+            state.refuse(event, Why.PHASE)
             return []
         state.now = max(now, state.now)
         worker = state.workers.get(getattr(event, "worker", ""))
         if worker is not None:
             worker.heard = max(worker.heard, getattr(event, "generation", -1))
-        _HANDLERS[type(event)](state, event)
+        why = refusal(kind, worker.state if worker is not None else None, state.phase)
+        if why is not None:
+            state.refuse(event, why)
+            return []
+        _HANDLERS[kind](state, event)
         commands, state.out = state.out, []
         if state.ended in commands:
             assert state.ended is not None

@@ -17,7 +17,8 @@ from understudy.core.commands import Pause, Publish
 from understudy.core.events import MigrationAsked, NewcomerReady
 from understudy.core.membership import give_back, give_rank, open_incident, top_up
 from understudy.core.nouns import LossCause
-from understudy.core.state import JobState, Migration, Phase, Recovery, Stage, WorkerState
+from understudy.core.state import JobState, Migration, Recovery, Stage
+from understudy.core.transitions import Phase, Why, WorkerState
 
 
 def refusal(state: JobState, rank: int) -> str:
@@ -63,12 +64,15 @@ def asked(state: JobState, event: MigrationAsked) -> None:
 def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     migration = state.migration
     if migration is None or migration.stage is not Stage.PREPARING or event.worker != migration.newcomer:
+        state.refuse(event, Why.OVER)
         return
     newcomer = state.workers[migration.newcomer]
     if event.generation != migration.generation or newcomer.assign is None:
+        state.refuse(event, Why.GENERATION)
         return
-    if state.broken:
-        return  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
+    if state.broken:  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
+        state.refuse(event, Why.PHASE)
+        return
     state.cancel("migration")
     if any(worker.finished for worker in state.members()):
         give_back(state, newcomer, "the job is about to finish")
@@ -82,7 +86,8 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
         incident.measure(phase.phase, phase.started, phase.started + phase.seconds)
     migration.stage = Stage.PAUSING
     state.generation, state.store = migration.generation, newcomer.assign.store
-    state.phase, state.settled = Phase.QUIESCING, False
+    state.enter(Phase.QUIESCING)
+    state.settled = False
     members = state.members()
     recovery = Recovery(
         generation=state.generation,

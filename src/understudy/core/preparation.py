@@ -20,7 +20,8 @@ from understudy.core.assignment import environment, local_rank
 from understudy.core.commands import Prepare, Publish
 from understudy.core.events import Prepared
 from understudy.core.membership import fence, start_worker, top_up
-from understudy.core.state import JobState, Phase, Worker, WorkerState
+from understudy.core.state import JobState, Worker
+from understudy.core.transitions import Phase, WorkerState
 
 ATTEMPTS = 2  # for each rank
 TIMER = "prepare"
@@ -76,9 +77,7 @@ def _likely(state: JobState, worker: Worker) -> int | None:
 
 
 def prepared(state: JobState, event: Prepared) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.WARM:
-        return
+    worker = state.workers[event.worker]
     if worker.prepare is None or worker.prepare.rank != event.rank:
         fence(state, worker, f"it is prepared for rank {event.rank}, and the journal knows nothing of that")
         if state.incident is None:

@@ -20,9 +20,9 @@ from understudy.core.migration import disrupted
 from understudy.core.mismatch import Crashes
 from understudy.core.nouns import LossCause, Stand
 from understudy.core.preparation import start_over
-from understudy.core.state import JobState, Phase, Recovery, Stage, Worker, WorkerState
+from understudy.core.state import JobState, Recovery, Stage, Worker
+from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
 
-HAS_STATE = (WorkerState.MEMBER, WorkerState.LEAVING)
 MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 
 
@@ -42,7 +42,8 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
     carried = state.recovery.lost if state.recovery is not None and not state.recovery.counted else []
     lost = lost + _departed(state)
     state.generation, state.store = state.next_generation(), survivors[0].store
-    state.phase, state.settled, state.broken = Phase.QUIESCING, False, ""
+    state.enter(Phase.QUIESCING)
+    state.settled, state.broken = False, ""
     state.cancel("communication", "resume")
     if state.migration is not None and state.migration.stage is Stage.MOVING:
         survivors.append(state.workers[state.migration.leaver])  # it may get its rank back
@@ -110,13 +111,14 @@ def want_more(state: JobState) -> None:
 
 
 def quiesced(state: JobState, event: Quiesced) -> None:
-    worker = state.workers.get(event.worker)
-    if event.generation > state.generation and worker is not None and worker.state in HAS_STATE:
+    if event.generation > state.generation:
         _ended_by_another(state, event.generation)
     recovery = state.recovery
-    if state.phase is not Phase.QUIESCING or recovery is None or event.generation != state.generation:
+    if event.generation != state.generation:
+        state.refuse(event, Why.GENERATION)
         return
-    if event.worker not in recovery.waiting:
+    if state.phase is not Phase.QUIESCING or recovery is None or event.worker not in recovery.waiting:
+        state.refuse(event, Why.AGAIN)
         return
     recovery.waiting.remove(event.worker)
     recovery.answers[event.worker] = event
@@ -271,7 +273,7 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
     if state.incident is not None:
         state.incident.decision = word
     recovery.decision = decision
-    state.phase = Phase.RESUMING
+    state.enter(Phase.RESUMING)
     newcomers = state.newcomers()
     state.crashes = Crashes.resumed(
         state.crashes, decision.start, {worker.name: worker.rank for worker in newcomers}, state.spec.world_size - len(newcomers)

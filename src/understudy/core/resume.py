@@ -11,21 +11,22 @@ from understudy.core.events import Committed, Finished, PhaseDone, Uncovered, Ve
 from understudy.core.incident import OpenIncident
 from understudy.core.membership import top_up
 from understudy.core.preparation import prepare
-from understudy.core.state import JobState, Phase, Stage, Worker, WorkerState
+from understudy.core.state import JobState, Stage, Worker
+from understudy.core.transitions import Phase, Why, WorkerState
 
 
 def phase_done(state: JobState, event: PhaseDone) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is WorkerState.LOST:
+    worker = state.workers[event.worker]
+    migration, incident = state.migration, state.incident
+    if migration is not None and worker.name == migration.newcomer and migration.stage is Stage.PREPARING:
+        migration.measured.append(event)
         return
-    migration = state.migration
-    if migration is not None and migration.stage is Stage.PREPARING:
-        if worker.name == migration.newcomer:
-            migration.measured.append(event)
+    if incident is None:
+        state.refuse(event, Why.OVER)
         return
-    incident = state.incident
     early = worker.state is WorkerState.NEWCOMER  # its setup outlives a second loss
-    if incident is None or not (early or event.generation == state.generation):
+    if not (early or event.generation == state.generation):
+        state.refuse(event, Why.GENERATION)
         return
     incident.measure(event.phase, event.started, event.started + event.seconds)
     if worker.name in incident.newcomers:
@@ -34,8 +35,9 @@ def phase_done(state: JobState, event: PhaseDone) -> None:
 
 def verified(state: JobState, event: Verified) -> None:
     """True forever for the generation that it names, also if a later loss was seen first."""
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.NEWCOMER or not worker.comes_with(event.generation):
+    worker = state.workers[event.worker]
+    if not worker.comes_with(event.generation):
+        state.refuse(event, Why.GENERATION)
         return
     if state.incident is not None:
         state.incident.digests_verified += event.digests
@@ -48,8 +50,9 @@ def verified(state: JobState, event: Verified) -> None:
 
 
 def committed(state: JobState, event: Committed) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is WorkerState.LOST or event.generation != state.generation:
+    worker = state.workers[event.worker]
+    if event.generation != state.generation:
+        state.refuse(event, Why.GENERATION)
         return
     state.begun = True
     if worker.state is WorkerState.NEWCOMER and worker.comes_with(event.generation):
@@ -60,11 +63,10 @@ def committed(state: JobState, event: Committed) -> None:
 
 
 def finished(state: JobState, event: Finished) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state not in (WorkerState.MEMBER, WorkerState.NEWCOMER):
-        return
+    worker = state.workers[event.worker]
     if worker.state is WorkerState.NEWCOMER:
         if not worker.comes_with(event.generation):
+            state.refuse(event, Why.GENERATION)
             return
         _promote(state, worker)
     worker.finished = True
@@ -73,10 +75,11 @@ def finished(state: JobState, event: Finished) -> None:
 
 
 def uncovered(state: JobState, event: Uncovered) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is not None and worker.state is not WorkerState.LOST and event.generation == state.generation:
-        reason = f"{state.recovery.reason}. " if state.recovery is not None else ""
-        state.end(1, f"{reason}The lost state is nowhere: {event.detail}")
+    if event.generation != state.generation:
+        state.refuse(event, Why.GENERATION)
+        return
+    reason = f"{state.recovery.reason}. " if state.recovery is not None else ""
+    state.end(1, f"{reason}The lost state is nowhere: {event.detail}")
 
 
 def maybe_done(state: JobState) -> None:
@@ -121,7 +124,8 @@ def _settle(state: JobState) -> None:
         return
     if not state.all_committed():
         return
-    state.settled, state.phase, state.recovery, state.crashes = True, Phase.TRAINING, None, None
+    state.enter(Phase.TRAINING)
+    state.settled, state.recovery, state.crashes = True, None, None
     incident, state.incident = state.incident, None
     if incident is None:
         prepare(state)

@@ -18,32 +18,11 @@ from itertools import chain
 
 from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Prepare, Recover, SetTimer, Tell
 from understudy.core.commit import Decision
-from understudy.core.events import PhaseDone, Quiesced
+from understudy.core.events import Event, PhaseDone, Quiesced
 from understudy.core.incident import OpenIncident
 from understudy.core.mismatch import Crashes
 from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
-
-
-class Phase(StrEnum):
-    """Where the job as a whole is."""
-
-    FORMING = "forming"  # nodes join, workers warm, ranks are not assigned yet
-    TRAINING = "training"
-    QUIESCING = "quiescing"  # a generation is over; survivors go to their positions, newcomers set up
-    RESUMING = "resuming"  # Recover was sent; not every rank has committed in the new generation
-    ENDED = "ended"
-
-
-class WorkerState(StrEnum):
-    """What a worker is to the job."""
-
-    STARTING = "starting"  # not warm yet
-    WARM = "warm"  # holds no rank
-    NEWCOMER = "newcomer"  # took a rank in the middle of the job; its state is not verified yet
-    MEMBER = "training"  # holds a rank
-    LEAVING = "leaving"  # healthy; its rank moves to a newcomer that is not verified yet
-    RELEASED = "released"  # told to exit
-    LOST = "lost"
+from understudy.core.transitions import JOB, WORKER, Phase, Why, WorkerState
 
 
 @dataclass
@@ -169,6 +148,7 @@ class JobState:
     broken_at: float = 0.0
     timers: set[str] = field(default_factory=set)
     laggards: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` looks first; no answer depends on it
+    refused: dict[tuple[str, Why], int] = field(default_factory=dict, compare=False)  # what came, and meant nothing: how often
     ended: EndJob | None = None
     now: float = 0.0
     out: list[Command] = field(default_factory=list, compare=False)
@@ -198,6 +178,9 @@ class JobState:
 
     def become(self, worker: Worker, state: WorkerState) -> None:
         """The only way in which what a worker is to the job changes. One that takes a rank has its `rank` already."""
+        if state not in WORKER[worker.state]:
+            self._count(f"worker {worker.state} -> {state}", Why.TRANSITION)
+            return
         worker.state = state
         if state not in (WorkerState.STARTING, WorkerState.WARM):
             self.unassigned.pop(worker.name, None)
@@ -210,6 +193,20 @@ class JobState:
         if state is WorkerState.LOST:
             self.nodes[worker.node].workers.pop(worker.name, None)
 
+    def enter(self, phase: Phase) -> None:
+        """The only way in which the phase of the job changes."""
+        if phase not in JOB[self.phase]:
+            self._count(f"job {self.phase} -> {phase}", Why.TRANSITION)
+            return
+        self.phase = phase
+
+    def refuse(self, event: Event, why: Why) -> None:
+        """It means nothing now, and nothing comes of it."""
+        self._count(type(event).__name__, why)
+
+    def _count(self, what: str, why: Why) -> None:
+        self.refused[what, why] = self.refused.get((what, why), 0) + 1
+
     def emit(self, *commands: Command) -> None:
         self.out.extend(commands)
 
@@ -220,7 +217,7 @@ class JobState:
         """The first end counts."""
         if self.ended is None:
             self.ended = EndJob(exit_code, message)
-            self.phase = Phase.ENDED
+            self.enter(Phase.ENDED)
             self.out.append(self.ended)
 
     def timer(self, name: str, seconds: float) -> None:

@@ -14,7 +14,8 @@ from understudy.core.forming import give_out_ranks, start_ranks
 from understudy.core.membership import start_worker, top_up
 from understudy.core.preparation import missed, prepare, publish_again
 from understudy.core.quiesce import advance, fill, want_more
-from understudy.core.state import JobState, Migration, Node, Phase, Stage, Worker, WorkerState
+from understudy.core.state import JobState, Migration, Node, Stage, Worker
+from understudy.core.transitions import Phase, Why, WorkerState
 
 MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no more workers on a node either
 
@@ -60,8 +61,9 @@ def worker_started(state: JobState, event: WorkerStarted) -> None:
 
 
 def worker_warm(state: JobState, event: WorkerWarm) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.STARTING:
+    worker = state.workers[event.worker]
+    if worker.state is not WorkerState.STARTING:
+        state.refuse(event, Why.AGAIN)
         return
     state.become(worker, WorkerState.WARM)
     worker.store = event.store
@@ -76,9 +78,7 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
 
 
 def start_refused(state: JobState, event: StartRefused) -> None:
-    worker = state.workers.get(event.worker)
-    if worker is None or worker.state is not WorkerState.STARTING:
-        return
+    worker = state.workers[event.worker]
     state.become(worker, WorkerState.LOST)
     if not worker.spare:
         state.end(1, f"node {event.node} could not start worker {worker.name}: {event.detail}")

@@ -53,6 +53,7 @@ def _of_jobs(jobs: list[Job], waiting: Mapping[str, str], aside: Iterable[str]) 
     tainted = GaugeMetricFamily("understudy_job_tainted_nodes", "Nodes that the job does not trust.", labels=["job_name"])
     seconds = CounterMetricFamily("understudy_incident_seconds", "From fault to the next commit by all, summed.", labels=["job_name"])
     moved = CounterMetricFamily("understudy_state_moved_bytes", "State that newcomers have received from donors.", labels=["job_name"])
+    refused = CounterMetricFamily("understudy_refused", "Words that meant nothing.", labels=["job_name", "event", "why"])
     found: Counter[str] = Counter()
     for job in jobs:
         status = views.status(job.service.machine, job.service.pages)
@@ -70,12 +71,14 @@ def _of_jobs(jobs: list[Job], waiting: Mapping[str, str], aside: Iterable[str]) 
             incidents.add_metric([job.name, cause], count)
         seconds.add_metric([job.name], sum(incident.seconds for incident in over))
         moved.add_metric([job.name], sum(incident.bytes_moved for incident in over))
+        for (event, why), count in job.service.machine.state.refused.items():
+            refused.add_metric([job.name, event, why], count)
     for name in aside:
         found["aside"] += 1
         state.add_metric([name, "aside"], 1)
     for name, count in found.items():
         states.add_metric([name], count)
-    yield from (states, state, steps, generations, workers, tainted, incidents, seconds, moved)
+    yield from (states, state, steps, generations, workers, tainted, incidents, seconds, moved, refused)
 
 
 def _of_nodes(cluster: Cluster) -> Iterator[Metric]:

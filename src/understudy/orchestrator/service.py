@@ -35,7 +35,7 @@ from understudy.core.events import (
 )
 from understudy.core.machine import Machine
 from understudy.core.nouns import LossCause
-from understudy.core.state import WorkerState
+from understudy.core.transitions import WorkerState
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.heartbeats import Heartbeats
 from understudy.links.bounds import bounded, plain

@@ -15,7 +15,8 @@ from typing_extensions import TypedDict
 
 from understudy.core.machine import Machine
 from understudy.core.nouns import Incident
-from understudy.core.state import Phase, Worker, WorkerState
+from understudy.core.state import Worker
+from understudy.core.transitions import Phase, WorkerState
 from understudy.links.messages import encode
 from understudy.links.page import PageView
 from understudy.orchestrator import journal
