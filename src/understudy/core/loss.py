@@ -15,7 +15,6 @@ from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
 from understudy.core.nouns import LossCause, Timeouts
 from understudy.core.quiesce import advance, begin, no_spare
-from understudy.core.resume import maybe_done
 from understudy.core.state import JobState, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
 
@@ -143,7 +142,7 @@ def expired(state: JobState, event: Expired) -> None:
         lose(state, [Loss(newcomer, LossCause.HUNG, detail, state.now)])
     elif event.timer == preparation.TIMER:
         preparation.overdue(state)
-    elif event.timer == "resume":
+    else:  # resume
         detail = f"was not verified within {state.timeouts.hang_first:g} s"
         lose(state, [Loss(worker, LossCause.HUNG, detail, state.now) for worker in state.newcomers()])
 
@@ -174,7 +173,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
     migration = state.migration
     ranks: list[tuple[int, LossCause]] = []
     told: list[str] = []
-    boundary = state.recovery is not None and state.recovery.planned and state.phase is Phase.QUIESCING
+    boundary = state.recovery is not None and state.recovery.planned
     interrupts = boundary
     for loss in losses:
         worker = loss.worker
@@ -206,8 +205,6 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
             advance(state)
     elif state.departed and state.broken:
         departed_needed(state, state.broken)
-    else:
-        maybe_done(state)
 
 
 def departed_needed(state: JobState, why: str) -> None:

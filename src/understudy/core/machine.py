@@ -74,7 +74,7 @@ MOST_NOTICES = 200
 
 def _notice(state: JobState, event: events.Notice) -> None:
     text = f"rank {event.rank}: {event.text}" if event.rank >= 0 else event.text
-    known = {notice.partition(": ")[2] for notice in state.notices}
+    known = {*state.notices, *(notice.partition(": ")[2] for notice in state.notices)}
     if event.text in known or len(state.notices) >= MOST_NOTICES:  # what one rank has said, the others need not repeat
         state.refuse(event, Why.AGAIN if event.text in known else Why.LIMIT)
         return

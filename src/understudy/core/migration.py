@@ -45,10 +45,11 @@ def refusal(state: JobState, rank: int) -> str:
 
 def asked(state: JobState, event: MigrationAsked) -> None:
     why_not = refusal(state, event.rank)
-    spare = choose_spare(state, event.rank)
-    if why_not or spare is None:
+    if why_not:
         state.tell(f"rank {event.rank} does not migrate: {why_not}")
         return
+    spare = choose_spare(state, event.rank)
+    assert spare is not None, "else it is refused"
     leaver = state.holder(event.rank)
     donors = [worker for worker in state.members() if worker is not leaver]
     store = donors[0].store if donors else spare.store

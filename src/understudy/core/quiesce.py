@@ -198,7 +198,7 @@ def no_spare(state: JobState, vacant: list[int]) -> str:
 def _decide(state: JobState, recovery: Recovery) -> Decision:
     migration = state.migration
     absent = {*state.vacant(), *(worker.rank for worker in state.newcomers())}
-    if recovery.planned and migration is not None:
+    if migration is not None:
         absent.add(migration.rank)
     if migration is not None and migration.stage is Stage.MOVING:
         # A loss while the rank moves, and the newcomer is not verified as far as is known here. Its old worker stands
