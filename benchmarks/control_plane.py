@@ -46,7 +46,7 @@ from rich.console import Console
 
 from control_plane_results import Loss, Result, line, record, show
 from simulated_agents import Fleet, Node
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 from understudy.orchestrator import journal
 from understudy.orchestrator.settings import Settings
 

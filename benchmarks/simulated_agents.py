@@ -25,7 +25,7 @@ from websockets.exceptions import ConnectionClosed
 from understudy.agent.orchestrator_link import PING, PONG
 from understudy.core import commands, events
 from understudy.core.buddies import Place, buddies
-from understudy.core.nouns import Copy, Position, Stand
+from understudy.core.model import Copy, Position, Stand
 from understudy.links import messages
 from understudy.links.page import Activity, PageView
 

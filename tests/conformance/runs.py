@@ -25,7 +25,7 @@ from tests.conformance.scripts import Kill, Script
 from tests.integration.processes import Mark, marked
 from understudy.chaos.armed import Armed, Folder
 from understudy.core.events import WorkerLost
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 from understudy.orchestrator import journal, views
 
 ROOT = Path(__file__).parents[2]

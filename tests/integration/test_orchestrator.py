@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from understudy.core import commands, events
-from understudy.core.nouns import Copy, LossCause, Position, Stand
+from understudy.core.model import Copy, LossCause, Position, Stand
 from understudy.links.messages import Message, Pages, decode, encode, unfold
 from understudy.links.page import Activity, PageView
 from understudy.orchestrator import views

@@ -21,7 +21,7 @@ from tests.integration.training import Outcome, survived
 from understudy.agent.link import WorkerLink
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
-from understudy.core.nouns import Position, Stand
+from understudy.core.model import Position, Stand
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import LIMIT, encode
 from understudy.links.page import UNKNOWN, PageWriter

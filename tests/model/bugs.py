@@ -19,7 +19,7 @@ from tests.model.world import Mode, Shape, Worker, World
 from understudy.core import commit, events, loss, machine, membership, migration, quiesce, resume, transitions, workers
 from understudy.core.commands import KillWorker
 from understudy.core.commit import Decision
-from understudy.core.nouns import Position, Stand
+from understudy.core.model import Position, Stand
 from understudy.core.state import JobState
 from understudy.core.transitions import Phase, Why, WorkerState
 
@@ -137,8 +137,8 @@ def _nobody_released(state: JobState) -> None:
 
 def _old_generation(state: JobState) -> int:
     """A second loss goes on in the generation of the first."""
-    state.promised = max(state.promised, 1)
-    return state.promised
+    state.highest_announced_generation = max(state.highest_announced_generation, 1)
+    return state.highest_announced_generation
 
 
 def _same_spare(state: JobState, rank: int) -> Any:

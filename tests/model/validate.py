@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.model.machines import machine_key
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.nouns import Position, Stand
+from understudy.core.model import Position, Stand
 from understudy.core.transitions import HAS_STATE, Phase, WorkerState
 from understudy.orchestrator import journal
 from understudy.orchestrator.settings import Settings

@@ -26,7 +26,7 @@ from typing import Any
 from understudy.core import events
 from understudy.core.commands import Command
 from understudy.core.machine import Machine
-from understudy.core.nouns import Copy, Incident, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.model import Copy, Incident, JobSpec, LossCause, Position, Stand, Timeouts
 
 START = 1000.0
 _SUBJECT = ("worker", "node", "nodes", "timer", "rank", "reason")

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.nouns import Copy, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.model import Copy, JobSpec, LossCause, Position, Stand, Timeouts
 from understudy.core.transitions import WorkerState
 
 Asked = TypeVar("Asked")

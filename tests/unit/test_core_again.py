@@ -13,7 +13,7 @@ from tests.unit.test_core_machine import KINDS, Said, check
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.nouns import JobSpec, Position, Stand, Timeouts
+from understudy.core.model import JobSpec, Position, Stand, Timeouts
 from understudy.core.state import JobState, Stage, Worker
 from understudy.core.transitions import Phase, WorkerState
 
@@ -74,7 +74,7 @@ class Walk:
             return "WorkerWarm"
         if state.newcomers():
             return "Verified"
-        if not state.settled:
+        if not state.all_committed:
             return "Committed"
         if state.migration is not None:
             return "NewcomerReady"
@@ -84,10 +84,10 @@ class Walk:
         """What it answers to an event that must change nothing."""
         state = self.machine.state
         before = pickle.dumps(state, -1)
-        heard = {worker.name: worker.heard for worker in state.workers.values()}
+        heard = {worker.name: worker.last_seen_generation for worker in state.workers.values()}
         answer = self.submit(event)
         for name, generation in heard.items():
-            state.workers[name].heard = generation
+            state.workers[name].last_seen_generation = generation
         assert state == pickle.loads(before), event
         return answer
 
@@ -165,7 +165,7 @@ def _under_way(walk: Walk, there: list[Worker]) -> list[commands.Command]:
             found.append(commands.Release(worker.name, 0))
         if worker.state is WorkerState.WARM and worker.prepare is not None and not worker.ready:
             found.append(last(worker, commands.Prepare))
-        if ranked and worker.heard < last(worker, commands.Assign).generation:
+        if ranked and worker.last_seen_generation < last(worker, commands.Assign).generation:
             found.append(last(worker, commands.Assign))
         if worker.state is WorkerState.MEMBER:
             found += _records(state, worker)

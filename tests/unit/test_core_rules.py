@@ -7,7 +7,7 @@ from tests.unit.core_job import Job, assigned, of
 
 from understudy.core import commands, events
 from understudy.core.loss import MOST_NAMED
-from understudy.core.nouns import Incident, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.model import Incident, JobSpec, LossCause, Position, Stand, Timeouts
 from understudy.core.transitions import Phase, WorkerState
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.core_job import Job, assigned, of
 
 from understudy.core import commands, events
-from understudy.core.nouns import JobSpec
+from understudy.core.model import JobSpec
 from understudy.core.preparation import IN_A_ROW
 from understudy.core.transitions import WorkerState
 

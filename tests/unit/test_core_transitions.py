@@ -8,7 +8,7 @@ import pytest
 from tests.unit.core_job import Job, assigned, of
 
 from understudy.core import commands, events
-from understudy.core.nouns import JobSpec, LossCause, Position, Stand
+from understudy.core.model import JobSpec, LossCause, Position, Stand
 from understudy.core.transitions import DURING, JOB, SPEAKERS, WORKER, Phase, Why, WorkerState
 
 DEAD: dict[type, tuple[object, ...]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 from understudy.detectors.hang import HangWatch, Verdict
 from understudy.links.page import UNKNOWN, Activity, PageView
 

@@ -24,7 +24,7 @@ from understudy.cli import show
 from understudy.cli.events_command import _Lines
 from understudy.core import events
 from understudy.core.machine import Machine
-from understudy.core.nouns import JobSpec, LossCause, Timeouts
+from understudy.core.model import JobSpec, LossCause, Timeouts
 from understudy.links import bounds
 from understudy.links.bounds import NAME, TEXT, bounded, cut, plain, size
 from understudy.links.messages import LIMIT, BadMessage, decode, encode, recalled, taken

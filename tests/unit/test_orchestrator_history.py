@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from tests.integration.postgres import needs_postgres, postgres
 
 from understudy.core import events
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 from understudy.orchestrator import history, journal
 from understudy.orchestrator.history import History
 from understudy.orchestrator.settings import Settings

@@ -13,7 +13,7 @@ import pytest
 from understudy.cli.say import say
 from understudy.core import events
 from understudy.core.machine import Machine
-from understudy.core.nouns import Copy, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.model import Copy, JobSpec, LossCause, Position, Stand, Timeouts
 from understudy.links.page import UNKNOWN, Activity, PageView
 from understudy.orchestrator import journal, views
 from understudy.orchestrator.service import to_stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 
 ENDED = "ended"  # file in the run directory: the exit code of an agent that has ended in order, without which it would be started again
 WORKER_COMMAND = (sys.executable, "-u", "-m", "understudy.worker")

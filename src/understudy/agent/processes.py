@@ -19,7 +19,7 @@ from pathlib import Path
 
 from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import Process, environment_entry
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 
 MARK, RUN_DIR = "UNDERSTUDY_WORKER", "UNDERSTUDY_RUN_DIR"  # in the environment of a worker, and so of everything that it starts
 _OWN_FAULTS = {

@@ -6,7 +6,7 @@ newcomer on another node gets a local rank that is free there.
 
 from __future__ import annotations
 
-from understudy.core.nouns import JobSpec
+from understudy.core.model import JobSpec
 from understudy.core.state import JobState, Worker
 from understudy.core.transitions import WorkerState
 

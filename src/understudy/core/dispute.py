@@ -19,10 +19,10 @@ handed to its buddies, and the incident says so.
 from __future__ import annotations
 
 from understudy.core.events import Believed, NodeTainted, ReplicasDiffer
-from understudy.core.loss import Loss, departed_needed, lose
+from understudy.core.loss import Loss, finished_then_lost_needed, lose
 from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 from understudy.core.quiesce import advance, begin, want_more
 from understudy.core.state import Dispute, JobState, Stage, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
@@ -57,7 +57,7 @@ def _replace(state: JobState, odd: list[Worker], detail: str) -> None:
     if there:
         lose(state, [Loss(worker, LossCause.CORRUPT, detail, state.now) for worker in there])
     else:  # all of them had finished and are gone: the others, which have found it, stand still
-        departed_needed(state, detail)
+        finished_then_lost_needed(state, detail)
     if state.incident is not None and state.ended is None:
         for worker in odd:
             state.incident.note(

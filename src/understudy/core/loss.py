@@ -13,7 +13,7 @@ from understudy.core import preparation, workers
 from understudy.core.events import CommunicationBroken, Expired, NodeJoined, NodesLost, VerifyFailed, WorkerLost, WorkerWarm
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
-from understudy.core.nouns import LossCause, Timeouts
+from understudy.core.model import LossCause, Timeouts
 from understudy.core.quiesce import advance, begin, no_spare
 from understudy.core.state import JobState, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
@@ -100,11 +100,11 @@ def communication_broken(state: JobState, event: CommunicationBroken) -> None:
         return
     state.broken = f"{state.describe(state.workers[event.worker])} says: {event.detail}"
     state.broken_at = state.now
-    if state.departed:
-        departed_needed(state, state.broken)
+    if state.finished_then_lost:
+        finished_then_lost_needed(state, state.broken)
     else:
         # The first time all recover as soon as a lost node would be known. If that does not help, the network is given time.
-        state.timer("communication", explained_after(state.timeouts) if state.settled else EXPLAIN_WITHIN)
+        state.timer("communication", explained_after(state.timeouts) if state.all_committed else EXPLAIN_WITHIN)
 
 
 def explained_after(timeouts: Timeouts) -> float:
@@ -181,7 +181,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         state.tell(what)
         told.append(what)
         if worker.finished and state.phase is Phase.TRAINING and not interrupts and loss.cause is not LossCause.CORRUPT:
-            state.departed.add(worker.rank)
+            state.finished_then_lost.add(worker.rank)
             continue
         preparing = migration is not None and worker.name == migration.newcomer and not state.holds(worker)
         if preparing and not boundary:
@@ -203,13 +203,13 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         begin(state, reason, ranks)
         if state.ended is None:
             advance(state)
-    elif state.departed and state.broken:
-        departed_needed(state, state.broken)
+    elif state.finished_then_lost and state.broken:
+        finished_then_lost_needed(state, state.broken)
 
 
-def departed_needed(state: JobState, why: str) -> None:
+def finished_then_lost_needed(state: JobState, why: str) -> None:
     """Others still wait for a rank whose worker had finished and is gone: it is a loss after all."""
-    gone = ", ".join(state.describe(state.holder(rank)) for rank in sorted(state.departed))
+    gone = ", ".join(state.describe(state.holder(rank)) for rank in sorted(state.finished_then_lost))
     reason = f"{gone} was lost after it had finished, and is needed: {why}"
     open_incident(state, state.now, reason)
     begin(state, reason, [])

@@ -44,7 +44,7 @@ from typing import Any
 
 from understudy.core import dispute, events, loss, migration, preparation, quiesce, resume, workers
 from understudy.core.commands import Command
-from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
+from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
 from understudy.core.transitions import Phase, Why, outlives, refusal
 
@@ -57,7 +57,7 @@ def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
     if worker.rank < 0 <= event.rank:
         preparation.failed(state, worker, event.rank, event.summary)
         return
-    if worker.prepare is not None and worker.assign is not None and worker.heard < worker.assign.generation:
+    if worker.prepare is not None and worker.assign is not None and worker.last_seen_generation < worker.assign.generation:
         # It was still setting up ahead of the loss when it was given the rank.
         loss.lose(state, [loss.Loss(worker, LossCause.EXITED, event.summary, state.now)])
         return
@@ -131,7 +131,7 @@ class Machine:
         state.now = max(now, state.now)
         worker = state.workers.get(getattr(event, "worker", ""))
         if worker is not None:
-            worker.heard = max(worker.heard, getattr(event, "generation", -1))
+            worker.last_seen_generation = max(worker.last_seen_generation, getattr(event, "generation", -1))
         why = refusal(kind, worker.state if worker is not None else None, state.phase)
         if why is not None:
             state.refuse(event, why)

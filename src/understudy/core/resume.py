@@ -120,12 +120,12 @@ def _promote(state: JobState, worker: Worker) -> None:
 
 def _settle(state: JobState) -> None:
     """Has every rank committed in this generation? Then the interruption is over."""
-    if state.settled or state.phase not in (Phase.TRAINING, Phase.RESUMING):
+    if state.all_committed or state.phase not in (Phase.TRAINING, Phase.RESUMING):
         return
-    if not state.all_committed():
+    if not state.everyone_committed():
         return
     state.enter(Phase.TRAINING)
-    state.settled, state.recovery, state.crashes = True, None, None
+    state.all_committed, state.recovery, state.crashes = True, None, None
     incident, state.incident = state.incident, None
     if incident is None:
         prepare(state)

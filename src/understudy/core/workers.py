@@ -139,7 +139,7 @@ def _repeat(state: JobState, node: Node) -> None:
             state.emit(worker.prepare)
         if worker.rank < 0 or worker.state is WorkerState.RELEASED:
             continue
-        if worker.assign is not None and worker.heard < worker.assign.generation:
+        if worker.assign is not None and worker.last_seen_generation < worker.assign.generation:
             state.emit(worker.assign)
         if state.migration is not None and worker.state is WorkerState.MEMBER:
             _publish(state, state.migration, worker)

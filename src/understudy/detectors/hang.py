@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 from understudy.links.page import Activity, PageView
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})

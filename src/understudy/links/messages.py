@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pydantic import TypeAdapter, ValidationError
 
 from understudy.core import commands, events
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 from understudy.links.bounds import OutOfBounds, bounded
 from understudy.links.page import PageView
 

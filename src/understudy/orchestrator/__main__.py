@@ -33,7 +33,7 @@ import uvloop
 
 from understudy.agent.tls import trusting
 from understudy.core.events import StopAsked
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 from understudy.links import messages
 from understudy.orchestrator import journal
 from understudy.orchestrator.api import create_app

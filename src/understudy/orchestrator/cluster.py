@@ -19,7 +19,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from understudy.core.events import LostNode, NodesLost, StopAsked
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 from understudy.core.placement import Offer, place
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, StartPart, decode, encode
 from understudy.orchestrator.jobs import Job, Jobs

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from understudy.core.nouns import Incident
+from understudy.core.model import Incident
 from understudy.orchestrator import views
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Job, Jobs

@@ -34,7 +34,7 @@ from understudy.core.events import (
     WorkerStarted,
 )
 from understudy.core.machine import Machine
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 from understudy.core.transitions import WorkerState
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.heartbeats import Heartbeats

@@ -14,7 +14,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from understudy.core.machine import Machine
-from understudy.core.nouns import Incident
+from understudy.core.model import Incident
 from understudy.core.state import Worker
 from understudy.core.transitions import Phase, WorkerState
 from understudy.links.messages import encode

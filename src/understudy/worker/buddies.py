@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from understudy.core.buddies import Place, buddies
-from understudy.core.nouns import Copy
+from understudy.core.model import Copy
 from understudy.worker.codec import decode, encode
 from understudy.worker.errors import Misuse
 from understudy.worker.peers import Peers, frame, read_frame

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from understudy.core.buddies import Place
 from understudy.core.commands import Abort, Assign, Prepare, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
-from understudy.core.nouns import Position, Stand
+from understudy.core.model import Position, Stand
 from understudy.links.page import Activity
 from understudy.worker.buddies import Channel, Shelf
 from understudy.worker.communicators import Groups

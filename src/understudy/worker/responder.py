@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from understudy.core.commands import Abort
 from understudy.core.events import Event, Quiesced
-from understudy.core.nouns import Position, Stand
+from understudy.core.model import Position, Stand
 from understudy.links.page import UNKNOWN
 from understudy.worker.codec import encode
 from understudy.worker.errors import GenerationAborted, PeerLost

@@ -28,7 +28,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.core.commands import Abort, Assign, Prepare, Recover
 from understudy.core.events import Committed, Finished, Notice
-from understudy.core.nouns import Stand
+from understudy.core.model import Stand
 from understudy.links.page import Activity
 from understudy.worker.arguments import Arguments
 from understudy.worker.buddies import Handed
