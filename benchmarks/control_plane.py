@@ -47,7 +47,7 @@ from rich.console import Console
 from control_plane_results import Loss, Result, line, record, show
 from simulated_agents import Fleet, Node
 from understudy.common.names import JOURNAL
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 from understudy.orchestrator.settings import Settings
 
 LIMIT = 300.0  # seconds to wait for anything

@@ -26,7 +26,7 @@ from understudy.agent.orchestrator_link import PING, PONG
 from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
 from understudy.core.buddies import Place, buddies
-from understudy.core.nouns import Copy, Position, Stand
+from understudy.core.model import Copy, Position, Stand
 from understudy.links import messages
 
 STEP = 0.25  # seconds of a simulated transaction

@@ -26,7 +26,7 @@ from tests.integration.processes import Mark, marked
 from understudy.chaos.armed import Armed, Folder
 from understudy.common.names import JOURNAL
 from understudy.core.events import WorkerLost
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 from understudy.orchestrator import journal, views
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from websockets.http11 import Request, Response
 
 from understudy.agent.config import AgentConfig
 from understudy.core import commands, events
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 from understudy.links import messages
 
 STANDIN = (sys.executable, "-u", str(Path(__file__).with_name("standin_worker.py")))

@@ -44,7 +44,7 @@ def test_what_happened_while_the_orchestrator_was_away_is_told_when_it_is_back(t
 def test_the_words_of_a_generation_are_repeated_until_the_next_one(tmp_path: Path) -> None:
     script = """
 from understudy.core.events import *
-from understudy.core.nouns import *
+from understudy.core.model import *
 say(Committed(me, 0, 0, 1))
 abort = commands.get()
 say(Quiesced(me, abort.generation, Position(4, Stand.VOTED), (), 4))

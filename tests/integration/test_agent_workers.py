@@ -14,7 +14,7 @@ from tests.integration.agent_harness import agent
 from tests.integration.processes import wait_for_end, wait_until
 
 from understudy.core import commands, events
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 
 WAIT = "import threading; threading.Event().wait()"
 

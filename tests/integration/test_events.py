@@ -21,7 +21,7 @@ from tests.integration.training import understudy
 from understudy.cli.events_command import frames
 from understudy.common.names import JOURNAL
 from understudy.core import events
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 from understudy.orchestrator import journal, views
 
 PATH = "/v1/jobs/job/events"

@@ -23,7 +23,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
-from understudy.core.nouns import Copy, LossCause, Position, Stand
+from understudy.core.model import Copy, LossCause, Position, Stand
 from understudy.links.messages import Message, Pages, decode, encode, unfold
 from understudy.orchestrator import views
 

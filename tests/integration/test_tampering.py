@@ -22,7 +22,7 @@ from understudy.agent.link import WorkerLink
 from understudy.common.page_view import UNKNOWN
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
-from understudy.core.nouns import Position, Stand
+from understudy.core.model import Position, Stand
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import LIMIT, encode
 from understudy.links.page import PageWriter

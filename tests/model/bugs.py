@@ -16,12 +16,12 @@ from tests.model.bounds import Bounds
 from tests.model.messages import says
 from tests.model.moves import Moves
 from tests.model.world import Mode, Shape, Worker, World
-from understudy.core import commit, events, loss, machine, membership, migration, quiesce, resume, workers
+from understudy.core import commit, events, loss, machine, membership, migration, quiesce, resume, transitions, workers
 from understudy.core.commands import KillWorker
 from understudy.core.commit import Decision
-from understudy.core.nouns import Position, Stand
-from understudy.core.state import JobState, Phase, WorkerState
-from understudy.core.transitions import SAYS
+from understudy.core.model import Position, Stand
+from understudy.core.state import JobState
+from understudy.core.transitions import Phase, Why, WorkerState
 
 KILL = Bounds(transactions=1, faults={"kill": 1})
 KILLS = Bounds(transactions=1, faults={"kill": 2}, together=2, spares=2)
@@ -123,14 +123,22 @@ def _nothing_repeated(state: JobState, node: Any) -> None:
     """What an orchestrator said before it was killed is not said again."""
 
 
+def _words_of_the_dead(kind: Any, speaker: WorkerState | None, phase: Phase) -> Why | None:
+    """A newcomer that is fenced can still say that it is verified."""
+    return None if kind is events.Verified and speaker is not None else refusal(kind, speaker, phase)
+
+
+refusal = transitions.refusal
+
+
 def _nobody_released(state: JobState) -> None:
     """The end barrier never opens."""
 
 
 def _old_generation(state: JobState) -> int:
     """A second loss goes on in the generation of the first."""
-    state.promised = max(state.promised, 1)
-    return state.promised
+    state.highest_announced_generation = max(state.highest_announced_generation, 1)
+    return state.highest_announced_generation
 
 
 def _same_spare(state: JobState, rank: int) -> Any:
@@ -236,7 +244,7 @@ BUGS = [
     Bug("a commit of an old generation counts", resume, "committed", _stale_commit, HUNG),
     Bug("a decision is sent before it is written", Moves, "writes_ahead", False, CRASH),
     Bug("nothing is repeated after a restart", workers, "_repeat", _nothing_repeated, CRASH),
-    Bug("a fenced newcomer's word counts", machine, "SAYS", {**SAYS, events.Verified: frozenset(WorkerState)}, KILLS),
+    Bug("a fenced newcomer's word counts", machine, "refusal", _words_of_the_dead, KILLS),
     Bug("the end barrier never opens", resume, "maybe_done", _nobody_released, Bounds(transactions=1)),
     Bug("a second loss does not begin a generation", JobState, "next_generation", _old_generation, KILLS),
     Bug("a spare takes two ranks", quiesce, "choose_spare", _same_spare, THREE),

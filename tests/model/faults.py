@@ -13,8 +13,8 @@ from tests.model.messages import dies, says
 from tests.model.state import State, Steps, always
 from tests.model.world import Mode, Worker, World, flagged
 from understudy.core import events
-from understudy.core.nouns import LossCause
-from understudy.core.state import WorkerState
+from understudy.core.model import LossCause
+from understudy.core.transitions import WorkerState
 
 if TYPE_CHECKING:
     from tests.model.moves import Moves

@@ -17,7 +17,7 @@ from typing import Any
 from tests.model.machines import Interned
 from tests.model.state import State
 from tests.model.world import Mode, Worker, World
-from understudy.core.nouns import Stand
+from understudy.core.model import Stand
 
 _NAME = re.compile(r"(?:s-)?w(\d+)")
 

@@ -15,7 +15,8 @@ from tests.model.messages import order
 from tests.model.world import Wrong
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.state import JobState, WorkerState
+from understudy.core.state import JobState
+from understudy.core.transitions import WorkerState
 
 
 class Interned(NamedTuple):
@@ -124,7 +125,7 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
             w.store,
             w.rank,
             w.local_rank,
-            w.heard if heard and w.state is not WorkerState.LOST else 0,
+            w.last_seen_generation if heard and w.state is not WorkerState.LOST else 0,
             w.recovered,
             w.committed,
             w.finished,
@@ -136,11 +137,11 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
     )
     sent = () if recovery is None or not heard else tuple(sorted((name, order(message)) for name, message in recovery.sent.items()))
     return (
-        s.phase.value, s.generation, s.promised, s.store, f"w{s.started}", s.settled, s.begun, s.restarts,
+        s.phase.value, s.generation, s.highest_announced_generation, s.store, f"w{s.started}", s.all_committed, s.begun, s.restarts,
         s.ended is not None and s.ended.exit_code,
         tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost, bool(n.taint)) for n in s.nodes.values()),
         workers,
-        tuple(sorted(s.ranks.items())), frozenset(s.departed), tuple(sorted(s.unprepared.items())),
+        tuple(sorted(s.ranks.items())), frozenset(s.finished_then_lost), tuple(sorted(s.unprepared.items())),
         s.unprepared_in_a_row, bool(s.broken), frozenset(s.timers),
         None if recovery is None else (
             recovery.generation, recovery.planned, recovery.store, frozenset(recovery.waiting), recovery.unexplained, recovery.counted,

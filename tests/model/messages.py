@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.model.world import Mode, Order, Shape, Worker
 from understudy.core import commands, events
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 
 WAITING = (Mode.SPARE, Mode.PREPARING, Mode.PREPARED)  # for a rank
 

@@ -25,8 +25,8 @@ from tests.model.world import Mode, Shape, Worker, World, Wrong, flagged
 from understudy.core import commands, events
 from understudy.core.buddies import Place, buddies
 from understudy.core.machine import Machine
-from understudy.core.nouns import JobSpec, Timeouts
-from understudy.core.state import Phase, WorkerState
+from understudy.core.model import JobSpec, Timeouts
+from understudy.core.transitions import Phase, WorkerState
 
 _CRASH = list(FAULTS).index("crash")
 
@@ -277,7 +277,7 @@ def _is_over(machine: Machine, event: events.Event) -> bool:
             return event.generation < s.generation
         case events.NewcomerReady():
             may = worker.state in (WorkerState.STARTING, WorkerState.WARM) or (s.migration and s.migration.newcomer == worker.name)
-            return event.generation < s.promised or not may
+            return event.generation < s.highest_announced_generation or not may
         case _:
             return False
 

@@ -22,7 +22,7 @@ from tests.model.messages import records
 from tests.model.state import State
 from tests.model.world import Mode, Order, Shape, Worker, World
 from understudy.core import events
-from understudy.core.state import Phase, WorkerState
+from understudy.core.transitions import Phase, WorkerState
 
 _HARMLESS = (events.Committed, events.Finished, events.Verified, events.WorkerWarm, events.WorkerStarted, events.NewcomerReady)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tests.model.bounds import Bounds
 from tests.scenarios.language import Scenario
 from understudy.core import events
-from understudy.core.nouns import Copy, Position
+from understudy.core.model import Copy, Position
 
 _FIRST = ("worker", "node", "timer", "rank", "reason")
 

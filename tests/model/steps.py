@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.model.messages import dies, records, says, warm
 from tests.model.world import Mode, Order, Shape, Worker, World, Wrong
 from understudy.core import events
-from understudy.core.nouns import Copy, Position, Stand
+from understudy.core.model import Copy, Position, Stand
 
 
 def acts(world: World, shape: Shape) -> list[tuple[str, World]]:

@@ -16,7 +16,7 @@ from tests.model.machines import machine_key
 from tests.model.validate import Validator
 from tests.unit.test_core_machine import check
 from understudy.core.machine import Machine
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 from understudy.orchestrator.settings import Settings
 
 QUICK = [name for name, (_, states) in BOUNDS.items() if states < 6_000]

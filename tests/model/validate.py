@@ -15,9 +15,8 @@ from tests.model.machines import machine_key
 from understudy.common.names import JOURNAL
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.nouns import Position, Stand
-from understudy.core.quiesce import HAS_STATE
-from understudy.core.state import Phase, WorkerState
+from understudy.core.model import Position, Stand
+from understudy.core.transitions import HAS_STATE, Phase, WorkerState
 from understudy.orchestrator import journal
 from understudy.orchestrator.settings import Settings
 

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from understudy.core import events
-from understudy.core.nouns import Stand
+from understudy.core.model import Stand
 
 Order = tuple[Any, ...]  # a command on its way, without what nobody here looks at
 

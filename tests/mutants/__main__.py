@@ -31,8 +31,13 @@ PURE = [*CORE, *OTHERS, SOURCE / "understudy/detectors/hang.py"]
 FAST = {  # the tests of each part, the quickest first
     "core": [
         "tests/scenarios",
-        *(f"tests/unit/test_core_{name}.py" for name in ("rules", "assignment", "commit", "coverage", "judgement", "mismatch")),
-        *(f"tests/unit/test_{name}.py" for name in ("core_placement", "core_buddies", "lost_together", "core_machine")),
+        *(
+            f"tests/unit/test_core_{name}.py"
+            for name in ("rules", "spares", "transitions", "assignment", "commit", "coverage", "judgement")
+        ),
+        *(f"tests/unit/test_core_{name}.py" for name in ("rules", "spares", "transitions", "assignment", "commit", "coverage")),
+        *(f"tests/unit/test_core_{name}.py" for name in ("judgement", "mismatch", "placement", "buddies", "again", "machine")),
+        "tests/unit/test_lost_together.py",
     ],
     "orchestrator": ["tests/unit/test_quorum_roll.py", "tests/unit/test_quorum_raft.py"],
     "detectors": ["tests/unit/test_hang.py", "tests/unit/test_heartbeats.py"],

@@ -26,7 +26,7 @@ from typing import Any
 from understudy.core import events
 from understudy.core.commands import Command
 from understudy.core.machine import Machine
-from understudy.core.nouns import Copy, Incident, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.model import Copy, Incident, JobSpec, LossCause, Position, Stand, Timeouts
 
 START = 1000.0
 _SUBJECT = ("worker", "node", "nodes", "timer", "rank", "reason")
@@ -70,6 +70,8 @@ class Scenario:
                 return [f"= {node.name}: {node.taint}" for node in self.machine.state.nodes.values() if node.taint]
             case ["?", "held"]:
                 return [f"= {self.machine.state.dispute.detail}"] if self.machine.state.dispute is not None else []
+            case ["?", "refused"]:
+                return [f"= {what}, {why}: {count}" for (what, why), count in sorted(self.machine.state.refused.items())]
             case [">", name, *rest]:
                 return [f"< {show(command)}" for event in self._events(name, rest) for command in self._handle(event)]
             case _:

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.nouns import Copy, JobSpec, LossCause, Position, Stand, Timeouts
-from understudy.core.state import WorkerState
+from understudy.core.model import Copy, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.transitions import WorkerState
 
 Asked = TypeVar("Asked")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from understudy.common.backoff import Backoff
 from understudy.common.restarts import Restarts
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 from understudy.links.framing import LineReader
 from understudy.links.submission import Submission, shared
 from understudy.links.supervision import Ending, Stop

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.core_job import Job, assigned, of
 
 from understudy.core import commands, events
-from understudy.core.nouns import JobSpec
+from understudy.core.model import JobSpec
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])

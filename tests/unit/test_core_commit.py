@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.core.commit import InvariantBroken, decide
-from understudy.core.nouns import Copy, Position, Stand
+from understudy.core.model import Copy, Position, Stand
 
 RUNNING, VOTED, IDLE = Stand.RUNNING, Stand.VOTED, Stand.IDLE
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.nouns import Copy, JobSpec, LossCause, Position, Stand, Timeouts
-from understudy.core.state import JobState, Phase, Stage, WorkerState
+from understudy.core.model import Copy, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.state import JobState, Stage
+from understudy.core.transitions import Phase, Why, WorkerState
 
 KINDS = (
     "NodeJoined", "NodesLost", "WorkerStarted", "StartRefused", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerLost",
@@ -162,7 +163,8 @@ class Said:
 
 def check(state: JobState) -> None:
     """What must hold after every event."""
-    assert state.generation <= state.promised
+    assert state.generation <= state.highest_announced_generation
+    assert not [what for what, why in state.refused if why is Why.TRANSITION], state.refused
     for rank in range(state.spec.world_size):
         holding = [w for w in state.workers.values() if w.rank == rank]
         members = [w for w in holding if w.state is WorkerState.MEMBER]
@@ -182,7 +184,7 @@ def check(state: JobState) -> None:
         assert not state.vacant()
     if state.dispute is not None:
         assert state.phase in (Phase.QUIESCING, Phase.ENDED), "nobody goes on while it is open who is right"
-    if state.phase is Phase.TRAINING and state.settled:
+    if state.phase is Phase.TRAINING and state.all_committed:
         assert state.incident is None and state.recovery is None
     prepared = [worker.prepare.rank for worker in state.idle(WorkerState.WARM) if worker.prepare is not None]
     assert len(prepared) == len(set(prepared)) <= state.spec.prepared
@@ -231,13 +233,13 @@ def check_indexes(state: JobState) -> None:
     assert state.members() == [worker for worker in holders if worker.state is WorkerState.MEMBER]
     assert state.newcomers() == [worker for worker in holders if worker.state is WorkerState.NEWCOMER]
     assert state.unverified == {worker.name: worker for worker in state.workers.values() if worker.state is WorkerState.NEWCOMER}
-    assert state.vacant() == [w.rank for w in holders if w.state in gone and w.rank not in state.departed]
+    assert state.vacant() == [w.rank for w in holders if w.state in gone and w.rank not in state.finished_then_lost]
     if holders:
-        here = [worker.state is WorkerState.MEMBER or worker.rank in state.departed for worker in holders]
+        here = [worker.state is WorkerState.MEMBER or worker.rank in state.finished_then_lost for worker in holders]
         finished = [worker.finished for worker in holders]
         committed = [worker.finished or worker.committed == state.generation for worker in holders]
         assert state.all_finished() == all(map(all, zip(here, finished, strict=True)))
-        assert state.all_committed() == all(map(all, zip(here, committed, strict=True)))
+        assert state.everyone_committed() == all(map(all, zip(here, committed, strict=True)))
 
 
 def walk(spec: JobSpec, steps: Sequence[tuple[int, int, int, int]], last: tuple[int, int, int, int]) -> int:
@@ -269,7 +271,7 @@ def walk(spec: JobSpec, steps: Sequence[tuple[int, int, int, int]], last: tuple[
     again = Machine(spec, Timeouts())
     for then, event in journal:
         again.handle(event, then)
-    assert again.state == state
+    assert again.state == state and again.state.refused == state.refused
     return handled
 
 
@@ -395,7 +397,7 @@ class Cluster:
         for _ in range(1000):
             if self.speaking():
                 self.deliver(self.speaking()[0])
-            elif self.machine.state.settled and self.machine.state.migration is None:
+            elif self.machine.state.all_committed and self.machine.state.migration is None:
                 return
             elif not self.commit():
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.core.mismatch import Crashes
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 
 
 def test_the_second_survivor_that_crashes_at_a_transaction_is_named_with_the_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.core.nouns import JobSpec
+from understudy.core.model import JobSpec
 from understudy.core.placement import Offer, Part, place
 
 

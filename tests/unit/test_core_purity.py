@@ -52,3 +52,12 @@ def test_what_decides_is_pure(path: Path) -> None:
             assert ours or name in PURE, f"{path.name} imports {name}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in IMPURE_CALLS, f"{path.name} calls {node.func.id}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "core").glob("*.py")), ids=lambda path: path.stem)
+def test_what_a_worker_or_the_job_is_changes_in_one_place(path: Path) -> None:
+    """Which asks the tables of `transitions.py`: everybody else calls `JobState.become` and `JobState.enter`."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        written = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
+        if isinstance(node, ast.FunctionDef) and node.name not in ("__init__", "become", "enter"):
+            assert not written & {"state", "phase"}, f"{path.name}: {node.name}"

@@ -6,8 +6,9 @@ import pytest
 from tests.unit.core_job import Job, assigned, of
 
 from understudy.core import commands, events
-from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
-from understudy.core.state import Phase, WorkerState
+from understudy.core.loss import MOST_NAMED
+from understudy.core.model import Incident, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.transitions import Phase, WorkerState
 
 
 def killed(said: list[commands.Command]) -> list[str]:
@@ -85,92 +86,6 @@ def test_what_was_refused_is_asked_for_again_after_the_next_incident() -> None:
     assert job.machine.state.nodes["n0"].refused == 0
 
 
-# -- spares that are prepared -----------------------------------------------------------------------------------------
-
-
-def prepared(ranks: tuple[int, ...], spares: int, size: int = 3) -> Job:
-    job = Job(JobSpec("job", size, size, spares=spares, prepared=len(ranks)))
-    for rank in ranks:
-        holders = [w for w in job.machine.state.idle(WorkerState.WARM) if w.prepare is not None and w.prepare.rank == rank]
-        job.submit(events.Prepared(holders[0].name, rank))
-    return job
-
-
-def test_a_spare_that_is_prepared_for_another_rank_lives_on_while_a_free_one_is_there() -> None:
-    job = prepared((0,), spares=2)
-    said = job.lose("w2")
-    assert assigned(said).worker == "w4" and killed(said) == ["w2"]
-
-
-def test_it_is_ended_only_where_a_rank_would_wait_for_nobody() -> None:
-    job = prepared((0,), spares=1)
-    said = job.lose("w2")
-    assert killed(said) == ["w2", "w3"], "its process is rank 0's and can take no other"
-    (new,) = of(commands.StartWorker, said)
-    assert assigned(job.warm()).worker == new.worker
-
-
-def test_it_is_not_ended_while_a_fresh_one_warms() -> None:
-    job = prepared((0,), spares=2)
-    job.lose("w4")  # the one that is free; another starts
-    said = job.lose("w2")
-    assert killed(said) == ["w2"]
-    assert assigned(job.warm()).rank == 2
-
-
-def test_two_lost_ranks_end_as_many_as_are_missing() -> None:
-    job = prepared((0, 1), spares=3, size=5)
-    job.lose("w7")  # a spare that is free warms again
-    said = job.lose("w3")
-    assert killed(said) == ["w3"]
-    said = job.lose("w4")
-    assert killed(said) == ["w4", "w5"], "one starts already"
-
-
-def raises(job: Job, worker: str, rank: int) -> list[commands.Command]:
-    return job.submit(events.ScriptFailed(worker, rank, 0, "OSError: the file is locked", "..."))
-
-
-def test_a_set_up_ahead_that_raises_when_its_rank_is_lost_is_one_more_loss() -> None:
-    """Beside the rank, which was alive, the script may have raised because of it: it is tried once more before the job ends."""
-    job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
-    spare = next(worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None)
-    job.lose("w3" if spare == "w2" else "w2")
-    assert assigned(job.lose("w0")).worker == spare, "nobody else is warm"
-    said = raises(job, spare, 0)
-    assert killed(said) == [spare] and of(commands.EndJob, said) == []
-
-
-def test_one_that_has_heard_of_the_loss_and_raises_then_ends_the_job() -> None:
-    """Then the rank was gone already: the script does not get through its set-up, and would not on the next spare."""
-    job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
-    spare = next(worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None)
-    job.lose("w3" if spare == "w2" else "w2")
-    given = assigned(job.lose("w0"))
-    job.submit(events.PhaseDone(spare, given.generation, "setup", job.now, 0.1))
-    (end,) = of(commands.EndJob, raises(job, spare, 0))
-    assert "the file is locked" in end.message
-
-
-@pytest.mark.parametrize("worker", ["w1", "w9"])
-def test_what_the_script_of_a_fenced_or_unknown_worker_raises_ends_nothing(worker: str) -> None:
-    """It was taken for hung, say, and the closed connections raise in it."""
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    job.lose("w1")
-    assert raises(job, worker, 1) == []
-
-
-def test_a_spare_that_has_set_up_for_a_migration_in_vain_was_not_used_up() -> None:
-    """Where spares are not replaced, this one is: it took no rank, but its process is that rank's."""
-    job = Job(JobSpec("job", 3, 3, spares=2, replenish=False))
-    newcomer = assigned(job.submit(events.MigrationAsked(0, "drain"))).worker
-    assert job.lose("w1") != []
-    job.rest()
-    job.verify()
-    (new,) = of(commands.StartWorker, job.commit(1))
-    assert new.spare, f"in place of {newcomer}; the other one has taken rank 1"
-
-
 # -- incidents --------------------------------------------------------------------------------------------------------
 
 
@@ -234,6 +149,55 @@ def test_the_same_rank_lost_again_and_again_at_one_transaction(cause: LossCause,
         said = job.rest()
         job.verify()
     assert [word in end.message for end in of(commands.EndJob, said)] == ([True] if word else [])
+
+
+def test_a_newcomer_that_does_not_verify_again_and_again_is_not_the_scripts_fault() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=3, max_losses_per_transaction=2))
+    job.lose("w2")
+    said: list[commands.Command] = []
+    for _ in range(2):
+        job.rest()
+        newcomer = job.machine.state.ranks[2]
+        job.submit(events.VerifyFailed(newcomer, job.machine.state.generation, "moment differs"))
+        said = job.rest()
+    (end,) = of(commands.EndJob, said)
+    assert "rank 2 got state that did not verify 2 times" in end.message and "memory or the network" in end.message
+
+
+def test_a_newcomer_of_a_migration_that_is_lost_is_no_loss_of_its_rank() -> None:
+    """Its rank has a holder, who is well."""
+    job = Job(JobSpec("job", 3, 3, spares=1, max_losses_per_transaction=1))
+    newcomer = assigned(job.submit(events.MigrationAsked(0, "drain"))).worker
+    job.submit(events.NewcomerReady(newcomer, 1))
+    assert job.machine.state.recovery is not None, "all come to the boundary"
+    said = job.lose(newcomer) + job.rest() + job.commit(1)
+    assert of(commands.EndJob, said) == [] and job.machine.state.ranks[0] == "w0" and job.machine.state.phase is Phase.TRAINING
+
+
+def test_state_that_is_nowhere_before_the_first_transaction_was_never_trained() -> None:
+    """The set-up is done, two are lost with the only copies of what they had: all start anew, nothing is lost by that."""
+    job = Job(JobSpec("job", 4, 4, spares=2), forming=True)
+    job.warm()
+    job.lose("w2", "w3")
+    state = job.machine.state
+    said = []
+    for worker in ("w0", "w1"):
+        said += job.submit(events.Quiesced(worker, state.generation, Position(0, Stand.RUNNING), (), 0))
+    assert of(commands.EndJob, said) == [] and len(of(commands.StartWorker, said)) >= 4 and state.restarts == 1
+
+
+@pytest.mark.parametrize("count", [MOST_NAMED, MOST_NAMED + 1])
+def test_what_is_left_out_of_a_reason_is_counted(count: int) -> None:
+    job = Job(JobSpec("job", count + 1, 1, nodes=count + 1, spares=0))
+    gone = tuple(events.LostNode(f"n{number}", "silent") for number in range(1, count + 1))
+    said = " ".join(map(repr, job.submit(events.NodesLost(gone))))
+    assert ("; and 1 more" in said) == (count > MOST_NAMED) and "and 0 more" not in said
+
+
+@pytest.mark.parametrize("name", ["quiesce", "stop", "beat"])
+def test_a_limit_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        Timeouts(**{name: 0.0})
 
 
 def test_a_start_before_the_first_transaction_is_tried_as_often_as_it_may() -> None:

@@ -12,7 +12,7 @@ from tests.unit.core_job import Job
 
 from understudy import extensions
 from understudy.core.events import NodeTainted, WorkerLost
-from understudy.core.nouns import JobSpec, LossCause
+from understudy.core.model import JobSpec, LossCause
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
 from understudy.orchestrator.detection import OtherDetectors, event_of
 
@@ -36,10 +36,13 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[st
 def collect(others: OtherDetectors, enough: Callable[[list[Evidence]], bool]) -> list[Evidence]:
     found, ends = list[Evidence](), time.monotonic() + LIMIT
     turn = threading.Event()
-    while not enough(found):
-        assert time.monotonic() < ends, found
-        found += others.look(VIEW)
-        turn.wait(0.005)
+    try:
+        while not enough(found):
+            assert time.monotonic() < ends, found
+            found += others.look(VIEW)
+            turn.wait(0.005)
+    finally:
+        others.close()
     return found
 
 
@@ -64,6 +67,8 @@ def test_evidence_becomes_an_event_once() -> None:
 def test_what_others_find_is_taken_with_a_look_and_one_that_raises_speaks_against_itself_only(
     installed: Callable[..., list[str]],
 ) -> None:
+    stuck = threading.Event()
+
     class Broken(Detector):
         name = "broken"
 
@@ -80,7 +85,7 @@ def test_what_others_find_is_taken_with_a_look_and_one_that_raises_speaks_agains
         name = "stuck"
 
         def look(self, job: JobView) -> Iterable[Evidence]:
-            threading.Event().wait()
+            stuck.wait()
             return ()
 
     class Thermometer(Detector):
@@ -90,12 +95,44 @@ def test_what_others_find_is_taken_with_a_look_and_one_that_raises_speaks_agains
             assert job.ranks == VIEW.ranks
             return [HOT, Evidence("thermometer", Subject.NODE, "n1", Severity.NOTE, "70 degrees", 100.0)]
 
-    installed(Broken, Liar, Stuck, Thermometer)
+    class Flood(Detector):
+        name = "flood"
+
+        def look(self, job: JobView) -> Iterable[Evidence]:
+            while True:
+                yield HOT
+
+    installed(Broken, Liar, Stuck, Flood, Thermometer)
     told: list[str] = []
     others = OtherDetectors(told.append)
-    found = collect(others, lambda found: found.count(HOT) > 2 and len(told) > 2)
+    found = collect(others, lambda found: found.count(HOT) > 2 and len(told) > 3)
+    stuck.set()
     assert {one.detector for one in found} == {"thermometer"}
     assert sorted(told)[0] == "node n1: 70 degrees (thermometer)"
-    assert len(told) == 3, "each thing once"
+    assert len(told) == 4, "each thing once"
     assert any("Broken is left out from now on: OSError: no such sensor" in text for text in told)
     assert any("Liar is left out" in text for text in told)
+    assert any("Flood is left out from now on: ValueError: it finds more than 1000 things in one look" in text for text in told)
+
+
+def test_a_detector_looks_no_faster_than_somebody_hears_of_it_and_not_after_the_end(installed: Callable[..., list[str]]) -> None:
+    looks: list[threading.Thread] = []
+
+    class Eager(Detector):
+        name, every = "eager", 0.0
+
+        def look(self, job: JobView) -> Iterable[Evidence]:
+            looks.append(threading.current_thread())
+            return [replace(HOT, detail=str(len(looks)))]
+
+    installed(Eager)
+    others = OtherDetectors(pytest.fail)
+    found, ends = list[Evidence](), time.monotonic() + LIMIT
+    while len(found) < 100:
+        assert time.monotonic() < ends
+        found += others.look(VIEW)
+        assert len(looks) <= len(found) + 2, "it looks ahead by one"
+    assert [one.detail for one in found] == [str(number) for number in range(1, len(found) + 1)], "and nothing of it is lost"
+    others.close()
+    looks[0].join(LIMIT)
+    assert not looks[0].is_alive()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.common.page_view import UNKNOWN, Activity, PageView
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 from understudy.detectors.hang import HangWatch, Verdict
 
 LIMITS = Timeouts(hang_floor=10.0, hang_factor=20.0, hang_first=100.0)

@@ -28,7 +28,7 @@ from understudy.common.names import JOURNAL
 from understudy.common.page_view import Activity, PageView
 from understudy.core import events
 from understudy.core.machine import Machine
-from understudy.core.nouns import JobSpec, LossCause, Timeouts
+from understudy.core.model import JobSpec, LossCause, Timeouts
 from understudy.links.messages import LIMIT, BadMessage, decode, encode, recalled, taken
 from understudy.orchestrator import journal, metrics, views
 from understudy.orchestrator.jobs import ServedJob
@@ -148,7 +148,10 @@ def _show(machine: Machine, kept: list[tuple[float, events.Event, str]]) -> None
     assert _written(terminal.getvalue())
     job = cast("ServedJob", SimpleNamespace(name="job", service=SimpleNamespace(machine=machine, pages=pages)))
     stand_in = SimpleNamespace(all=lambda: [job], aside={"other": "why"}, journal=SimpleNamespace(waiting=lambda: 0, trouble=""))
-    assert b"understudy_job_step" in metrics.Metrics(cast("Any", stand_in), None).text()
+    shown_too = metrics.Metrics(cast("Any", stand_in), None).text().decode()
+    assert "understudy_job_step" in shown_too
+    for (what, why), count in machine.state.refused.items():
+        assert f'understudy_refused_total{{event="{what}",job_name="job",why="{why}"}} {count}.0' in shown_too
 
 
 @given(texts, st.integers(200, 2000))

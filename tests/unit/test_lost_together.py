@@ -8,7 +8,7 @@ import pytest
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.service import Service
 

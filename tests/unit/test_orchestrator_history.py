@@ -18,7 +18,7 @@ from tests.integration.postgres import needs_postgres, postgres
 
 from understudy.common.names import JOURNAL
 from understudy.core import events
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 from understudy.orchestrator import history, journal
 from understudy.orchestrator.history import History
 from understudy.orchestrator.settings import Settings

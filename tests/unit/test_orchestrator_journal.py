@@ -15,7 +15,7 @@ from understudy.common.names import JOURNAL
 from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core import events
 from understudy.core.machine import Machine
-from understudy.core.nouns import Copy, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.model import Copy, JobSpec, LossCause, Position, Stand, Timeouts
 from understudy.orchestrator import journal, views
 from understudy.orchestrator.settings import Settings
 

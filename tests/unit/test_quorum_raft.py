@@ -162,6 +162,63 @@ def test_as_long_as_a_leader_may_decide_nobody_votes_for_another(asked: int, tri
         assert (vote, member.term) == (Vote(ask.term if votes else 1, votes, trial), 2 if votes and not trial else 1)
 
 
+def told(member: Raft) -> list[Message]:
+    return [message for _, message in member.take().messages]
+
+
+def test_who_is_behind_gets_no_vote() -> None:
+    """Neither one whose last entry is of an older term, nor one whose log is shorter (5.4.1): it would cut off what is committed."""
+    for log, last, last_term, votes in (
+        ([Entry(1, "a")], 0, 0, False),
+        ([Entry(1, "a"), Entry(1, "b")], 1, 1, False),
+        ([Entry(2, "a")], 9, 1, False),
+        ([Entry(1, "a")], 1, 1, True),
+        ([Entry(1, "a"), Entry(1, "b")], 1, 2, True),
+    ):
+        for trial in (True, False):
+            member = Raft(0, 3, 0.0, lambda: 0.0, (2, -1), log)
+            member.receive(1, AskVote(3, last, last_term, trial), 10 * ELECTION)
+            (vote,) = told(member)
+            assert isinstance(vote, Vote) and vote.granted == votes, (log, last, last_term, trial)
+
+
+def test_a_vote_is_given_once_in_a_term() -> None:
+    """Also after the one who got it has led and is silent: another one of the same term could lead beside it."""
+    member = Raft(0, 3, 0.0, lambda: 0.0)
+    member.receive(1, AskVote(1, 0, 0, trial=False), 0.0)
+    assert told(member) == [Vote(1, True, trial=False)]
+    member.receive(1, AskVote(1, 0, 0, trial=False), 0.0)
+    assert told(member) == [Vote(1, True, trial=False)], "the answer was lost, and it asks again"
+    member.receive(1, Append(1, 0, 0, (), 0, 0.0), 0.0)
+    member.take()
+    member.receive(2, AskVote(1, 5, 1, trial=False), 10 * ELECTION)
+    assert told(member) == [Vote(1, False, trial=False)]
+
+
+def test_who_has_given_its_vote_leaves_the_other_time_to_lead() -> None:
+    member = Raft(1, 3, 0.0, lambda: 0.0, (1, -1))
+    member.receive(0, AskVote(2, 0, 0, trial=False), ELECTION)
+    assert told(member) == [Vote(2, True, trial=False)]
+    member.tick(2 * ELECTION - 0.1)
+    assert member.role is Role.FOLLOWER and told(member) == []
+    member.tick(2 * ELECTION + 0.1)
+    assert [type(message) for message in told(member)] == [AskVote, AskVote]
+
+
+@pytest.mark.parametrize("support", [True, False])
+def test_an_answer_to_an_earlier_question_is_no_support(support: bool) -> None:
+    """Neither of whether it would be elected, nor a vote of an earlier term."""
+    member = Raft(0, 5, 0.0, lambda: 0.0, (3, -1))
+    member.stand(ELECTION)
+    for sender in (1, 2, 3):
+        member.receive(sender, Vote(3 + support, True, trial=True), ELECTION)
+    assert member.role == (Role.CANDIDATE if support else Role.TRIAL)
+    for sender in (1, 2, 3):
+        member.receive(sender, Vote(3, True, trial=False), ELECTION)
+        member.receive(sender, Vote(4, False, trial=False), ELECTION)
+    assert member.role == (Role.CANDIDATE if support else Role.FOLLOWER), "it hears of a newer term than its own"
+
+
 def test_a_leader_that_is_cut_off_steps_down_before_another_can_lead() -> None:
     cluster = Cluster(3, random.Random(2))
     cluster.run(1.0)

@@ -20,7 +20,7 @@ from pathlib import Path
 from understudy.agent.output import Route
 from understudy.agent.worker import Worker
 from understudy.core.events import WorkerLost
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 from understudy.links import messages, reattach
 from understudy.links.page import PageReader, open_process
 from understudy.links.reattach import Introduction

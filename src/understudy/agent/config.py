@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 
 WORKER_COMMAND = (sys.executable, "-u", "-m", "understudy.worker")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import Process, environment_entry
 from understudy.common.names import RUN_DIR_VARIABLE, TOKEN_VARIABLE, WORKER_VARIABLE, WORKERS, page_path
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 
 _OWN_FAULTS = {
     signal.SIGSEGV,

@@ -13,7 +13,7 @@ import typer
 
 from understudy.cli.target import TLS
 from understudy.common.names import CHAOS_VARIABLE
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 
 LAUNCH, NODES, OUTPUT, OURS, REST = (
     "What to run",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from understudy.cli.flags import Flags
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 
 DEFAULT_PORT = 29500  # torchrun's
 

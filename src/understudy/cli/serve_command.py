@@ -17,7 +17,7 @@ from understudy.agent.node import NodeAgent, NodeConfig
 from understudy.agent.orchestrator_link import Refused
 from understudy.cli.target import TLS, service
 from understudy.common.console import say
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 
 STATE = Path("understudy-state")
 

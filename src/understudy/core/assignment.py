@@ -6,8 +6,9 @@ newcomer on another node gets a local rank that is free there.
 
 from __future__ import annotations
 
-from understudy.core.nouns import JobSpec
-from understudy.core.state import JobState, Worker, WorkerState
+from understudy.core.model import JobSpec
+from understudy.core.state import JobState, Worker
+from understudy.core.transitions import WorkerState
 
 _HOLDING = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
 

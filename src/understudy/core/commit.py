@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from understudy.core.nouns import Copy, Position, Stand
+from understudy.core.model import Copy, Position, Stand
 
 REDO = "redo"
 ROLL_FORWARD = "roll forward"

@@ -20,12 +20,13 @@ handed to its buddies, and the incident says so.
 from __future__ import annotations
 
 from understudy.core.events import Believed, NodeTainted, ReplicasDiffer
-from understudy.core.loss import Loss, departed_needed, lose
+from understudy.core.loss import Loss, finished_then_lost_needed, lose
 from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 from understudy.core.quiesce import advance, begin, want_more
-from understudy.core.state import Dispute, JobState, Phase, Stage, Worker, WorkerState
+from understudy.core.state import Dispute, JobState, Stage, Worker
+from understudy.core.transitions import Phase, Why, WorkerState
 
 
 def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
@@ -33,7 +34,8 @@ def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
     recovery = state.recovery
     on_the_way_to_a_boundary = recovery is not None and recovery.planned and event.worker in recovery.waiting
     if not now and not (state.phase is Phase.QUIESCING and on_the_way_to_a_boundary):
-        return state.refuse("ReplicasDiffer", "in a generation that is over")
+        state.refuse(event, Why.GENERATION)
+        return
     odd = [_at(state, rank) for rank in event.odd if rank in state.ranks]
     if odd:
         _replace(state, odd, event.detail)
@@ -56,7 +58,7 @@ def _replace(state: JobState, odd: list[Worker], detail: str) -> None:
     if there:
         lose(state, [Loss(worker, LossCause.CORRUPT, detail, state.now) for worker in there])
     else:  # all of them had finished and are gone: the others, which have found it, stand still
-        departed_needed(state, detail)
+        finished_then_lost_needed(state, detail)
     if state.incident is not None and state.ended is None:
         for worker in odd:
             state.incident.note(
@@ -117,6 +119,7 @@ def believed(state: JobState, event: Believed) -> None:
 def node_tainted(state: JobState, event: NodeTainted) -> None:
     node = state.nodes.get(event.node)
     if node is None:
+        state.refuse(event, Why.UNKNOWN)
         return
     if event.reason:
         _taint(state, event.node, event.reason)

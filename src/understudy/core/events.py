@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core.nouns import Copy, LossCause, Position
+from understudy.core.model import Copy, LossCause, Position
 
 
 @dataclass(frozen=True)

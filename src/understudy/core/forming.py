@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from understudy.core.membership import fence, give_back, give_rank, start_worker, top_up
 from understudy.core.preparation import TIMER
-from understudy.core.state import JobState, Node, Phase, Worker, WorkerState
+from understudy.core.state import JobState, Node, Worker
+from understudy.core.transitions import Phase, WorkerState
 
 
 def give_out_ranks(state: JobState) -> None:
@@ -26,7 +27,7 @@ def give_out_ranks(state: JobState) -> None:
     chosen = [worker for node in state.hosts() for worker in _warm(node)[:wanted]]
     state.store = chosen[0].store
     state.enter(Phase.TRAINING)
-    state.settled = False
+    state.all_committed = False
     for rank, worker in enumerate(chosen):
         give_rank(state, worker, rank, state.generation, state.store, newcomer=False)
         state.ranks[rank] = worker.name
@@ -55,7 +56,7 @@ def start_anew(state: JobState, reason: str) -> None:
             fence(state, worker, "the job starts anew")
     state.ranks.clear()
     state.fallen.clear()
-    state.departed.clear()
+    state.finished_then_lost.clear()
     state.broken = ""
     state.recovery = state.migration = state.dispute = state.crashes = None
     state.cancel("quiesce", "hold", "resume", "communication", "migration", TIMER)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from understudy.core.nouns import Incident, Interruption, LossCause, Span
+from understudy.core.model import Incident, Interruption, LossCause, Span
 
 
 @dataclass

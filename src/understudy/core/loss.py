@@ -13,10 +13,10 @@ from understudy.core import preparation, workers
 from understudy.core.events import CommunicationBroken, Expired, NodeJoined, NodesLost, VerifyFailed, WorkerLost, WorkerWarm
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
-from understudy.core.nouns import LossCause, Timeouts
+from understudy.core.model import LossCause, Timeouts
 from understudy.core.quiesce import advance, begin, no_spare
-from understudy.core.resume import maybe_done
-from understudy.core.state import JobState, Phase, Worker, WorkerState
+from understudy.core.state import JobState, Worker
+from understudy.core.transitions import Phase, Why, WorkerState
 
 EXPLAIN_WITHIN = 30.0  # seconds for a loss to explain broken communication that breaks again before a step is through
 MOST_NAMED = 16  # losses that a reason names: it goes to every worker
@@ -74,6 +74,7 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
     for lost in event.nodes:
         node = state.nodes.get(lost.node)
         if node is None or node.lost:
+            state.refuse(event, Why.UNKNOWN if node is None else Why.AGAIN)
             continue
         node.lost, node.spares = True, 0
         state.tell(f"node {node.name} was lost: {lost.detail}")
@@ -88,25 +89,22 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
 def verify_failed(state: JobState, event: VerifyFailed) -> None:
     worker = state.workers[event.worker]
     if not worker.comes_with(event.generation):
-        return state.refuse("VerifyFailed", "for a generation that it was not told to join")
+        state.refuse(event, Why.GENERATION)
+        return
     lose(state, [Loss(worker, LossCause.DIGEST, event.detail, state.now)])
 
 
 def communication_broken(state: JobState, event: CommunicationBroken) -> None:
-    worker = state.workers[event.worker]
-    if event.generation != state.generation or state.phase not in (Phase.TRAINING, Phase.RESUMING):
-        return state.refuse("CommunicationBroken", "in a generation that is over")
-    if state.broken:
-        return state.refuse("CommunicationBroken", "another worker has said so")
-    if worker.rank < 0:  # a spare that is being prepared could not reach the store: training has nothing to do with it
-        return state.refuse("CommunicationBroken", "of a worker without a rank")
-    state.broken = f"{state.describe(worker)} says: {event.detail}"
+    if event.generation != state.generation or state.broken:
+        state.refuse(event, Why.AGAIN if event.generation == state.generation else Why.GENERATION)
+        return
+    state.broken = f"{state.describe(state.workers[event.worker])} says: {event.detail}"
     state.broken_at = state.now
-    if state.departed:
-        departed_needed(state, state.broken)
+    if state.finished_then_lost:
+        finished_then_lost_needed(state, state.broken)
     else:
         # The first time all recover as soon as a lost node would be known. If that does not help, the network is given time.
-        state.timer("communication", explained_after(state.timeouts) if state.settled else EXPLAIN_WITHIN)
+        state.timer("communication", explained_after(state.timeouts) if state.all_committed else EXPLAIN_WITHIN)
 
 
 def explained_after(timeouts: Timeouts) -> float:
@@ -116,7 +114,8 @@ def explained_after(timeouts: Timeouts) -> float:
 
 def expired(state: JobState, event: Expired) -> None:
     if event.timer not in state.timers:
-        return state.refuse("Expired", "it is not set")
+        state.refuse(event, Why.OVER)
+        return
     state.timers.remove(event.timer)
     recovery = state.recovery
     if event.timer == "communication" and state.broken:
@@ -143,7 +142,7 @@ def expired(state: JobState, event: Expired) -> None:
         lose(state, [Loss(newcomer, LossCause.HUNG, detail, state.now)])
     elif event.timer == preparation.TIMER:
         preparation.overdue(state)
-    elif event.timer == "resume":
+    else:  # resume
         detail = f"was not verified within {state.timeouts.hang_first:g} s"
         lose(state, [Loss(worker, LossCause.HUNG, detail, state.now) for worker in state.newcomers()])
 
@@ -174,7 +173,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
     migration = state.migration
     ranks: list[tuple[int, LossCause]] = []
     told: list[str] = []
-    boundary = state.recovery is not None and state.recovery.planned and state.phase is Phase.QUIESCING
+    boundary = state.recovery is not None and state.recovery.planned
     interrupts = boundary
     for loss in losses:
         worker = loss.worker
@@ -182,7 +181,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         state.tell(what)
         told.append(what)
         if worker.finished and state.phase is Phase.TRAINING and not interrupts and loss.cause is not LossCause.CORRUPT:
-            state.departed.add(worker.rank)
+            state.finished_then_lost.add(worker.rank)
             continue
         preparing = migration is not None and worker.name == migration.newcomer and not state.holds(worker)
         if preparing and not boundary:
@@ -204,15 +203,13 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         begin(state, reason, ranks)
         if state.ended is None:
             advance(state)
-    elif state.departed and state.broken:
-        departed_needed(state, state.broken)
-    else:
-        maybe_done(state)
+    elif state.finished_then_lost and state.broken:
+        finished_then_lost_needed(state, state.broken)
 
 
-def departed_needed(state: JobState, why: str) -> None:
+def finished_then_lost_needed(state: JobState, why: str) -> None:
     """Others still wait for a rank whose worker had finished and is gone: it is a loss after all."""
-    gone = ", ".join(state.describe(state.holder(rank)) for rank in sorted(state.departed))
+    gone = ", ".join(state.describe(state.holder(rank)) for rank in sorted(state.finished_then_lost))
     reason = f"{gone} was lost after it had finished, and is needed: {why}"
     open_incident(state, state.now, reason)
     begin(state, reason, [])

@@ -29,12 +29,12 @@ What holds at all times
   true for ever: a newcomer that says it is verified, and a script that has ended.
 - A worker that is lost is fenced in the same call (KillWorker), before its rank is given to anybody. No two workers
   that are not lost hold the same rank, except that during a migration the old one is marked as leaving.
-- Every event may come twice, and in any order: agents repeat themselves after a reconnect. Nothing is counted twice. What means nothing
-  in the present state is refused and counted (`transitions.py`).
+- Every event may come twice, and in any order: agents repeat themselves after a reconnect. Nothing is counted twice.
+- What means nothing is refused and counted (`JobState.refused`), and so is a step that no table knows; nothing from outside raises.
 - The same events, with the same times, lead to the same state: the journal is the state.
 
-Read on in `transitions.py` (what may follow what), `state.py` (what is remembered), `workers.py`, `forming.py`, `loss.py`,
-`quiesce.py`, `resume.py`, `migration.py`, `preparation.py`, `dispute.py`: one chapter each.
+Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
+`forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`, `preparation.py`, `dispute.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from typing import Any
 
 from understudy.core import dispute, events, loss, migration, preparation, quiesce, resume, workers
 from understudy.core.commands import Command
-from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
-from understudy.core.state import JobState, Phase
-from understudy.core.transitions import SAYS
+from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
+from understudy.core.state import JobState
+from understudy.core.transitions import Phase, Why, outlives, refusal
 
 
 def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
@@ -57,7 +57,7 @@ def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
     if worker.rank < 0 <= event.rank:
         preparation.failed(state, worker, event.rank, event.summary)
         return
-    if worker.prepare is not None and worker.assign is not None and worker.heard < worker.assign.generation:
+    if worker.prepare is not None and worker.assign is not None and worker.last_seen_generation < worker.assign.generation:
         # It was still setting up ahead of the loss when it was given the rank.
         loss.lose(state, [loss.Loss(worker, LossCause.EXITED, event.summary, state.now)])
         return
@@ -74,10 +74,12 @@ MOST_NOTICES = 200
 
 def _notice(state: JobState, event: events.Notice) -> None:
     text = f"rank {event.rank}: {event.text}" if event.rank >= 0 else event.text
-    known = {notice.partition(": ")[2] for notice in state.notices}
-    if event.text not in known and len(state.notices) < MOST_NOTICES:  # what one rank has said, the others need not repeat
-        state.notices.append(text)
-        state.tell(text)
+    known = {*state.notices, *(notice.partition(": ")[2] for notice in state.notices)}
+    if event.text in known or len(state.notices) >= MOST_NOTICES:  # what one rank has said, the others need not repeat
+        state.refuse(event, Why.AGAIN if event.text in known else Why.LIMIT)
+        return
+    state.notices.append(text)
+    state.tell(text)
 
 
 _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
@@ -122,18 +124,19 @@ class Machine:
 
     def handle(self, event: events.Event, now: float) -> list[Command]:
         """What is to be done because of `event`, in this order. `now` is unix time; it never runs backwards in here."""
-        state = self.state
-        if state.phase is Phase.ENDED and not isinstance(event, events.NodeTainted):
-            state.refuse(type(event).__name__, "the job has ended")
+        state, kind = self.state, type(event)
+        if state.phase is Phase.ENDED and not outlives(kind, state.phase):
+            state.refuse(event, Why.PHASE)
             return []
         state.now = max(now, state.now)
         worker = state.workers.get(getattr(event, "worker", ""))
         if worker is not None:
-            worker.heard = max(worker.heard, getattr(event, "generation", -1))
-        if (of := SAYS.get(type(event))) is not None and (worker is None or worker.state not in of):
-            state.refuse(type(event).__name__, f"of a worker that is {worker.state}" if worker is not None else "of an unknown worker")
+            worker.last_seen_generation = max(worker.last_seen_generation, getattr(event, "generation", -1))
+        why = refusal(kind, worker.state if worker is not None else None, state.phase)
+        if why is not None:
+            state.refuse(event, why)
             return []
-        _HANDLERS[type(event)](state, event)
+        _HANDLERS[kind](state, event)
         commands, state.out = state.out, []
         if state.ended in commands:
             assert state.ended is not None

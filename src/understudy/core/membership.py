@@ -9,7 +9,8 @@ from __future__ import annotations
 from understudy.core.assignment import environment, local_rank
 from understudy.core.commands import Assign, KillWorker, StartWorker
 from understudy.core.incident import OpenIncident
-from understudy.core.state import JobState, Node, Worker, WorkerState
+from understudy.core.state import JobState, Node, Worker
+from understudy.core.transitions import WorkerState
 
 
 def start_worker(state: JobState, node: Node, spare: bool) -> None:

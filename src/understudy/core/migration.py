@@ -16,8 +16,9 @@ from understudy.core.assignment import choose_spare
 from understudy.core.commands import Pause, Publish
 from understudy.core.events import MigrationAsked, NewcomerReady
 from understudy.core.membership import give_back, give_rank, open_incident, top_up
-from understudy.core.nouns import LossCause
-from understudy.core.state import JobState, Migration, Phase, Recovery, Stage, WorkerState
+from understudy.core.model import LossCause
+from understudy.core.state import JobState, Migration, Recovery, Stage
+from understudy.core.transitions import Phase, Why, WorkerState
 
 
 def refusal(state: JobState, rank: int) -> str:
@@ -30,9 +31,9 @@ def refusal(state: JobState, rank: int) -> str:
         return f"rank {state.migration.rank} is already migrating"
     if state.phase is not Phase.TRAINING or state.incident is not None or state.broken:
         return "the job is not in plain training: wait until every rank has committed a step"
-    if not state.settled:
+    if not state.all_committed:
         return "the job has not committed its first step yet"
-    if state.departed or any(worker.finished for worker in state.members()):
+    if state.finished_then_lost or any(worker.finished for worker in state.members()):
         return "the job is about to finish"
     if choose_spare(state, rank) is None:
         warming = bool(state.idle(WorkerState.STARTING))
@@ -44,10 +45,11 @@ def refusal(state: JobState, rank: int) -> str:
 
 def asked(state: JobState, event: MigrationAsked) -> None:
     why_not = refusal(state, event.rank)
-    spare = choose_spare(state, event.rank)
-    if why_not or spare is None:
+    if why_not:
         state.tell(f"rank {event.rank} does not migrate: {why_not}")
         return
+    spare = choose_spare(state, event.rank)
+    assert spare is not None, "else it is refused"
     leaver = state.holder(event.rank)
     donors = [worker for worker in state.members() if worker is not leaver]
     store = donors[0].store if donors else spare.store
@@ -63,12 +65,15 @@ def asked(state: JobState, event: MigrationAsked) -> None:
 def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     migration = state.migration
     if migration is None or migration.stage is not Stage.PREPARING or event.worker != migration.newcomer:
-        return state.refuse("NewcomerReady", "no migration waits for it")
+        state.refuse(event, Why.OVER)
+        return
     newcomer = state.workers[migration.newcomer]
     if event.generation != migration.generation or newcomer.assign is None:
-        return state.refuse("NewcomerReady", "for another generation")
-    if state.broken:
-        return  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
+        state.refuse(event, Why.GENERATION)
+        return
+    if state.broken:  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
+        state.refuse(event, Why.PHASE)
+        return
     state.cancel("migration")
     if any(worker.finished for worker in state.members()):
         give_back(state, newcomer, "the job is about to finish")
@@ -83,7 +88,7 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     migration.stage = Stage.PAUSING
     state.generation, state.store = migration.generation, newcomer.assign.store
     state.enter(Phase.QUIESCING)
-    state.settled = False
+    state.all_committed = False
     members = state.members()
     recovery = Recovery(
         generation=state.generation,
@@ -120,7 +125,7 @@ def disrupted(state: JobState, lost: set[str], why: str) -> None:
         return
     state.migration = None
     if leaver.name in lost:
-        if newcomer.name not in lost and rank in state.departed:  # it had finished: nobody waits for the rank
+        if newcomer.name not in lost and rank in state.finished_then_lost:  # it had finished: nobody waits for the rank
             give_back(state, newcomer, "the job is about to finish")
         elif newcomer.name not in lost:
             state.ranks[rank] = newcomer.name

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from understudy.core.nouns import LossCause
+from understudy.core.model import LossCause
 
 ENOUGH = 2  # survivors that crashed at one transaction
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from understudy.core.nouns import JobSpec
+from understudy.core.model import JobSpec
 
 
 @dataclass(frozen=True)

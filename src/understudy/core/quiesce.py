@@ -18,11 +18,11 @@ from understudy.core.events import Quiesced
 from understudy.core.membership import fence, give_back, give_rank, open_incident, top_up
 from understudy.core.migration import disrupted
 from understudy.core.mismatch import Crashes
-from understudy.core.nouns import LossCause, Stand
+from understudy.core.model import LossCause, Stand
 from understudy.core.preparation import start_over
-from understudy.core.state import JobState, Phase, Recovery, Stage, Worker, WorkerState
+from understudy.core.state import JobState, Recovery, Stage, Worker
+from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
 
-HAS_STATE = (WorkerState.MEMBER, WorkerState.LEAVING)
 MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 
 
@@ -40,10 +40,10 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
         )
         return
     carried = state.recovery.lost if state.recovery is not None and not state.recovery.counted else []
-    lost = lost + _departed(state)
+    lost = lost + _finished_then_lost(state)
     state.generation, state.store = state.next_generation(), survivors[0].store
     state.enter(Phase.QUIESCING)
-    state.settled, state.broken = False, ""
+    state.all_committed, state.broken = False, ""
     state.cancel("communication", "resume")
     if state.migration is not None and state.migration.stage is Stage.MOVING:
         survivors.append(state.workers[state.migration.leaver])  # it may get its rank back
@@ -67,10 +67,10 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
     state.timer("quiesce", state.timeouts.quiesce)
 
 
-def _departed(state: JobState) -> list[tuple[int, LossCause]]:
+def _finished_then_lost(state: JobState) -> list[tuple[int, LossCause]]:
     """Workers that had finished and were lost then: from now on somebody waits for their ranks."""
-    ranks = sorted(state.departed)
-    state.departed.clear()
+    ranks = sorted(state.finished_then_lost)
+    state.finished_then_lost.clear()
     for worker in map(state.holder, ranks):
         worker.finished = False
         if state.incident is not None:
@@ -111,14 +111,15 @@ def want_more(state: JobState) -> None:
 
 
 def quiesced(state: JobState, event: Quiesced) -> None:
-    worker = state.workers.get(event.worker)
-    if event.generation > state.generation and worker is not None and worker.state in HAS_STATE:
+    if event.generation > state.generation:
         _ended_by_another(state, event.generation)
     recovery = state.recovery
-    if state.phase is not Phase.QUIESCING or recovery is None or event.generation != state.generation:
-        return state.refuse("Quiesced", "for a generation in which nobody is waited for")
-    if event.worker not in recovery.waiting:
-        return state.refuse("Quiesced", "this worker has answered")
+    if event.generation != state.generation:
+        state.refuse(event, Why.GENERATION)
+        return
+    if state.phase is not Phase.QUIESCING or recovery is None or event.worker not in recovery.waiting:
+        state.refuse(event, Why.AGAIN)
+        return
     recovery.waiting.remove(event.worker)
     recovery.answers[event.worker] = event
     state.workers[event.worker].step = event.step
@@ -137,7 +138,8 @@ def _ended_by_another(state: JobState, generation: int) -> None:
     reason = f"an orchestrator that was killed had begun generation {generation}, and the journal does not say why"
     open_incident(state, state.now, reason).note(reason)
     disrupted(state, set(), reason)
-    state.promised = max(state.promised, generation)  # beyond it, as it may have been given to others
+    # Beyond it, as it may have been given to others.
+    state.highest_announced_generation = max(state.highest_announced_generation, generation)
     begin(state, reason, [])
 
 
@@ -197,7 +199,7 @@ def no_spare(state: JobState, vacant: list[int]) -> str:
 def _decide(state: JobState, recovery: Recovery) -> Decision:
     migration = state.migration
     absent = {*state.vacant(), *(worker.rank for worker in state.newcomers())}
-    if recovery.planned and migration is not None:
+    if migration is not None:
         absent.add(migration.rank)
     if migration is not None and migration.stage is Stage.MOVING:
         # A loss while the rank moves, and the newcomer is not verified as far as is known here. Its old worker stands

@@ -11,19 +11,23 @@ from understudy.core.events import Committed, Finished, PhaseDone, Uncovered, Ve
 from understudy.core.incident import OpenIncident
 from understudy.core.membership import top_up
 from understudy.core.preparation import prepare
-from understudy.core.state import JobState, Phase, Stage, Worker, WorkerState
+from understudy.core.state import JobState, Stage, Worker
+from understudy.core.transitions import Phase, Why, WorkerState
 
 
 def phase_done(state: JobState, event: PhaseDone) -> None:
-    worker, migration = state.workers[event.worker], state.migration
-    if migration is not None and migration.stage is Stage.PREPARING:
-        if worker.name == migration.newcomer:
-            migration.measured.append(event)
+    worker = state.workers[event.worker]
+    migration, incident = state.migration, state.incident
+    if migration is not None and worker.name == migration.newcomer and migration.stage is Stage.PREPARING:
+        migration.measured.append(event)
         return
-    incident = state.incident
+    if incident is None:
+        state.refuse(event, Why.OVER)
+        return
     early = worker.state is WorkerState.NEWCOMER  # its setup outlives a second loss
-    if incident is None or not (early or event.generation == state.generation):
-        return state.refuse("PhaseDone", "of no incident that is under way")
+    if not (early or event.generation == state.generation):
+        state.refuse(event, Why.GENERATION)
+        return
     incident.measure(event.phase, event.started, event.started + event.seconds)
     if worker.name in incident.newcomers:
         incident.bytes_moved += event.bytes_moved
@@ -33,7 +37,8 @@ def verified(state: JobState, event: Verified) -> None:
     """True forever for the generation that it names, also if a later loss was seen first."""
     worker = state.workers[event.worker]
     if not worker.comes_with(event.generation):
-        return state.refuse("Verified", "for a generation that it was not told to join")
+        state.refuse(event, Why.GENERATION)
+        return
     if state.incident is not None:
         state.incident.digests_verified += event.digests
         for text in event.notes:
@@ -47,7 +52,8 @@ def verified(state: JobState, event: Verified) -> None:
 def committed(state: JobState, event: Committed) -> None:
     worker = state.workers[event.worker]
     if event.generation != state.generation:
-        return state.refuse("Committed", "in a generation that is over")
+        state.refuse(event, Why.GENERATION)
+        return
     state.begun = True
     if worker.state is WorkerState.NEWCOMER and worker.comes_with(event.generation):
         _promote(state, worker)  # nobody votes unverified: what said so was lost with a connection
@@ -60,7 +66,8 @@ def finished(state: JobState, event: Finished) -> None:
     worker = state.workers[event.worker]
     if worker.state is WorkerState.NEWCOMER:
         if not worker.comes_with(event.generation):
-            return state.refuse("Finished", "for a generation that it was not told to join")
+            state.refuse(event, Why.GENERATION)
+            return
         _promote(state, worker)
     worker.finished = True
     _settle(state)
@@ -69,7 +76,8 @@ def finished(state: JobState, event: Finished) -> None:
 
 def uncovered(state: JobState, event: Uncovered) -> None:
     if event.generation != state.generation:
-        return state.refuse("Uncovered", "of a generation that is over")
+        state.refuse(event, Why.GENERATION)
+        return
     reason = f"{state.recovery.reason}. " if state.recovery is not None else ""
     state.end(1, f"{reason}The lost state is nowhere: {event.detail}")
 
@@ -112,12 +120,12 @@ def _promote(state: JobState, worker: Worker) -> None:
 
 def _settle(state: JobState) -> None:
     """Has every rank committed in this generation? Then the interruption is over."""
-    if state.settled or state.phase not in (Phase.TRAINING, Phase.RESUMING):
+    if state.all_committed or state.phase not in (Phase.TRAINING, Phase.RESUMING):
         return
-    if not state.all_committed():
+    if not state.everyone_committed():
         return
     state.enter(Phase.TRAINING)
-    state.settled, state.recovery, state.crashes = True, None, None
+    state.all_committed, state.recovery, state.crashes = True, None, None
     incident, state.incident = state.incident, None
     if incident is None:
         prepare(state)

@@ -18,13 +18,11 @@ from itertools import chain
 
 from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Prepare, Recover, SetTimer, Tell
 from understudy.core.commit import Decision
-from understudy.core.events import PhaseDone, Quiesced
+from understudy.core.events import Event, PhaseDone, Quiesced
 from understudy.core.incident import OpenIncident
 from understudy.core.mismatch import Crashes
-from understudy.core.nouns import Incident, JobSpec, LossCause, Timeouts
-from understudy.core.transitions import PHASE, WORKER
-from understudy.core.transitions import Phase as Phase
-from understudy.core.transitions import WorkerState as WorkerState
+from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
+from understudy.core.transitions import JOB, WORKER, Phase, Why, WorkerState
 
 
 @dataclass
@@ -58,7 +56,7 @@ class Worker:
     assign: Assign | None = None
     prepare: Prepare | None = None  # a spare that runs, or has run, the set-up of this rank: it can take no other
     ready: bool = False  # ... has run
-    heard: int = -1  # highest generation of an event from it
+    last_seen_generation: int = -1  # highest generation of an event from it
     recovered: int = -1  # generation of the last Recover sent to it
     committed: int = -1  # generation of its last Committed
     step: int = 0  # last step that it said it has committed
@@ -120,7 +118,7 @@ class JobState:
     timeouts: Timeouts
     phase: Phase = Phase.FORMING
     generation: int = 0
-    promised: int = 0  # highest generation that any command has named
+    highest_announced_generation: int = 0  # highest generation that any command has named
     store: str = ""
     nodes: dict[str, Node] = field(default_factory=dict)
     places: dict[int, Node] = field(default_factory=dict)  # the same nodes by their rank
@@ -130,8 +128,8 @@ class JobState:
     fallen: set[int] = field(default_factory=set)  # ranks of which some worker was lost or released
     started: int = 0  # the number of the next worker; names are not used again
     ranks: dict[int, str] = field(default_factory=dict)  # who holds, or held last: nobody, or of every rank, in their order
-    departed: set[int] = field(default_factory=set)  # ranks whose worker finished and was lost afterwards
-    settled: bool = False  # every rank has committed in the current generation
+    finished_then_lost: set[int] = field(default_factory=set)  # ranks whose worker finished and was lost afterwards
+    all_committed: bool = False  # every rank has committed in the current generation
     begun: bool = False  # some rank has committed its first transaction
     restarts: int = 0
     recovery: Recovery | None = None
@@ -150,7 +148,7 @@ class JobState:
     broken_at: float = 0.0
     timers: set[str] = field(default_factory=set)
     laggards: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` looks first; no answer depends on it
-    refused: dict[str, int] = field(default_factory=dict, compare=False)  # what meant nothing here, and why -> how often
+    refused: dict[tuple[str, Why], int] = field(default_factory=dict, compare=False)  # what came, and meant nothing: how often
     ended: EndJob | None = None
     now: float = 0.0
     out: list[Command] = field(default_factory=list, compare=False)
@@ -181,7 +179,7 @@ class JobState:
     def become(self, worker: Worker, state: WorkerState) -> None:
         """The only way in which what a worker is to the job changes. One that takes a rank has its `rank` already."""
         if state not in WORKER[worker.state]:
-            self.refuse(f"worker {worker.state}", f"cannot become {state}")
+            self._count(f"worker {worker.state} -> {state}", Why.TRANSITION)
             return
         worker.state = state
         if state not in (WorkerState.STARTING, WorkerState.WARM):
@@ -196,16 +194,18 @@ class JobState:
             self.nodes[worker.node].workers.pop(worker.name, None)
 
     def enter(self, phase: Phase) -> None:
-        """The only way in which the job's phase changes."""
-        if phase in PHASE[self.phase]:
-            self.phase = phase
-        else:
-            self.refuse(f"job {self.phase}", f"cannot become {phase}")
+        """The only way in which the phase of the job changes."""
+        if phase not in JOB[self.phase]:
+            self._count(f"job {self.phase} -> {phase}", Why.TRANSITION)
+            return
+        self.phase = phase
 
-    def refuse(self, what: str, why: str) -> None:
-        """Something means nothing in the present state: nothing changes, and it is counted."""
-        key = f"{what}: {why}"
-        self.refused[key] = self.refused.get(key, 0) + 1
+    def refuse(self, event: Event, why: Why) -> None:
+        """It means nothing now, and nothing comes of it."""
+        self._count(type(event).__name__, why)
+
+    def _count(self, what: str, why: Why) -> None:
+        self.refused[what, why] = self.refused.get((what, why), 0) + 1
 
     def emit(self, *commands: Command) -> None:
         self.out.extend(commands)
@@ -231,8 +231,8 @@ class JobState:
                 self.emit(SetTimer(name, 0.0))
 
     def next_generation(self) -> int:
-        self.promised += 1
-        return self.promised
+        self.highest_announced_generation += 1
+        return self.highest_announced_generation
 
     def trusted(self, node: Node) -> bool:
         """Whether new ranks and spares may go there. A taint keeps nothing away from a job that has no other node."""
@@ -258,7 +258,7 @@ class JobState:
         """Ranks that nobody holds and somebody must."""
         return [
             rank
-            for rank in sorted(self.fallen - self.departed)
+            for rank in sorted(self.fallen - self.finished_then_lost)
             if rank in self.ranks and self.holder(rank).state in (WorkerState.LOST, WorkerState.RELEASED)
         ]
 
@@ -275,16 +275,16 @@ class JobState:
 
     def _has_finished(self, rank: int) -> bool:
         worker = self.holder(rank)
-        return worker.finished and (rank in self.departed or worker.state is WorkerState.MEMBER)
+        return worker.finished and (rank in self.finished_then_lost or worker.state is WorkerState.MEMBER)
 
-    def all_committed(self) -> bool:
+    def everyone_committed(self) -> bool:
         """Whether every rank has committed in the present generation."""
         return self.all_of("committed", len(self.ranks), self._has_committed)
 
     def _has_committed(self, rank: int) -> bool:
         worker = self.holder(rank)
         done = worker.finished or worker.committed == self.generation
-        return done and (rank in self.departed or worker.state is WorkerState.MEMBER)
+        return done and (rank in self.finished_then_lost or worker.state is WorkerState.MEMBER)
 
     def describe(self, worker: Worker) -> str:
         where = f"worker {worker.name} on node {worker.node}"

@@ -1,25 +1,41 @@
-"""What may follow what: the states of a worker, the phases of a job, and who may say what.
+"""What a worker and a job may become, and whose words mean something meanwhile: tables to be read by people, and one place that asks them.
 
 Theory
 ======
 
-Three tables, which a person can read. The machine's chapters decide *when* something changes; what may change at all stands here.
+Two kinds of small machines run here, one for the job and one for each worker. Neither table says *why* something changes: that is what
+the other modules of `core` decide. They say what can follow what at all, so that whoever reads a decision knows what cannot have been.
 
-- `WORKER`: the states that may follow a state. `JobState.become` is the only way from one to the next.
-- `PHASE`: the same of a job's phases, through `JobState.enter`. ENDED follows everything and is followed by nothing.
-- `SAYS`: of whom an event is listened to, by what the worker is at that moment. An event about no worker is not in it.
+A worker. It has a rank from WARM on, if ever, and that one for life; it never comes back from LOST:
 
-What is not in the tables is refused: nothing changes, and it is counted in `JobState.refused` under what it was and why. So is an event
-that a chapter refuses because of what else it knows (its generation is over, its question is answered). None of that is an error by
-itself: events may come twice and in any order, and agents repeat themselves after a reconnect. But a number that grows without any
-reconnect shows a worker, an agent or a machine that means something else than this one.
+    STARTING ----> WARM ----> MEMBER <-----------> LEAVING     its rank moves, or stays after all
+       |            |           ^  |                  |
+       |            +------> NEWCOMER                 |
+       |            |           |  |                  |
+       +------------+-----------+--+------------------+---> RELEASED ----> LOST    told to go, and gone
+       +------------+-----------+--+------------------+-----------------> LOST     gone, or fenced
 
-A transition that is refused is another matter: the machine itself has asked for it, so it is a bug here. The walks and the model, which
-meet far more orders of events than any job, check that there is none (`tests/unit/test_core_machine.py`, `tests/model`).
+The job. Staying is in the table, too, where something new begins in the same phase: a second loss while everybody comes to rest is the
+next generation, and training that begins is training from its first commit on:
+
+    FORMING ----> TRAINING ----> QUIESCING ----> RESUMING ----> TRAINING
+                  TRAINING, QUIESCING, RESUMING ----> FORMING     nothing was done yet: all ranks start anew
+                                                RESUMING ----> QUIESCING     another loss
+    any of them ----> ENDED
+
+Words. Workers repeat themselves after every reconnect, and what they say may be late: of a worker that is fenced by now, of a generation
+that is over. Such a word changes nothing. `SPEAKERS` and `DURING` say in which state of its worker, and in which phase, a kind of event
+means something; what depends on more than that (the generation, a timer, whether it was said before) the handlers see. Either way it is
+*refused*: counted in `JobState.refused` by its kind and by why, and never an error, because it came from outside. The counts take no part
+in any decision. Many are as it should be. What they are good for: a kind that grows and grows is somebody who is not heard.
+
+A step that the first two tables do not know is refused as well: nothing changes, and it is counted as a `Why.TRANSITION`. No event can
+lead to one; the tests walk for it, and a count of them in a real job is a bug in here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -48,43 +64,83 @@ class WorkerState(StrEnum):
     LOST = "lost"
 
 
-STARTING, WARM, NEWCOMER = WorkerState.STARTING, WorkerState.WARM, WorkerState.NEWCOMER
-MEMBER, LEAVING, RELEASED, LOST = WorkerState.MEMBER, WorkerState.LEAVING, WorkerState.RELEASED, WorkerState.LOST
+class Why(StrEnum):
+    """Why something is refused."""
 
-WORKER: dict[WorkerState, frozenset[WorkerState]] = {
+    UNKNOWN = "unknown"  # nobody has ever heard of this worker or node
+    STATE = "state"  # its worker is something else than what it speaks as: fenced, as a rule
+    PHASE = "phase"  # it means nothing in this phase of the job: after its end, as a rule
+    GENERATION = "generation"  # it names one that is over, or that its worker takes no part in
+    OVER = "over"  # the timer, migration or incident to which it belongs is over, or never was
+    AGAIN = "again"  # it was said before
+    LIMIT = "limit"  # there are enough of its kind
+    TRANSITION = "transition"  # a bug in `core`: no table knows this step
+
+
+STARTING, WARM, NEWCOMER, MEMBER, LEAVING, RELEASED, LOST = WorkerState
+FORMING, TRAINING, QUIESCING, RESUMING, ENDED = Phase
+
+WORKER: Mapping[WorkerState, frozenset[WorkerState]] = {
     STARTING: frozenset({WARM, RELEASED, LOST}),
-    WARM: frozenset({MEMBER, NEWCOMER, RELEASED, LOST}),  # it gets a rank when ranks are given out, or in the middle of the job
+    WARM: frozenset({MEMBER, NEWCOMER, RELEASED, LOST}),
     NEWCOMER: frozenset({MEMBER, RELEASED, LOST}),
     MEMBER: frozenset({LEAVING, RELEASED, LOST}),
-    LEAVING: frozenset({MEMBER, RELEASED, LOST}),  # a member again if its migration is called off
+    LEAVING: frozenset({MEMBER, RELEASED, LOST}),
     RELEASED: frozenset({LOST}),
     LOST: frozenset(),
 }
 
-PHASE: dict[Phase, frozenset[Phase]] = {
-    Phase.FORMING: frozenset({Phase.TRAINING, Phase.ENDED}),
-    Phase.TRAINING: frozenset({Phase.TRAINING, Phase.QUIESCING, Phase.FORMING, Phase.ENDED}),  # settled; a loss; anew: nothing was done
-    Phase.QUIESCING: frozenset({Phase.QUIESCING, Phase.RESUMING, Phase.FORMING, Phase.ENDED}),  # another loss
-    Phase.RESUMING: frozenset({Phase.TRAINING, Phase.QUIESCING, Phase.FORMING, Phase.ENDED}),
-    Phase.ENDED: frozenset(),
+JOB: Mapping[Phase, frozenset[Phase]] = {
+    FORMING: frozenset({TRAINING, ENDED}),
+    TRAINING: frozenset({TRAINING, QUIESCING, FORMING, ENDED}),
+    QUIESCING: frozenset({QUIESCING, RESUMING, FORMING, ENDED}),
+    RESUMING: frozenset({TRAINING, QUIESCING, FORMING, ENDED}),
+    ENDED: frozenset(),
 }
 
+HAS_STATE = frozenset({MEMBER, LEAVING})
+_HAD_A_RANK = frozenset({NEWCOMER, MEMBER, LEAVING, RELEASED})
 _THERE = frozenset(WorkerState) - {LOST}
 
-SAYS: dict[type[Any], frozenset[WorkerState]] = {
+SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
+    # Anybody may say the rest: `WorkerStarted`, whose worker may be unknown and is ended then, and `Notice`.
     events.StartRefused: frozenset({STARTING}),
-    events.WorkerWarm: _THERE,  # again, when its agent was started again: then only its rank is looked at
+    events.WorkerWarm: _THERE,  # it may have a rank from an orchestrator that was killed
     events.WorkerLost: _THERE,
-    events.CommunicationBroken: _THERE,
-    events.Quiesced: _THERE,
-    events.NewcomerReady: frozenset({NEWCOMER}),
+    events.ScriptFailed: _THERE - {RELEASED},
     events.Prepared: frozenset({WARM}),
-    events.PhaseDone: _THERE,
+    events.NewcomerReady: frozenset({NEWCOMER}),
     events.Verified: frozenset({NEWCOMER}),
     events.VerifyFailed: frozenset({NEWCOMER}),
-    events.Uncovered: _THERE,
-    events.ReplicasDiffer: frozenset({MEMBER, LEAVING}),
-    events.Committed: _THERE,
-    events.ScriptFailed: _THERE - {RELEASED},
-    events.Finished: frozenset({MEMBER, NEWCOMER}),
+    events.Finished: frozenset({NEWCOMER, MEMBER}),
+    events.Quiesced: HAS_STATE,
+    events.ReplicasDiffer: HAS_STATE,
+    events.CommunicationBroken: _HAD_A_RANK,  # not a spare that is prepared: training has nothing to do with it
+    events.PhaseDone: _HAD_A_RANK,
+    events.Uncovered: _HAD_A_RANK,
+    events.Committed: _HAD_A_RANK,
 }
+
+_ALWAYS = frozenset(Phase)
+_LIVE = _ALWAYS - {ENDED}
+
+DURING: Mapping[type[Any], frozenset[Phase]] = {  # all others: as long as the job has not ended
+    events.NodeTainted: _ALWAYS,
+    events.CommunicationBroken: frozenset({TRAINING, RESUMING}),
+    events.ReplicasDiffer: frozenset({TRAINING, RESUMING, QUIESCING}),
+}
+
+
+def outlives(kind: type[Any], phase: Phase) -> bool:
+    """Whether an event of this kind can mean anything in this phase of the job."""
+    return phase in DURING.get(kind, _LIVE)
+
+
+def refusal(kind: type[Any], speaker: WorkerState | None, phase: Phase) -> Why | None:
+    """Why an event of this kind means nothing now, as far as the tables know; None: its handler sees. `speaker`: None, nobody knows it."""
+    if not outlives(kind, phase):
+        return Why.PHASE
+    speakers = SPEAKERS.get(kind)
+    if speakers is None or speaker in speakers:
+        return None
+    return Why.UNKNOWN if speaker is None else Why.STATE

@@ -14,7 +14,8 @@ from understudy.core.forming import give_out_ranks, start_ranks
 from understudy.core.membership import start_worker, top_up
 from understudy.core.preparation import missed, prepare, publish_again
 from understudy.core.quiesce import advance, fill, want_more
-from understudy.core.state import JobState, Migration, Node, Phase, Stage, Worker, WorkerState
+from understudy.core.state import JobState, Migration, Node, Stage, Worker
+from understudy.core.transitions import Phase, Why, WorkerState
 
 MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no more workers on a node either
 
@@ -62,7 +63,8 @@ def worker_started(state: JobState, event: WorkerStarted) -> None:
 def worker_warm(state: JobState, event: WorkerWarm) -> None:
     worker = state.workers[event.worker]
     if worker.state is not WorkerState.STARTING:
-        return state.refuse("WorkerWarm", "it has been warm before")
+        state.refuse(event, Why.AGAIN)
+        return
     state.become(worker, WorkerState.WARM)
     worker.store = event.store
     state.nodes[worker.node].failed_starts = 0
@@ -137,7 +139,7 @@ def _repeat(state: JobState, node: Node) -> None:
             state.emit(worker.prepare)
         if worker.rank < 0 or worker.state is WorkerState.RELEASED:
             continue
-        if worker.assign is not None and worker.heard < worker.assign.generation:
+        if worker.assign is not None and worker.last_seen_generation < worker.assign.generation:
             state.emit(worker.assign)
         if state.migration is not None and worker.state is WorkerState.MEMBER:
             _publish(state, state.migration, worker)

@@ -41,7 +41,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from understudy.common.page_view import Activity, PageView
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 from understudy.detectors.base import Detector, Evidence, JobView, Severity, Subject
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from understudy.common.bounds import OutOfBounds, bounded
 from understudy.common.page_view import PageView
 from understudy.core import commands, events
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 
 FENCE = "understudy-fence"  # header of an orchestrator's answer to an agent: grows whenever another orchestrator begins to lead
 ONLY = "-"  # in place of a job's name: the only one of an orchestrator that was started with `understudy run`

@@ -1,6 +1,6 @@
 """A job as it is submitted to an orchestrator over HTTP, by the command line or any other program.
 
-What a job is asked for with stands in `core.nouns.JobSpec`. Fields of the same name here say what may come over the network.
+What a job is asked for with stands in `core.model.JobSpec`. Fields of the same name here say what may come over the network.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=1 << 17)]  # what a program can be given
 Name = Annotated[str, Field(pattern=r"^[^\x00=]+$", max_length=1 << 10)]

@@ -36,7 +36,7 @@ from understudy.common.console import say
 from understudy.common.names import JOURNAL, TOKEN_VARIABLE
 from understudy.common.tls import trusting
 from understudy.core.events import StopAsked
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 from understudy.links import messages
 from understudy.orchestrator import journal
 from understudy.orchestrator.api import create_app

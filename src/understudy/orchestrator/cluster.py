@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from understudy.core.events import LostNode, NodesLost, StopAsked
-from understudy.core.nouns import Timeouts
+from understudy.core.model import Timeouts
 from understudy.core.placement import Offer, place
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, StartPart, decode, encode
 from understudy.links.submission import Submission

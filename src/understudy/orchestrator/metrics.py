@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from understudy.core.nouns import Incident
+from understudy.core.model import Incident
 from understudy.orchestrator import views
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs, ServedJob
@@ -53,11 +53,7 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
     tainted = GaugeMetricFamily("understudy_job_tainted_nodes", "Nodes that the job does not trust.", labels=["job_name"])
     seconds = CounterMetricFamily("understudy_incident_seconds", "From fault to the next commit by all, summed.", labels=["job_name"])
     moved = CounterMetricFamily("understudy_state_moved_bytes", "State that newcomers have received from donors.", labels=["job_name"])
-    refused = CounterMetricFamily(
-        "understudy_events_refused",
-        "Events that meant nothing when they came: repeated, late, or wrong.",
-        labels=["job_name", "event", "why"],
-    )
+    refused = CounterMetricFamily("understudy_refused", "Words that meant nothing.", labels=["job_name", "event", "why"])
     found: Counter[str] = Counter()
     for job in jobs:
         status = views.status(job.service.machine, job.service.pages)
@@ -75,8 +71,8 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
             incidents.add_metric([job.name, cause], count)
         seconds.add_metric([job.name], sum(incident.seconds for incident in over))
         moved.add_metric([job.name], sum(incident.bytes_moved for incident in over))
-        for what, count in status["refused"].items():
-            refused.add_metric([job.name, *what.split(": ", 1)], count)
+        for (event, why), count in job.service.machine.state.refused.items():
+            refused.add_metric([job.name, event, why], count)
     for name in aside:
         found["aside"] += 1
         state.add_metric([name, "aside"], 1)

@@ -29,7 +29,7 @@ from understudy.core.events import (
     WorkerStarted,
 )
 from understudy.core.machine import Machine
-from understudy.core.state import WorkerState
+from understudy.core.transitions import WorkerState
 from understudy.detectors.base import JobView
 from understudy.detectors.hang import HangWatch
 from understudy.links.messages import BadMessage, Lines, Pages, encode, encode_all, taken
@@ -118,6 +118,7 @@ class Service:
                 await self._tell_the_late()
         finally:
             watching.cancel()
+            self._others.close()
         if self._links:
             try:
                 # An agent needs `stop` seconds to end workers that ignore SIGTERM, and a moment more to go.
@@ -322,10 +323,17 @@ class Service:
         holders = set(held.values())
         idle = [name for name in there if name not in holders]
         view = JobView(now, held, idle, {name: worker.node for name, worker in there.items()}, {w: p.step for w, p in self._pages.items()})
-        for evidence in [*self._watch.look(view), *self._others.look(view)]:
+        for evidence in self._watch.look(view):
             if (event := event_of(evidence, state)) is not None:
                 self.submit(event)
-                return
+                return  # what the others have found meanwhile they keep
+        found = False
+        for evidence in self._others.look(view):
+            if (event := event_of(evidence, state)) is not None:
+                self.submit(event)
+                found = True
+        if found:
+            return
         if (behind := self._watch.left_behind(held)) is not None:
             rank, page, detail = behind
             self.submit(ScriptFailed(held[rank], rank, page.step, detail, ""))

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 
 from pydantic import TypeAdapter, ValidationError
 
-from understudy.core.nouns import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from understudy.common.names import JOURNAL
 from understudy.common.page_view import PageView
 from understudy.common.phases import PHASES
 from understudy.core.machine import Machine
-from understudy.core.nouns import Incident
-from understudy.core.state import Phase, Worker, WorkerState
+from understudy.core.model import Incident
+from understudy.core.state import Worker
+from understudy.core.transitions import Phase, WorkerState
 from understudy.links.messages import encode
 from understudy.orchestrator import journal
 
@@ -174,7 +175,7 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
         incidents=len(machine.incidents()),
         taints={node.name: node.taint for node in state.nodes.values() if node.taint},
         notices=list(state.notices),
-        refused=dict(state.refused),
+        refused={f"{event}: {why}": count for (event, why), count in state.refused.items()},
         message=state.ended.message if state.ended is not None else state.dispute.detail if state.dispute is not None else "",
         exit_code=state.ended.exit_code if state.ended is not None else None,
     )

@@ -10,7 +10,7 @@ import torch
 
 from understudy.core.commands import Recover
 from understudy.core.events import Verified, VerifyFailed
-from understudy.core.nouns import Stand
+from understudy.core.model import Stand
 from understudy.worker import points
 from understudy.worker.encoding.messages import GroupMembers, LocalCopy
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError

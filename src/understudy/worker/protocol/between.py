@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from understudy.common.page_view import Activity
-from understudy.core.nouns import Stand
+from understudy.core.model import Stand
 from understudy.worker.encoding.messages import HandedAgain, pack, unpack
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from understudy.common.page_view import UNKNOWN
 from understudy.core.commands import Abort
 from understudy.core.events import Event, Quiesced
-from understudy.core.nouns import Position, Stand
+from understudy.core.model import Position, Stand
 from understudy.worker.encoding.messages import pack
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.protocol.membership import Membership

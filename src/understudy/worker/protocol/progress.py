@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core.nouns import Position, Stand
+from understudy.core.model import Position, Stand
 
 
 @dataclass

@@ -7,7 +7,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from understudy.common.page_view import Activity
 from understudy.core.commands import Assign, Prepare
 from understudy.core.events import Finished
-from understudy.core.nouns import Stand
+from understudy.core.model import Stand
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.process.control import Control
 from understudy.worker.protocol.addition_order import AdditionOrder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.distributed as dist
 
 from understudy.common.page_view import Activity
-from understudy.core.nouns import Stand
+from understudy.core.model import Stand
 from understudy.worker.errors import Misuse
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.collective_count import CollectiveCount

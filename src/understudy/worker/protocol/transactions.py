@@ -26,7 +26,7 @@ from torch.optim import Optimizer
 from understudy.common.page_view import Activity
 from understudy.core.commands import Abort
 from understudy.core.events import Committed
-from understudy.core.nouns import Stand
+from understudy.core.model import Stand
 from understudy.worker import points
 from understudy.worker.errors import GenerationAborted, Misuse
 from understudy.worker.protocol.between import BetweenTransactions

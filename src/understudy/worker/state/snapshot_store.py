@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from understudy.core.nouns import Copy
+from understudy.core.model import Copy
 
 
 @dataclass(frozen=True)

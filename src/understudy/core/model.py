@@ -1,4 +1,4 @@
-"""The nouns of the protocol: small frozen values that events and commands are made of.
+"""The model of the protocol: the small frozen values that events and commands are made of.
 
 Everything here is pure data. A *rank* is a role (0..world_size-1), a *worker* is a process that may hold one; a
 *generation* numbers the assignments rank -> worker, and everything stale is fenced by it.
