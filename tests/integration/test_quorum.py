@@ -249,10 +249,10 @@ def test_only_the_secret_itself_opens_the_members_door(members: Members) -> None
             pass
         assert refused.value.response.status_code == status
     with connect(address, ssl=members.trust, additional_headers={"Authorization": f"Bearer {SECRET}"}) as peer:
-        stranger = ["Hello", {"member": 1, "identity": "nobody", "roll": []}]
-        peer.send(json.dumps(stranger))
-        assert json.loads(peer.recv(LONG))[1]["roll"]
-        peer.send(json.dumps(["AskVote", {"term": 1000, "last": 1000, "last_term": 1000, "trial": False}]))
+        non_member = ["MemberHello", {"member": 1, "identity": "nobody", "roster": []}]
+        peer.send(json.dumps(non_member))
+        assert json.loads(peer.recv(LONG))[1]["roster"]
+        peer.send(json.dumps(["RequestVote", {"term": 1000, "last": 1000, "last_term": 1000, "pre_vote": False}]))
         peer.send("nonsense")
         with pytest.raises(ConnectionClosed, match="not a message between members"):
             peer.recv(LONG)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from understudy.orchestrator.quorum.raft import NEVER, Entry, Message, Raft, Role
+from understudy.orchestrator.quorum.raft import NEVER, Entry, Raft, RaftMessage, Role
 
 _Path = tuple[str, Any]  # what happened last, and the path before
 
@@ -54,8 +54,8 @@ class Explorer:
         self._kind = kind
         self._members: list[Raft] = []
         self._number_of: dict[object, int] = {}
-        self._messages: list[tuple[int, int, Message]] = []  # to, from, what
-        self._bit_of: dict[tuple[int, int, Message], int] = {}
+        self._messages: list[tuple[int, int, RaftMessage]] = []  # to, from, what
+        self._bit_of: dict[tuple[int, int, RaftMessage], int] = {}
         self._for: list[int] = [0] * bounds.size  # bits of the messages for each member
         self._tried: dict[tuple[int, object], tuple[int, int]] = {}
         self._logs_agree: dict[tuple[int, int], bool] = {}
@@ -127,7 +127,7 @@ class Explorer:
     def _intern(self, member: Raft) -> tuple[int, int]:
         """Its number, and the bits of what it wants to say. No time has passed."""
         said = 0
-        for other, message in member.take().messages:
+        for other, message in member.ready().messages:
             whole = (other, member.number, message)
             if whole not in self._bit_of:
                 self._bit_of[whole] = 1 << len(self._messages)
@@ -174,7 +174,7 @@ def _propose(text: str, own: Raft) -> None:
     own.propose([text], 0.0)
 
 
-def _receive(sender: int, message: Message, own: Raft) -> None:
+def _receive(sender: int, message: RaftMessage, own: Raft) -> None:
     own.receive(sender, message, 0.0)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.model.quorum import Bounds, Explorer, Violated
 from understudy.orchestrator.quorum import raft
-from understudy.orchestrator.quorum.raft import AskVote, Raft
+from understudy.orchestrator.quorum.raft import Raft, RequestVote
 
 
 @pytest.mark.parametrize(
@@ -24,30 +24,30 @@ def test_every_order_of_events(bounds: Bounds) -> None:
 class TakesAnyLog(Raft):
     """Votes for a candidate whose log is behind its own (5.4.1)."""
 
-    def _asked_for_vote(self, sender: int, ask: AskVote, now: float) -> None:
+    def _asked_for_vote(self, sender: int, ask: RequestVote, now: float) -> None:
         super()._asked_for_vote(sender, replace(ask, last=1 << 30, last_term=1 << 30), now)
 
 
 class VotesTwice(Raft):
     """Forgets for whom it has voted (5.2)."""
 
-    def _asked_for_vote(self, sender: int, ask: AskVote, now: float) -> None:
+    def _asked_for_vote(self, sender: int, ask: RequestVote, now: float) -> None:
         self.vote = -1
         super()._asked_for_vote(sender, ask, now)
 
 
 class ForgetsItsTerm(Raft):
-    """Has not written its ballot when it is started again (Figure 2)."""
+    """Has not written its hard state when it is started again (Figure 2)."""
 
-    def __init__(self, number: int, size: int, now: float, draw: object, ballot: tuple[int, int] = (0, -1), log: object = ()) -> None:
+    def __init__(self, number: int, size: int, now: float, draw: object, hard_state: tuple[int, int] = (0, -1), log: object = ()) -> None:
         super().__init__(number, size, now, lambda: 0.0, (0, -1), log)  # type: ignore[arg-type]
 
 
 class ForgetsItsLog(Raft):
     """Has not written its log when it is started again (Figure 2)."""
 
-    def __init__(self, number: int, size: int, now: float, draw: object, ballot: tuple[int, int] = (0, -1), log: object = ()) -> None:
-        super().__init__(number, size, now, lambda: 0.0, ballot, ())
+    def __init__(self, number: int, size: int, now: float, draw: object, hard_state: tuple[int, int] = (0, -1), log: object = ()) -> None:
+        super().__init__(number, size, now, lambda: 0.0, hard_state, ())
 
 
 class CommitsAlone(Raft):

@@ -34,7 +34,7 @@ OURS = {  # beside modules of core
     "orchestrator": {"understudy.detectors.heartbeats"},
     "detectors": {"understudy.common.page_view", "understudy.detectors.base"},
 }
-QUORUM = [ROOT / "orchestrator" / "quorum" / name for name in ("raft.py", "roll.py")]
+QUORUM = [ROOT / "orchestrator" / "quorum" / name for name in ("raft.py", "roster.py")]
 RULES = [ROOT / "orchestrator" / name for name in ("dispatch.py", "lease_term.py", "liveness.py")]
 DETECTORS = [ROOT / "detectors" / name for name in ("base.py", "hang.py", "heartbeats.py")]
 

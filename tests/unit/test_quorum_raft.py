@@ -10,7 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.orchestrator.quorum import raft
-from understudy.orchestrator.quorum.raft import ELECTION, HEARTBEAT, LEASE, SPREAD, Append, AskVote, Entry, Message, Raft, Role, Step, Vote
+from understudy.orchestrator.quorum.raft import (
+    ELECTION,
+    HEARTBEAT,
+    LEASE,
+    SPREAD,
+    AppendEntries,
+    Entry,
+    Raft,
+    RaftMessage,
+    RequestVote,
+    Role,
+    Step,
+    Vote,
+)
 
 
 @dataclass
@@ -22,7 +35,7 @@ class Cluster:
     now: float = 0.0
     disks: list[tuple[tuple[int, int], list[Entry]]] = field(default_factory=list)
     members: list[Raft | None] = field(default_factory=list)  # None: down
-    network: list[tuple[float, int, int, Message]] = field(default_factory=list)  # when it comes, to, from, what
+    network: list[tuple[float, int, int, RaftMessage]] = field(default_factory=list)  # when it comes, to, from, what
     cut_off: set[int] = field(default_factory=set)
     leaders: dict[int, int] = field(default_factory=dict)  # of each term
     committed: list[Entry] = field(default_factory=list)
@@ -36,8 +49,8 @@ class Cluster:
             self.start(number)
 
     def start(self, number: int) -> None:
-        ballot, log = self.disks[number]
-        self.members[number] = Raft(number, self.size, self.time_of(number), self.chance.random, ballot, log)
+        hard_state, log = self.disks[number]
+        self.members[number] = Raft(number, self.size, self.time_of(number), self.chance.random, hard_state, log)
 
     def time_of(self, number: int) -> float:
         return self.now + self.clocks[number]
@@ -69,9 +82,9 @@ class Cluster:
     def settle(self, number: int, late: float) -> None:
         member = self.members[number]
         assert member is not None
-        step = member.take()
-        ballot, log = self.disks[number]
-        self.disks[number] = step.ballot or ballot, log[: step.keep] + list(step.entries) if step.entries else log
+        step = member.ready()
+        hard_state, log = self.disks[number]
+        self.disks[number] = step.hard_state or hard_state, log[: step.keep] + list(step.entries) if step.entries else log
         assert self.disks[number] == ((member.term, member.vote), member.log)
         for other, message in step.messages:
             for _ in range(self.chance.choice((1, 1, 1, 2))):
@@ -147,23 +160,23 @@ def test_a_member_that_was_cut_off_deposes_nobody() -> None:
 
 
 @pytest.mark.parametrize("asked", [0, 2], ids=["the leader", "a follower"])
-@pytest.mark.parametrize("trial", [True, False])
-def test_as_long_as_a_leader_may_decide_nobody_votes_for_another(asked: int, trial: bool) -> None:
+@pytest.mark.parametrize("pre_vote", [True, False])
+def test_as_long_as_a_leader_may_decide_nobody_votes_for_another(asked: int, pre_vote: bool) -> None:
     """Nor does anybody raise its term (4.2.3): so the answers of a majority are a lease, and who was cut off deposes nobody."""
     cluster = Cluster(3, random.Random(4))
     cluster.run(1.0)
     cluster.cut_off = {0, 1, 2}  # nobody hears of anybody from now on
     member = cluster.members[asked]
     assert member is not None
-    ask = AskVote(member.term + 1, 1 << 30, member.term, trial)
+    ask = RequestVote(member.term + 1, 1 << 30, member.term, pre_vote)
     for later, votes in ((LEASE / 2, False), (2 * ELECTION, True)):
         member.receive(1, ask, cluster.time_of(asked) + later)
-        ((_, vote),) = member.take().messages
-        assert (vote, member.term) == (Vote(ask.term if votes else 1, votes, trial), 2 if votes and not trial else 1)
+        ((_, vote),) = member.ready().messages
+        assert (vote, member.term) == (Vote(ask.term if votes else 1, votes, pre_vote), 2 if votes and not pre_vote else 1)
 
 
-def told(member: Raft) -> list[Message]:
-    return [message for _, message in member.take().messages]
+def told(member: Raft) -> list[RaftMessage]:
+    return [message for _, message in member.ready().messages]
 
 
 def test_who_is_behind_gets_no_vote() -> None:
@@ -175,47 +188,47 @@ def test_who_is_behind_gets_no_vote() -> None:
         ([Entry(1, "a")], 1, 1, True),
         ([Entry(1, "a"), Entry(1, "b")], 1, 2, True),
     ):
-        for trial in (True, False):
+        for pre_vote in (True, False):
             member = Raft(0, 3, 0.0, lambda: 0.0, (2, -1), log)
-            member.receive(1, AskVote(3, last, last_term, trial), 10 * ELECTION)
+            member.receive(1, RequestVote(3, last, last_term, pre_vote), 10 * ELECTION)
             (vote,) = told(member)
-            assert isinstance(vote, Vote) and vote.granted == votes, (log, last, last_term, trial)
+            assert isinstance(vote, Vote) and vote.granted == votes, (log, last, last_term, pre_vote)
 
 
 def test_a_vote_is_given_once_in_a_term() -> None:
     """Also after the one who got it has led and is silent: another one of the same term could lead beside it."""
     member = Raft(0, 3, 0.0, lambda: 0.0)
-    member.receive(1, AskVote(1, 0, 0, trial=False), 0.0)
-    assert told(member) == [Vote(1, True, trial=False)]
-    member.receive(1, AskVote(1, 0, 0, trial=False), 0.0)
-    assert told(member) == [Vote(1, True, trial=False)], "the answer was lost, and it asks again"
-    member.receive(1, Append(1, 0, 0, (), 0, 0.0), 0.0)
-    member.take()
-    member.receive(2, AskVote(1, 5, 1, trial=False), 10 * ELECTION)
-    assert told(member) == [Vote(1, False, trial=False)]
+    member.receive(1, RequestVote(1, 0, 0, pre_vote=False), 0.0)
+    assert told(member) == [Vote(1, True, pre_vote=False)]
+    member.receive(1, RequestVote(1, 0, 0, pre_vote=False), 0.0)
+    assert told(member) == [Vote(1, True, pre_vote=False)], "the answer was lost, and it asks again"
+    member.receive(1, AppendEntries(1, 0, 0, (), 0, 0.0), 0.0)
+    member.ready()
+    member.receive(2, RequestVote(1, 5, 1, pre_vote=False), 10 * ELECTION)
+    assert told(member) == [Vote(1, False, pre_vote=False)]
 
 
 def test_who_has_given_its_vote_leaves_the_other_time_to_lead() -> None:
     member = Raft(1, 3, 0.0, lambda: 0.0, (1, -1))
-    member.receive(0, AskVote(2, 0, 0, trial=False), ELECTION)
-    assert told(member) == [Vote(2, True, trial=False)]
+    member.receive(0, RequestVote(2, 0, 0, pre_vote=False), ELECTION)
+    assert told(member) == [Vote(2, True, pre_vote=False)]
     member.tick(2 * ELECTION - 0.1)
     assert member.role is Role.FOLLOWER and told(member) == []
     member.tick(2 * ELECTION + 0.1)
-    assert [type(message) for message in told(member)] == [AskVote, AskVote]
+    assert [type(message) for message in told(member)] == [RequestVote, RequestVote]
 
 
 @pytest.mark.parametrize("support", [True, False])
 def test_an_answer_to_an_earlier_question_is_no_support(support: bool) -> None:
     """Neither of whether it would be elected, nor a vote of an earlier term."""
     member = Raft(0, 5, 0.0, lambda: 0.0, (3, -1))
-    member.stand(ELECTION)
+    member.campaign(ELECTION)
     for sender in (1, 2, 3):
-        member.receive(sender, Vote(3 + support, True, trial=True), ELECTION)
-    assert member.role == (Role.CANDIDATE if support else Role.TRIAL)
+        member.receive(sender, Vote(3 + support, True, pre_vote=True), ELECTION)
+    assert member.role == (Role.CANDIDATE if support else Role.PRE_CANDIDATE)
     for sender in (1, 2, 3):
-        member.receive(sender, Vote(3, True, trial=False), ELECTION)
-        member.receive(sender, Vote(4, False, trial=False), ELECTION)
+        member.receive(sender, Vote(3, True, pre_vote=False), ELECTION)
+        member.receive(sender, Vote(4, False, pre_vote=False), ELECTION)
     assert member.role == (Role.CANDIDATE if support else Role.FOLLOWER), "it hears of a newer term than its own"
 
 
@@ -247,14 +260,14 @@ def test_an_entry_of_an_older_term_is_committed_with_one_of_the_own(monkeypatch:
     monkeypatch.setattr(raft, "BATCH", -1)  # one entry in each message
     members = [Raft(number, 3, 0.0, lambda: 0.0) for number in range(3)]
 
-    def elect(number: int, voter: int) -> list[tuple[int, Message]]:
+    def elect(number: int, voter: int) -> list[tuple[int, RaftMessage]]:
         """Its first messages as a leader."""
         members[number]._be_candidate(0.0)
-        (asked,) = [message for to, message in members[number].take().messages if to == voter]
+        (asked,) = [message for to, message in members[number].ready().messages if to == voter]
         members[voter].receive(number, asked, 0.0)
-        ((_, vote),) = members[voter].take().messages
+        ((_, vote),) = members[voter].ready().messages
         members[number].receive(voter, vote, 0.0)
-        return list(members[number].take().messages)
+        return list(members[number].ready().messages)
 
     elect(0, 2)  # term 1: what it writes stays with it
     elect(1, 2)  # the same term, in which member 2 does not vote again
@@ -264,15 +277,15 @@ def test_an_entry_of_an_older_term_is_committed_with_one_of_the_own(monkeypatch:
     for told in (2, 3):  # member 0 hears of the newer terms, and leads in the next one
         members[0]._look_at_term(told, 0.0)
     ((_, first), *_) = [each for each in elect(0, 2) if each[0] == 2]
-    assert isinstance(first, Append) and first.before == 1
-    answers: list[Message] = [first]
+    assert isinstance(first, AppendEntries) and first.before == 1
+    answers: list[RaftMessage] = [first]
     while members[0].committed == 0:
         members[2].receive(0, answers.pop(), 0.0)
-        ((_, answer),) = members[2].take().messages
+        ((_, answer),) = members[2].ready().messages
         members[0].receive(2, answer, 0.0)
         held = [entry.term for entry in members[2].log]
         assert members[0].committed == (2 if held == [1, 4] else 0), held
-        answers += [message for to, message in members[0].take().messages if to == 2]
+        answers += [message for to, message in members[0].ready().messages if to == 2]
     assert [entry.term for entry in members[2].log] == [1, 4]
 
 

@@ -16,9 +16,9 @@ from fastapi.responses import PlainTextResponse
 import understudy
 from understudy.orchestrator import problems
 from understudy.orchestrator.api_models import NO_ANSWER, NOT_LET, Health
+from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.cluster_routes import add_cluster
-from understudy.orchestrator.entrance import Entrance
 from understudy.orchestrator.job_routes import Finder, add_output, add_reading, add_wishes
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.limits import Limits
@@ -32,19 +32,19 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
     """Without a `cluster` no job can be submitted. `fence`: of the lease by which this orchestrator leads."""
     app = FastAPI(title="Understudy", version=understudy.__version__, docs_url=None, redoc_url=None)
     problems.install(app)
-    entrance, found = Entrance(access, jobs), Finder(jobs)
+    auth, found = Auth(access, jobs), Finder(jobs)
     app.add_middleware(Limits)
     # In this order they stand in the description of the interface.
     _add_health(app, jobs)
-    add_reading(app, jobs, found, cluster, entrance)
-    add_wishes(app, jobs, found, cluster, entrance)
-    add_output(app, found, entrance)
-    add_events(app, found, lambda: jobs.history, NO_ANSWER, **entrance.needs(Role.READ))
-    _add_metrics(app, Metrics(jobs, cluster), entrance)
-    add_parts(app, jobs, entrance, fence)
+    add_reading(app, jobs, found, cluster, auth)
+    add_wishes(app, jobs, found, cluster, auth)
+    add_output(app, found, auth)
+    add_events(app, found, lambda: jobs.history, NO_ANSWER, **auth.needs(Role.READ))
+    _add_metrics(app, Metrics(jobs, cluster), auth)
+    add_parts(app, jobs, auth, fence)
     if cluster is not None:
-        add_cluster(app, cluster, entrance)
-        add_nodes(app, cluster, entrance, fence)
+        add_cluster(app, cluster, auth)
+        add_nodes(app, cluster, auth, fence)
     _describe_problems(app)
     return app
 
@@ -57,8 +57,8 @@ def _add_health(app: FastAPI, jobs: Jobs) -> None:
         return Health(status="degraded" if problems else "ok", problems=problems)
 
 
-def _add_metrics(app: FastAPI, measured: Metrics, entrance: Entrance) -> None:
-    @app.get("/metrics", **entrance.needs(Role.READ), responses=NOT_LET, response_class=PlainTextResponse)
+def _add_metrics(app: FastAPI, measured: Metrics, auth: Auth) -> None:
+    @app.get("/metrics", **auth.needs(Role.READ), responses=NOT_LET, response_class=PlainTextResponse)
     async def metrics() -> Response:
         """For Prometheus; [operations](operations.md) lists the metrics."""
         return Response(measured.text(), media_type=CONTENT_TYPE)

@@ -6,13 +6,13 @@ from fastapi import FastAPI, HTTPException, Request
 
 from understudy.links.submission import Submission
 from understudy.orchestrator.api_models import NOT_LET, REFUSED, NodeLine, Submitted
+from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
-from understudy.orchestrator.entrance import Entrance
 from understudy.orchestrator.security import Role
 
 
-def add_cluster(app: FastAPI, cluster: Cluster, entrance: Entrance) -> None:
-    read, submits = entrance.needs(Role.READ), entrance.needs(Role.SUBMIT, of_all=False)
+def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
+    read, submits = auth.needs(Role.READ), auth.needs(Role.SUBMIT, of_all=False)
 
     @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED)
     async def submit(request: Submission, http: Request) -> Submitted:

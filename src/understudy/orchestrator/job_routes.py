@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 from understudy.core.events import Believed, MigrationAsked, NodeTainted, StopAsked
 from understudy.orchestrator import views
 from understudy.orchestrator.api_models import NO_ANSWER, NOT_LET, REFUSED, Accepted, Believe, JobLine, Migrate, Stop, Taint
+from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
-from understudy.orchestrator.entrance import Entrance
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.security import Role
 
@@ -33,10 +33,10 @@ class Finder:
         return known
 
 
-def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None, entrance: Entrance) -> None:
-    read = entrance.needs(Role.READ)
+def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None, auth: Auth) -> None:
+    read = auth.needs(Role.READ)
 
-    @app.get("/v1/jobs", **entrance.needs(Role.READ, of_all=False), responses=NOT_LET)
+    @app.get("/v1/jobs", **auth.needs(Role.READ, of_all=False), responses=NOT_LET)
     async def list_jobs(request: Request) -> list[JobLine]:
         """All jobs that one may look at, in the order in which they came, those that have ended included; then those put aside."""
         lines = [_line(job, cluster) for job in jobs.all()] + [_aside(job, why) for job, why in jobs.aside.items()]
@@ -54,8 +54,8 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
         return views.report(found(job).service.machine)
 
 
-def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None, entrance: Entrance) -> None:
-    operate = entrance.needs(Role.OPERATE)
+def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None, auth: Auth) -> None:
+    operate = auth.needs(Role.OPERATE)
 
     @app.post("/v1/jobs/{job}/migrate", **operate, responses=REFUSED)
     async def migrate(job: str, wish: Migrate) -> Accepted:
@@ -98,8 +98,8 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
         return Accepted()
 
 
-def add_output(app: FastAPI, found: Finder, entrance: Entrance) -> None:
-    read = entrance.needs(Role.READ)
+def add_output(app: FastAPI, found: Finder, auth: Auth) -> None:
+    read = auth.needs(Role.READ)
 
     @app.get(
         "/v1/jobs/{job}/output",

@@ -10,8 +10,8 @@ from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from understudy.core.events import NodeJoined
 from understudy.links.messages import Hello
 from understudy.orchestrator.agent_link import AgentLink, Close
+from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
-from understudy.orchestrator.entrance import Entrance
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.limits import Pace
 from understudy.orchestrator.problems import problem
@@ -26,7 +26,7 @@ class Peer(Protocol):
     def detach(self, link: AgentLink) -> None: ...
 
 
-def add_parts(app: FastAPI, jobs: Jobs, entrance: Entrance, fence: int) -> None:
+def add_parts(app: FastAPI, jobs: Jobs, auth: Auth, fence: int) -> None:
     @app.websocket("/v1/jobs/{job}/agent")
     async def part(socket: WebSocket, job: str) -> None:
         known = jobs.get(job)
@@ -35,15 +35,15 @@ def add_parts(app: FastAPI, jobs: Jobs, entrance: Entrance, fence: int) -> None:
             answer = problem(404, f"there is no job {job!r} here") if aside is None else problem(503, "it is put aside")
             await socket.send_denial_response(answer)
             return
-        joined = await entrance.greet(socket, Role.WORKER, job, NodeJoined, fence)
+        joined = await auth.greet(socket, Role.WORKER, job, NodeJoined, fence)
         if isinstance(joined, NodeJoined):
             await _serve(socket, known.service, known.service.attach(joined))
 
 
-def add_nodes(app: FastAPI, cluster: Cluster, entrance: Entrance, fence: int) -> None:
+def add_nodes(app: FastAPI, cluster: Cluster, auth: Auth, fence: int) -> None:
     @app.websocket("/v1/agent")
     async def agent(socket: WebSocket) -> None:
-        hello = await entrance.greet(socket, Role.AGENT, "", Hello, fence)
+        hello = await auth.greet(socket, Role.AGENT, "", Hello, fence)
         if isinstance(hello, Hello):
             await _serve(socket, cluster, cluster.attach(hello))
 

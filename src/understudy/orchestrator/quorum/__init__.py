@@ -4,7 +4,7 @@
 in the list.
 
 - `raft`: elections and replication, Raft in the small. Pure: no I/O, no clock.
-- `roll`: who the members are. Pure. A host that lost its disk is not the member that it was.
+- `roster`: who the members are. Pure. A host that lost its disk is not the member that it was.
 - `storage`: what a member has promised, on its disk.
 - `transport`: the members' connections.
 - `member`: one member: the four above with a clock.

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from understudy.orchestrator.quorum.raft import Message, Raft, Role, Step
-from understudy.orchestrator.quorum.roll import Hello, Roll
+from understudy.orchestrator.quorum.raft import Raft, RaftMessage, Role, Step
+from understudy.orchestrator.quorum.roster import MemberHello, Roster
 from understudy.orchestrator.quorum.storage import Storage
 from understudy.orchestrator.quorum.transport import Dial
 
 TURN = 0.05  # seconds between two looks at the clock
-GREET = 0.3  # seconds between two greetings while there is no roll
+GREET = 0.3  # seconds between two greetings while there is no roster
 INBOX = 1000  # messages that wait to be heard; more are lost
 WATCH = 0.1  # seconds between two looks at whether this one still leads
 AGAIN = 1.0  # seconds between two attempts to write
@@ -47,18 +47,18 @@ class Member:
         self._storage = storage
         self._tell = tell
         self._apply = apply
-        self._roll = Roll(number, len(urls), storage.identity, storage.roll)
-        self._raft: Raft | None = None  # there is none without a roll
+        self._roster = Roster(number, len(urls), storage.identity, storage.roster)
+        self._raft: Raft | None = None  # there is none without a roster
         self._dials = {other: Dial(other, url, token, tls, self, tell) for other, url in enumerate(urls) if other != number}
         self._heard = dict.fromkeys(self._dials, time.time())
-        self._inbox: list[tuple[int, Message]] = []
+        self._inbox: list[tuple[int, RaftMessage]] = []
         self._texts: list[str] = []
         self._proposed = 0
         self._marks: list[tuple[int, Callable[[], None]]] = []
         self._applied = 0
         self._first = 0  # the index of the last entry that was not proposed here
         self._wake = asyncio.Event()
-        self._new_roll = False  # known, and not on the disk yet
+        self._new_roster = False  # known, and not on the disk yet
         self._told: set[str] = set()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="quorum")
 
@@ -103,27 +103,27 @@ class Member:
 
     # -- for the connections --------------------------------------------------------------------------------------------
 
-    def hello(self) -> Hello:
-        return Hello(self._number, self._roll.identity, ()) if self._new_roll else self._roll.hello()
+    def hello(self) -> MemberHello:
+        return MemberHello(self._number, self._roster.identity, ()) if self._new_roster else self._roster.hello()
 
-    def greeted(self, hello: Hello) -> None:
-        if hello.member not in self._dials or self._new_roll:
+    def greeted(self, hello: MemberHello) -> None:
+        if hello.member not in self._dials or self._new_roster:
             return
-        if self._roll.hear(hello):
-            self._new_roll = True
+        if self._roster.hear(hello):
+            self._new_roster = True
             self._wake.set()
-        elif self._roll.stranger:
+        elif self._roster.non_member:
             self._tell_once(
                 "the other orchestrators know another one in this place, whose disk had what this one's has not: this one takes no part. "
                 "The job goes on with the others, and this node serves it"
             )
-        elif self._roll.refuses(hello):
+        elif self._roster.refuses(hello):
             self._tell_once(f"the orchestrator at {self._urls[hello.member]} is not the one that was there before: it takes no part")
 
-    def accepts(self, hello: Hello) -> bool:
-        return hello.member in self._dials and not self._new_roll and self._roll.accepts(hello)
+    def accepts(self, hello: MemberHello) -> bool:
+        return hello.member in self._dials and not self._new_roster and self._roster.accepts(hello)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: RaftMessage) -> None:
         self._heard[sender] = time.time()
         if len(self._inbox) < INBOX:
             self._inbox.append((sender, message))
@@ -139,15 +139,15 @@ class Member:
         """Until cancelled."""
         dialling = [asyncio.create_task(dial.run()) for dial in self._dials.values()]
         try:
-            while not self._roll.names or self._new_roll:
+            while not self._roster.names or self._new_roster:
                 await self._next_turn(GREET)
-                if self._new_roll:
-                    await self._write(lambda: self._storage.enrol(self._roll.names))
-                    self._new_roll = False
+                if self._new_roster:
+                    await self._write(lambda: self._storage.enrol(self._roster.names))
+                    self._new_roster = False
                 for dial in self._dials.values():
                     dial.send(self.hello())
-            ballot, log = self._storage.ballot, self._storage.log
-            self._raft = Raft(self._number, len(self._urls), time.monotonic(), random.random, ballot, log)
+            hard_state, log = self._storage.hard_state, self._storage.log
+            self._raft = Raft(self._number, len(self._urls), time.monotonic(), random.random, hard_state, log)
             while True:
                 await self._next_turn(TURN)
                 await self._turn(self._raft)
@@ -175,7 +175,7 @@ class Member:
         elif self.elected.done() and self._texts:
             texts, self._texts = self._texts, []
             raft.propose(texts, now)
-        step = raft.take()
+        step = raft.ready()
         if step.writes:
             await self._write(lambda: self._storage.write(step))
         self._say(step)

@@ -12,7 +12,7 @@ version), and, where it says so, D. Ongaro's dissertation "Consensus: Bridging T
   differs is cut off and replaced by the leader's (5.3).
 - An entry is *committed* when a majority has it on disk and it, or one behind it, is of the leader's own term (5.4.2). A new leader begins
   with an entry without content, so that it need not wait for one (8).
-- Before it raises its term a member asks whether it would be elected (*trial*: PreVote, dissertation 9.6), so one that was cut off does
+- Before it raises its term a member asks whether it would be elected (*pre-vote*: PreVote, dissertation 9.6), so one that was cut off does
   not depose a leader when it comes back.
 - A member that has heard of a leader within `ELECTION` takes no part in elections (6, dissertation 4.2.3). So a leader that a majority has
   answered within `LEASE` knows that there is no other (dissertation 6.4.1); without, it steps down. Clocks need to run at about the same
@@ -21,7 +21,8 @@ version), and, where it says so, D. Ongaro's dissertation "Consensus: Bridging T
 Rules for who uses it
 =====================
 
-After every call `take` gives what is to be done: first the ballot and the entries go to disk, and are safe there, then the messages go out.
+After every call `ready` gives what is to be done: first the hard state (term and vote) and the entries go to disk, and are safe there, then
+the messages go out.
 Messages may be lost, come twice or in any order. `now` is a clock that never goes back, also while the process is stopped; it
 need not agree with anybody's.
 """
@@ -42,7 +43,7 @@ NEVER = float("-inf")
 
 class Role(StrEnum):
     FOLLOWER = "follower"
-    TRIAL = "trial"  # asks whether it would be elected
+    PRE_CANDIDATE = "pre-candidate"  # asks whether it would be elected
     CANDIDATE = "candidate"
     LEADER = "leader"
 
@@ -54,24 +55,24 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class AskVote:
+class RequestVote:
     """`last`: the index of the candidate's last entry, 0 if it has none; its term is `last_term`."""
 
     term: int
     last: int
     last_term: int
-    trial: bool
+    pre_vote: bool
 
 
 @dataclass(frozen=True)
 class Vote:
     term: int
     granted: bool
-    trial: bool
+    pre_vote: bool
 
 
 @dataclass(frozen=True)
-class Append:
+class AppendEntries:
     """`entries` follow the one with index `before`. `sent`: by the leader's clock."""
 
     term: int
@@ -83,7 +84,7 @@ class Append:
 
 
 @dataclass(frozen=True)
-class Appended:
+class AppendReply:
     """`last`: up to where the log is now the leader's; unless `ok`, an index behind which it is not. `sent`: as it came."""
 
     term: int
@@ -92,23 +93,23 @@ class Appended:
     sent: float
 
 
-Message = AskVote | Vote | Append | Appended
+RaftMessage = RequestVote | Vote | AppendEntries | AppendReply
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is to be done, in this order. `ballot`: (term, vote) if it has changed; the log on disk is cut behind its first `keep` entries,
-    and `entries` are added; then the messages go out, each to a member.
+    """What is to be done, in this order. `hard_state`: (term, vote) if it has changed; the log on disk is cut behind its first `keep`
+    entries, and `entries` are added; then the messages go out, each to a member.
     """
 
-    ballot: tuple[int, int] | None
+    hard_state: tuple[int, int] | None
     keep: int
     entries: tuple[Entry, ...]
-    messages: tuple[tuple[int, Message], ...]
+    messages: tuple[tuple[int, RaftMessage], ...]
 
     @property
     def writes(self) -> bool:
-        return self.ballot is not None or bool(self.entries)
+        return self.hard_state is not None or bool(self.entries)
 
 
 class Raft:
@@ -118,14 +119,14 @@ class Raft:
         size: int,
         now: float,
         draw: Callable[[], float],
-        ballot: tuple[int, int] = (0, -1),
+        hard_state: tuple[int, int] = (0, -1),
         log: Iterable[Entry] = (),
     ) -> None:
-        """Member `number` of `size`. `draw`: from 0 to 1. `ballot` (term, vote or -1) and `log`: as they are on disk."""
+        """Member `number` of `size`. `draw`: from 0 to 1. `hard_state` (term, vote or -1) and `log`: as they are on disk."""
         self.number = number
         self.others = [other for other in range(size) if other != number]
         self.majority = size // 2 + 1
-        self.term, self.vote = ballot
+        self.term, self.vote = hard_state
         self.log = list(log)
         self.committed = 0
         self.role = Role.FOLLOWER
@@ -145,7 +146,7 @@ class Raft:
         self._elected = self._beat = NEVER
         self._on_disk = self.term, self.vote
         self._keep = len(self.log)
-        self._out: list[tuple[int, Message]] = []
+        self._out: list[tuple[int, RaftMessage]] = []
 
     # -- what it knows ------------------------------------------------------------------------------------------------
 
@@ -162,10 +163,10 @@ class Raft:
         """Whether every other one has answered to something that was sent after `since`."""
         return all(answered > since for answered in self._answered.values())
 
-    def take(self) -> Step:
+    def ready(self) -> Step:
         """What is to be done because of the calls since the last time."""
-        ballot = (self.term, self.vote) if (self.term, self.vote) != self._on_disk else None
-        step = Step(ballot, self._keep, tuple(self.log[self._keep :]), tuple(self._out))
+        hard_state = (self.term, self.vote) if (self.term, self.vote) != self._on_disk else None
+        step = Step(hard_state, self._keep, tuple(self.log[self._keep :]), tuple(self._out))
         self._on_disk, self._keep, self._out = (self.term, self.vote), len(self.log), []
         return step
 
@@ -181,13 +182,13 @@ class Raft:
                 for other in self.others:
                     self._send(other, now)
         elif now >= self._since + self._wait:
-            self.stand(now)
+            self.campaign(now)
 
-    def stand(self, now: float) -> None:
+    def campaign(self, now: float) -> None:
         """For election, if others say that it would be elected."""
-        self.role, self.leader, self._votes = Role.TRIAL, None, {self.number}
+        self.role, self.leader, self._votes = Role.PRE_CANDIDATE, None, {self.number}
         self._rest(now)
-        self._tell_all(AskVote(self.term + 1, len(self.log), self._last_term(), trial=True))
+        self._tell_all(RequestVote(self.term + 1, len(self.log), self._last_term(), pre_vote=True))
 
     def propose(self, texts: Iterable[str], now: float) -> None:
         """New entries, of the leader."""
@@ -197,12 +198,12 @@ class Raft:
             if other not in self._asked:
                 self._send(other, now)
 
-    def receive(self, sender: int, message: Message, now: float) -> None:
+    def receive(self, sender: int, message: RaftMessage, now: float) -> None:
         match message:
-            case AskVote():
+            case RequestVote():
                 self._asked_for_vote(sender, message, now)
-            case Vote(trial=True, granted=True):
-                if self.role is Role.TRIAL and message.term == self.term + 1:
+            case Vote(pre_vote=True, granted=True):
+                if self.role is Role.PRE_CANDIDATE and message.term == self.term + 1:
                     self._votes.add(sender)
                     if len(self._votes) >= self.majority:
                         self._be_candidate(now)
@@ -212,21 +213,21 @@ class Raft:
                     self._votes.add(sender)
                     if len(self._votes) >= self.majority:
                         self._lead(now)
-            case Append():
+            case AppendEntries():
                 self._append(sender, message, now)
-            case Appended():
+            case AppendReply():
                 self._look_at_term(message.term, now)
                 if self.role is Role.LEADER and message.term == self.term:
                     self._appended(sender, message, now)
 
     # -- elections ----------------------------------------------------------------------------------------------------
 
-    def _asked_for_vote(self, sender: int, ask: AskVote, now: float) -> None:
+    def _asked_for_vote(self, sender: int, ask: RequestVote, now: float) -> None:
         followed = now < self.heard + ELECTION or (self.role is Role.LEADER and now <= self.good_until())
         current = (ask.last_term, ask.last) >= (self._last_term(), len(self.log))
-        if ask.trial:
+        if ask.pre_vote:
             granted = not followed and current and ask.term > self.term
-            self._tell(sender, Vote(ask.term if granted else self.term, granted, trial=True))
+            self._tell(sender, Vote(ask.term if granted else self.term, granted, pre_vote=True))
             return
         if not followed:
             self._look_at_term(ask.term, now)
@@ -234,12 +235,12 @@ class Raft:
         if granted:
             self.vote = sender
             self._rest(now)
-        self._tell(sender, Vote(self.term, granted, trial=False))
+        self._tell(sender, Vote(self.term, granted, pre_vote=False))
 
     def _be_candidate(self, now: float) -> None:
         self.role, self.term, self.vote, self._votes = Role.CANDIDATE, self.term + 1, self.number, {self.number}
         self._rest(now)
-        self._tell_all(AskVote(self.term, len(self.log), self._last_term(), trial=False))
+        self._tell_all(RequestVote(self.term, len(self.log), self._last_term(), pre_vote=False))
 
     def _lead(self, now: float) -> None:
         self.role, self.leader = Role.LEADER, self.number
@@ -281,11 +282,11 @@ class Raft:
                 if entries and size > BATCH:
                     break
                 entries.append(entry)
-        self._tell(other, Append(self.term, before, self._term_of(before), tuple(entries), self.committed, now))
+        self._tell(other, AppendEntries(self.term, before, self._term_of(before), tuple(entries), self.committed, now))
 
-    def _append(self, sender: int, message: Append, now: float) -> None:
+    def _append(self, sender: int, message: AppendEntries, now: float) -> None:
         if message.term < self.term:
-            self._tell(sender, Appended(self.term, False, 0, message.sent))
+            self._tell(sender, AppendReply(self.term, False, 0, message.sent))
             return
         assert self.role is not Role.LEADER or message.term > self.term, "two leaders in one term"
         self._follow(message.term, sender, now)
@@ -293,13 +294,13 @@ class Raft:
         self._rest(now)
         before = message.before
         if before > len(self.log):
-            self._tell(sender, Appended(self.term, False, len(self.log), message.sent))
+            self._tell(sender, AppendReply(self.term, False, len(self.log), message.sent))
             return
         if self._term_of(before) != message.before_term:
             wrong = self._term_of(before)
             while before > self.committed and self._term_of(before) == wrong:  # not one by one (5.3)
                 before -= 1
-            self._tell(sender, Appended(self.term, False, before, message.sent))
+            self._tell(sender, AppendReply(self.term, False, before, message.sent))
             return
         for index, entry in enumerate(message.entries, before + 1):
             if index <= len(self.log) and self.log[index - 1].term != entry.term:
@@ -310,9 +311,9 @@ class Raft:
                 self.log.append(entry)
         last = before + len(message.entries)
         self.committed = max(self.committed, min(message.committed, last))
-        self._tell(sender, Appended(self.term, True, last, message.sent))
+        self._tell(sender, AppendReply(self.term, True, last, message.sent))
 
-    def _appended(self, sender: int, message: Appended, now: float) -> None:
+    def _appended(self, sender: int, message: AppendReply, now: float) -> None:
         self._answered[sender] = max(self._answered[sender], message.sent)
         if message.sent >= self._asked.get(sender, NEVER):  # an answer to something later means that the former was lost
             self._asked.pop(sender, None)
@@ -338,9 +339,9 @@ class Raft:
     def _last_term(self) -> int:
         return self._term_of(len(self.log))
 
-    def _tell(self, other: int, message: Message) -> None:
+    def _tell(self, other: int, message: RaftMessage) -> None:
         self._out.append((other, message))
 
-    def _tell_all(self, message: Message) -> None:
+    def _tell_all(self, message: RaftMessage) -> None:
         for other in self.others:
             self._tell(other, message)

@@ -1,5 +1,5 @@
-"""What a member must not forget: its identity, the roll, its ballot and its log, in an SQLite file. Each write is on the disk, not only in
-the system's memory, when it returns (a write-ahead log with `synchronous=FULL`).
+"""What a member must not forget: its identity, the roster, its hard state and its log, in an SQLite file. Each write is on the disk, not
+only in the system's memory, when it returns (a write-ahead log with `synchronous=FULL`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _member = sa.Table(
     "member",
     _metadata,
     sa.Column("identity", sa.Text, primary_key=True),
-    sa.Column("roll", sa.Text, nullable=False),
+    sa.Column("roll", sa.Text, key="roster", nullable=False),  # its name in files of today
     sa.Column("term", sa.Integer, nullable=False),
     sa.Column("vote", sa.Integer, nullable=False),
 )
@@ -41,21 +41,21 @@ class Storage:
             _metadata.create_all(connection)
             row = connection.execute(sa.select(_member)).first()
             if row is None:
-                connection.execute(sa.insert(_member).values(identity=secrets.token_hex(16), roll="[]", term=0, vote=-1))
+                connection.execute(sa.insert(_member).values(identity=secrets.token_hex(16), roster="[]", term=0, vote=-1))
                 row = connection.execute(sa.select(_member)).one()
             self.identity: str = row.identity
-            self.roll: tuple[str, ...] = tuple(json.loads(row.roll))
-            self.ballot: tuple[int, int] = (row.term, row.vote)
+            self.roster: tuple[str, ...] = tuple(json.loads(row.roster))
+            self.hard_state: tuple[int, int] = (row.term, row.vote)
             self.log = [Entry(term, text) for term, text in connection.execute(sa.select(_log.c.term, _log.c.text).order_by(_log.c.number))]
 
     def enrol(self, names: tuple[str, ...]) -> None:
         with self._engine.begin() as connection:
-            connection.execute(sa.update(_member).values(roll=json.dumps(names)))
+            connection.execute(sa.update(_member).values(roster=json.dumps(names)))
 
     def write(self, step: Step) -> None:
         with self._engine.begin() as connection:
-            if step.ballot is not None:
-                connection.execute(sa.update(_member).values(term=step.ballot[0], vote=step.ballot[1]))
+            if step.hard_state is not None:
+                connection.execute(sa.update(_member).values(term=step.hard_state[0], vote=step.hard_state[1]))
             if step.entries:
                 connection.execute(sa.delete(_log).where(_log.c.number > step.keep))
                 rows = [{"number": n, "term": entry.term, "text": entry.text} for n, entry in enumerate(step.entries, step.keep + 1)]

@@ -23,8 +23,8 @@ from understudy.links.messages import LIMIT
 from understudy.orchestrator.agent_link import POLICY_VIOLATION
 from understudy.orchestrator.limits import Limits
 from understudy.orchestrator.problems import problem
-from understudy.orchestrator.quorum.raft import Append, Appended, AskVote, Message, Vote
-from understudy.orchestrator.quorum.roll import Hello
+from understudy.orchestrator.quorum.raft import AppendEntries, AppendReply, RaftMessage, RequestVote, Vote
+from understudy.orchestrator.quorum.roster import MemberHello
 from understudy.orchestrator.security import Access, Unknown
 
 PATH = "/v1/quorum"
@@ -32,19 +32,21 @@ LONGEST = 4 * LIMIT  # bytes of a frame: one event of `LIMIT` characters, with e
 WAITING = 64  # messages for one member that wait to be sent
 OPEN, AGAIN = 5.0, 0.3  # seconds for a connection to be made, and between two attempts
 PING, PONG = 1.0, 2.0  # seconds between two pings, and without an answer after which a connection is made anew
-_KINDS: dict[str, TypeAdapter[Any]] = {kind.__name__: TypeAdapter(kind) for kind in (Hello, AskVote, Vote, Append, Appended)}
+_KINDS: dict[str, TypeAdapter[Any]] = {
+    kind.__name__: TypeAdapter(kind) for kind in (MemberHello, RequestVote, Vote, AppendEntries, AppendReply)
+}
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=vars)
 
 
-def encode(message: Message | Hello) -> str:
+def encode(message: RaftMessage | MemberHello) -> str:
     return _ENCODER.encode([type(message).__name__, message])
 
 
-def decode(frame: str | bytes) -> Message | Hello:
+def decode(frame: str | bytes) -> RaftMessage | MemberHello:
     """Raises `ValueError` for anything else."""
     try:
         name, fields = json.loads(frame)
-        message: Message | Hello = _KINDS[name].validate_python(fields)
+        message: RaftMessage | MemberHello = _KINDS[name].validate_python(fields)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"not a message between members: {frame[:100]!r}") from error
     return message
@@ -53,14 +55,14 @@ def decode(frame: str | bytes) -> Message | Hello:
 class Member(Protocol):
     """What is behind a connection."""
 
-    def hello(self) -> Hello: ...
+    def hello(self) -> MemberHello: ...
 
-    def greeted(self, hello: Hello) -> None: ...
+    def greeted(self, hello: MemberHello) -> None: ...
 
-    def accepts(self, hello: Hello) -> bool:
+    def accepts(self, hello: MemberHello) -> bool:
         """Whether the one that has said this is to be heard."""
 
-    def receive(self, sender: int, message: Message) -> None: ...
+    def receive(self, sender: int, message: RaftMessage) -> None: ...
 
     def leading(self) -> str:
         """The address of the one that leads; empty: nobody is known to."""
@@ -79,7 +81,7 @@ class Dial:
         self._told = ""
         self._outbox: asyncio.Queue[str] | None = None  # None: not connected
 
-    def send(self, message: Message | Hello) -> None:
+    def send(self, message: RaftMessage | MemberHello) -> None:
         if self._outbox is not None:
             with suppress(asyncio.QueueFull):
                 self._outbox.put_nowait(encode(message))
@@ -119,9 +121,9 @@ class Dial:
             async for frame in socket:
                 with suppress(ValueError):
                     said = decode(frame)
-                    if isinstance(said, Hello) and said.member == self._number:
+                    if isinstance(said, MemberHello) and said.member == self._number:
                         self._member.greeted(said)
-                    elif isinstance(said, Hello):
+                    elif isinstance(said, MemberHello):
                         self._say_once(f"{self._url} is number {said.member} there, and {self._number} here: is --rdzv-endpoint the same?")
         finally:
             self._outbox = None
@@ -171,7 +173,7 @@ class Front:
             await socket.send_denial_response(problem(403, "this needs the job's secret itself"))
             return
         await socket.accept()
-        hello: Hello | None = None
+        hello: MemberHello | None = None
         with suppress(WebSocketDisconnect, RuntimeError, KeyError):
             while True:
                 try:
@@ -179,7 +181,7 @@ class Front:
                 except ValueError as error:
                     await socket.close(POLICY_VIOLATION, str(error)[:100])
                     return
-                if isinstance(said, Hello):
+                if isinstance(said, MemberHello):
                     hello = said
                     self._member.greeted(said)
                     await socket.send_text(encode(self._member.hello()))

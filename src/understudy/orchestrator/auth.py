@@ -20,7 +20,7 @@ from understudy.orchestrator.security import Access, Grant, Role, Unknown
 HELLO = 10.0  # seconds for an agent to say who it is
 
 
-class Entrance:
+class Auth:
     """Asks whoever comes what they may do."""
 
     def __init__(self, access: Access, jobs: Jobs) -> None:
