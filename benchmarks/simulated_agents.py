@@ -26,7 +26,7 @@ from understudy.agent.orchestrator_link import PING, PONG
 from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
 from understudy.core.buddies import Place, buddies
-from understudy.core.model import Copy, Position, Stand
+from understudy.core.model import Position, SnapshotRef, Stand
 from understudy.links import messages
 
 STEP = 0.25  # seconds of a simulated transaction
@@ -277,7 +277,7 @@ class Node:
         if worker.newcomer:
             return []
         there = self._fleet.now_in()
-        held = tuple(Copy(rank, transaction) for rank in self._fleet.copies[worker.rank] for transaction in (there - 2, there - 1))
+        held = tuple(SnapshotRef(rank, transaction) for rank in self._fleet.copies[worker.rank] for transaction in (there - 2, there - 1))
         return [events.Quiesced(worker.name, command.generation, Position(there, Stand.RUNNING), held, there)]
 
     def _recovered(self, command: commands.Recover) -> list[events.Event]:

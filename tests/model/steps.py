@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.model.messages import dies, records, says, warm
 from tests.model.world import Mode, Order, Shape, Worker, World, Wrong
 from understudy.core import events
-from understudy.core.model import Copy, Position, Stand
+from understudy.core.model import Position, SnapshotRef, Stand
 
 
 def acts(world: World, shape: Shape) -> list[tuple[str, World]]:
@@ -123,7 +123,7 @@ def _member(shape: Shape, w: Worker, leavers: tuple[int, ...]) -> int:
 
 
 def quiesce(w: Worker, generation: int, stand: Stand) -> Worker:
-    copies = tuple(Copy(rank, t) for rank, t in sorted(w.shelf))
+    copies = tuple(SnapshotRef(rank, t) for rank, t in sorted(w.shelf))
     answer = events.Quiesced(w.name, generation, Position(w.t, stand), copies, max(0, w.applied))
     return says(w._replace(mode=Mode.WAIT, stand=stand, answered=generation, answer=answer, pending=None, broken=False), answer)
 

@@ -26,7 +26,7 @@ from typing import Any
 from understudy.core import events
 from understudy.core.commands import Command
 from understudy.core.machine import Machine
-from understudy.core.model import Copy, Incident, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.model import Incident, JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
 
 START = 1000.0
 _SUBJECT = ("worker", "node", "nodes", "timer", "rank", "reason")
@@ -136,7 +136,7 @@ class Scenario:
                 return Position(int(place), Stand(stand))
             case "copies":
                 pairs = [part.split("@") for part in text.split(",") if part]
-                return tuple(Copy(int(rank), int(place)) for rank, place in pairs)
+                return tuple(SnapshotRef(int(rank), int(place)) for rank, place in pairs)
             case "nodes":
                 happened = self.now - float(raw.get("ago", "0"))
                 return tuple(events.LostNode(name, raw.get("detail", ""), happened) for name in text.split(","))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.model import Copy, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
 from understudy.core.state import JobState, Stage
 from understudy.core.transitions import Phase, Why, WorkerState
 
@@ -95,7 +95,7 @@ class Said:
         transaction = step if self.likely else self.pick((step - 1, step, step + 1), self.detail)
         stand = Stand.RUNNING if self.likely else self.pick(tuple(Stand), self.detail // 3)
         held = range(self.state.spec.world_size) if self.detail % 8 else ()
-        copies = tuple(Copy(rank, transaction - back) for rank in held for back in (0, 1))
+        copies = tuple(SnapshotRef(rank, transaction - back) for rank in held for back in (0, 1))
         return events.Quiesced(name, self.generation(), Position(transaction, stand), copies, step)
 
     def _NewcomerReady(self) -> events.Event:
@@ -353,7 +353,7 @@ class Cluster:
                 process.aborted = True
                 process.generation = command.generation
                 if process.verified:
-                    held = tuple(Copy(rank, process.transaction - 1) for rank in range(9))
+                    held = tuple(SnapshotRef(rank, process.transaction - 1) for rank in range(9))
                     place = Position(process.transaction, Stand.RUNNING)
                     if isinstance(command, commands.Pause):
                         place = Position(process.transaction, Stand.IDLE)

@@ -17,16 +17,16 @@ from understudy.worker.encoding.messages import (
     Boundary,
     Compared,
     CopyDigests,
+    DataPosition,
     DonorState,
     GroupMembers,
     HandedAgain,
-    JobState,
+    JobProgress,
     LocalCopy,
     MemoryDescription,
-    Message,
     PeerAddress,
+    PeerMessage,
     Placed,
-    Position,
     RecordedCollective,
     SetupRecord,
     SharedObject,
@@ -41,11 +41,11 @@ MOMENT = TensorDescription("float32", [3, 4], [4, 1], [Placed("shard", dimension
 STATE = StateDigests(["p", "m"], [(1 << 64) - 1, 0], [1], {1: 0}, {"train": ["p"]})
 COPY = LocalCopy(
     *(4, [0, 3, 1], 3, {"torch": b"\0\1"}),
-    Boundary(0, 3, Position(2, 1, {"torch": b"\2"}, [b"\3"], {"shard": (1, {2})}), {"numpy": b""}, 7, "a thing"),
+    Boundary(0, 3, DataPosition(2, 1, {"torch": b"\2"}, [b"\3"], {"shard": (1, {2})}), {"numpy": b""}, 7, "a thing"),
     *({"v/value": b"\x90"}, {"b/buffer/x": torch.tensor([1.0, -0.0])}, CopyDigests({"v/value": 1}, {"b/buffer/x": 2}), {"0.3.0": b"\1"}),
 )
-JOB = JobState([1 << 62, 0, 0], 9, 8, 1, [3, 8], {"0.-1.0": b"\1"}, {"p": (0, 0, -1)}, 3, 100, [1], True, 2, 0, {"after train": 0}, [0])
-ALL: list[Message] = [
+JOB = JobProgress([1 << 62, 0, 0], 9, 8, 1, [3, 8], {"0.-1.0": b"\1"}, {"p": (0, 0, -1)}, 3, 100, [1], True, 2, 0, {"after train": 0}, [0])
+ALL: list[PeerMessage] = [
     PeerAddress("rack1", "n0", "::1", 65535, b"here", b"\0name", b"token"),
     SetupRecord([RecordedCollective("broadcast_", "0", [("float32", [2])], [torch.ones(2)]), RecordedCollective("barrier", "1", [])]),
     MemoryDescription({"o/state/0/exp_avg": MOMENT}),
@@ -70,17 +70,17 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("message", ALL, ids=lambda message: type(message).__name__)
-def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
+def test_a_message_arrives_as_it_was_sent(message: PeerMessage) -> None:
     assert same(unpack(type(message), pack(message)), message)
 
 
 def test_every_message_has_an_example_here() -> None:
-    parts = {Placed, TensorDescription, GroupMembers, CopyDigests, StateDigests, SharedObject, Position, Boundary, RecordedCollective}
-    assert {type(message) for message in ALL} | parts == set(Message.__subclasses__())
+    parts = {Placed, TensorDescription, GroupMembers, CopyDigests, StateDigests, SharedObject, DataPosition, Boundary, RecordedCollective}
+    assert {type(message) for message in ALL} | parts == set(PeerMessage.__subclasses__())
 
 
 @pytest.mark.parametrize("message", ALL, ids=lambda message: type(message).__name__)
-def test_a_field_too_many_or_too_few_or_of_another_type_is_refused(message: Message) -> None:
+def test_a_field_too_many_or_too_few_or_of_another_type_is_refused(message: PeerMessage) -> None:
     kind, there = type(message), vars(message)
     for wrong in ({**there, "more": 1}, *({**there, name: -1.5} for name in there)):  # no field is a fraction
         with pytest.raises(BadMessage, match=kind.__name__):
@@ -99,15 +99,15 @@ def test_numbers_are_not_taken_from_texts_and_texts_not_from_bytes() -> None:
 
 def test_another_version_and_another_message_are_named() -> None:
     with pytest.raises(BadMessage, match=r"speaks version 7 .* this one version"):
-        unpack(JobState, encode([7, "JobState", vars(JOB)]))
-    with pytest.raises(BadMessage, match="'HandedAgain' where a JobState"):
-        unpack(JobState, pack(HandedAgain(b"", b"")))
+        unpack(JobProgress, encode([7, "JobProgress", vars(JOB)]))
+    with pytest.raises(BadMessage, match="'HandedAgain' where a JobProgress"):
+        unpack(JobProgress, pack(HandedAgain(b"", b"")))
 
 
 @given(st.one_of(st.binary(max_size=60), st.integers(0, 200).map(lambda at: pack(JOB)[:at])))
 def test_whatever_comes_is_a_message_or_is_refused(data: bytes) -> None:
     with pytest.raises(BadMessage):
-        unpack(JobState, data)
+        unpack(JobProgress, data)
 
 
 def test_checkers_are_built_in_time() -> None:

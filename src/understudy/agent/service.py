@@ -26,7 +26,6 @@ from urllib.parse import quote
 from understudy.agent import memory, processes
 from understudy.agent.adoption import Met, Reception, left_behind
 from understudy.agent.config import AgentConfig
-from understudy.agent.control import Control
 from understudy.agent.descendants import reap
 from understudy.agent.lifelines import Lifelines
 from understudy.agent.link import WorkerLink
@@ -36,6 +35,7 @@ from understudy.agent.progress import Progress
 from understudy.agent.routes import Routes
 from understudy.agent.shutdown import End, Shutdown
 from understudy.agent.strays import Strays
+from understudy.agent.supervisor_link import SupervisorLink
 from understudy.agent.template import Template
 from understudy.agent.worker import Worker
 from understudy.common.names import ORCHESTRATOR, WORKERS, page_path
@@ -68,7 +68,7 @@ class Agent:
         self._shutdown = Shutdown(config, self._workers, self._output.say)
         self._footprint: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._control = Control(control, self._stop, self._parent_gone) if control is not None else None
+        self._control = SupervisorLink(control, self._stop, self._parent_gone) if control is not None else None
         self._orchestrator = OrchestratorLink(
             self._address,
             f"/v1/jobs/{quote(config.job, safe='')}/agent",

@@ -71,7 +71,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Message:
+class TransferMessage:
     """What one donor sends at once to one newcomer."""
 
     donor: int
@@ -83,7 +83,7 @@ class Message:
         return sum(piece.stop - piece.start for piece in self.pieces)
 
 
-def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequence[int]], chunk: int, small: int) -> list[Message]:
+def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequence[int]], chunk: int, small: int) -> list[TransferMessage]:
     """Splits the entries (bytes each) over all donors that have them, evenly, in messages of at most `chunk` bytes.
 
     Entries with the same donors form one run of bytes, which is cut into as many equal parts as there are donors. A range of
@@ -93,7 +93,7 @@ def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequenc
     runs: dict[tuple[int, ...], list[str]] = {}
     for entry, who in donors.items():
         runs.setdefault(tuple(sorted(who)), []).append(entry)
-    messages: list[Message] = []
+    messages: list[TransferMessage] = []
     for who, entries in sorted(runs.items()):
         total = sum(sizes[entry] for entry in entries)
         share = -(-total // len(who)) if total else 0
@@ -115,20 +115,20 @@ def _ranges(entries: Sequence[str], sizes: Mapping[str, int], low: int, high: in
     return found
 
 
-def _cut(donor: int, newcomer: int, ranges: Sequence[Piece], chunk: int, small: int) -> list[Message]:
-    messages: list[Message] = []
+def _cut(donor: int, newcomer: int, ranges: Sequence[Piece], chunk: int, small: int) -> list[TransferMessage]:
+    messages: list[TransferMessage] = []
     packed: list[Piece] = []
     filled = 0
     for whole in ranges:
         if whole.stop - whole.start >= small:
             for start in range(whole.start, whole.stop, chunk):
-                messages.append(Message(donor, newcomer, (Piece(whole.entry, start, min(start + chunk, whole.stop)),)))
+                messages.append(TransferMessage(donor, newcomer, (Piece(whole.entry, start, min(start + chunk, whole.stop)),)))
             continue
         packed.append(whole)
         filled += whole.stop - whole.start
         if filled + small > chunk:
-            messages.append(Message(donor, newcomer, tuple(packed)))
+            messages.append(TransferMessage(donor, newcomer, tuple(packed)))
             packed, filled = [], 0
     if packed:
-        messages.append(Message(donor, newcomer, tuple(packed)))
+        messages.append(TransferMessage(donor, newcomer, tuple(packed)))
     return messages

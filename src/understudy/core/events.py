@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core.model import Copy, LossCause, Position
+from understudy.core.model import LossCause, Position, SnapshotRef
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Quiesced:
     worker: str
     generation: int
     position: Position
-    copies: tuple[Copy, ...]
+    copies: tuple[SnapshotRef, ...]
     step: int  # last committed step
 
 

@@ -27,7 +27,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Copy:
+class SnapshotRef:
     """A buddy copy that a worker holds: the rank-local state of `rank`, as of its vote in `transaction`."""
 
     rank: int

@@ -16,7 +16,7 @@ import torch
 
 from understudy.worker import points
 from understudy.worker.api import session
-from understudy.worker.encoding.messages import Position
+from understudy.worker.encoding.messages import DataPosition
 from understudy.worker.protocol.plan import Plan
 from understudy.worker.script.loaders import Source
 from understudy.worker.state.rank_local import seal, unseal
@@ -137,7 +137,7 @@ class Corruption:
     def data_position_on_newcomer(self) -> None:
         """It starts one batch too late."""
 
-        def late(position: Position, source: Source) -> Position:
+        def late(position: DataPosition, source: Source) -> DataPosition:
             return replace(position, index=position.index + 1) if self._now() else position
 
         points.passing("position", late)

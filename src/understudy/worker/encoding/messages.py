@@ -10,7 +10,7 @@ beside messages, from memory to memory (`transfer`).
 | `PeerAddress` | each member -> all | store, `peer/MEMBER` |
 | `SetupRecord` | buddies of a lost rank -> its newcomer | store, `setup/RANK`; before that each rank -> its buddies, connection |
 | `MemoryDescription` | a rank that is alive -> its newcomer | store, `memory/RANK` |
-| `JobState` | the first survivor -> all | store, `job` |
+| `JobProgress` | the first survivor -> all | store, `job` |
 | `DonorState` | each donor -> all | store, `state/MEMBER` |
 | `LocalCopy` (sealed) | each rank -> its buddies, holder -> newcomer | connection; store, `copy/RANK/HOLDER` |
 | `HandedAgain` | each rank -> its buddies | connection |
@@ -31,19 +31,19 @@ from understudy.worker.errors import BadMessage
 
 VERSION = 1  # of all messages in this module; workers of one job run the same
 
-Place = list[StrictInt]  # [loop, iteration, index of the transaction in it]; iteration -1: outside, before that loop
+ScriptPosition = list[StrictInt]  # [loop, iteration, index of the transaction in it]; iteration -1: outside, before that loop
 Streams = dict[StrictStr, StrictBytes]  # the state of each random stream, by name
 Digests = dict[StrictStr, StrictInt]  # by entry
 
 
-class Message(Record):
+class PeerMessage(Record):
     """A dataclass that workers send each other."""
 
     __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
 
 @dataclass(frozen=True)
-class PeerAddress(Message):
+class PeerAddress(PeerMessage):
     """Where a member of a generation is, and listens."""
 
     domain: StrictStr
@@ -59,7 +59,7 @@ class PeerAddress(Message):
 
 
 @dataclass(frozen=True)
-class Placed(Message):
+class Placed(PeerMessage):
     """A DTensor's placement on one dimension of its mesh."""
 
     kind: StrictStr  # shard, partial, replicate; "": as its parameter
@@ -68,7 +68,7 @@ class Placed(Message):
 
 
 @dataclass(frozen=True)
-class TensorDescription(Message):
+class TensorDescription(PeerMessage):
     """A tensor without its content."""
 
     dtype: StrictStr
@@ -80,7 +80,7 @@ class TensorDescription(Message):
 
 
 @dataclass(frozen=True)
-class GroupMembers(Message):
+class GroupMembers(PeerMessage):
     """A process group of the script."""
 
     name: StrictStr
@@ -88,7 +88,7 @@ class GroupMembers(Message):
 
 
 @dataclass(frozen=True)
-class SharedObject(Message):
+class SharedObject(PeerMessage):
     """An object of a framework that some ranks use together, as one of them has it."""
 
     ranks: tuple[StrictInt, ...]  # global ranks that use it; nobody compares what none uses
@@ -97,7 +97,7 @@ class SharedObject(Message):
 
 
 @dataclass(frozen=True)
-class CopyDigests(Message):
+class CopyDigests(PeerMessage):
     """Digests of all values and small tensors at one moment, whether they went with a copy or not."""
 
     values: Digests
@@ -105,7 +105,7 @@ class CopyDigests(Message):
 
 
 @dataclass(frozen=True)
-class StateDigests(Message):
+class StateDigests(PeerMessage):
     """What a rank tells of its state, each name once: digests, what it has seen move, and the parameter to which each moment belongs."""
 
     names: list[StrictStr]
@@ -116,7 +116,7 @@ class StateDigests(Message):
 
 
 @dataclass
-class Position(Message):
+class DataPosition(PeerMessage):
     """Where a loop's source stands. A loader's at the top of an iteration, before its batch is drawn."""
 
     index: StrictInt = 0  # batches of this epoch that were drawn; of a counter the next number
@@ -127,19 +127,19 @@ class Position(Message):
 
 
 @dataclass
-class Boundary(Message):
+class Boundary(PeerMessage):
     """The top of an iteration: where its batch came from."""
 
     loop: StrictInt
     iteration: StrictInt
-    position: Position
+    position: DataPosition
     streams: Streams
     batch: StrictInt = 0  # digest of the batch that was drawn
     opaque: StrictStr = ""  # a type in it of which no digest can be made
 
 
 @dataclass
-class RecordedCollective(Message):
+class RecordedCollective(PeerMessage):
     """One collective of a set-up, and what it gave."""
 
     operator: StrictStr
@@ -153,25 +153,25 @@ class RecordedCollective(Message):
 
 
 @dataclass(frozen=True)
-class SetupRecord(Message):
+class SetupRecord(PeerMessage):
     """What a rank's set-up heard from others."""
 
     collectives: list[RecordedCollective]
 
 
 @dataclass(frozen=True)
-class MemoryDescription(Message):
+class MemoryDescription(PeerMessage):
     """The moments of a rank that is alive, for a newcomer that takes memory for them in time."""
 
     moments: dict[StrictStr, TensorDescription]
 
 
 @dataclass
-class LocalCopy(Message):
+class LocalCopy(PeerMessage):
     """What no replica of a rank has, as of a vote."""
 
     transaction: StrictInt
-    place: Place
+    place: ScriptPosition
     step: StrictInt
     streams: Streams
     boundary: Boundary | None
@@ -182,7 +182,7 @@ class LocalCopy(Message):
 
 
 @dataclass(frozen=True)
-class HandedAgain(Message):
+class HandedAgain(PeerMessage):
     """After a recovery: what new buddies of a rank should hold of it. Empty for those who have it."""
 
     setup: StrictBytes  # an encoded `SetupRecord`
@@ -190,10 +190,10 @@ class HandedAgain(Message):
 
 
 @dataclass(frozen=True)
-class JobState(Message):
+class JobProgress(PeerMessage):
     """Where the job goes on, and what all ranks have agreed on so far."""
 
-    place: Place
+    place: ScriptPosition
     transaction: StrictInt
     step: StrictInt
     steps_here: StrictInt  # committed since the top of the iteration, or since the last loop
@@ -211,7 +211,7 @@ class JobState(Message):
 
 
 @dataclass(frozen=True)
-class DonorState(Message):
+class DonorState(PeerMessage):
     """What a donor has, without the contents of tensors."""
 
     transaction: StrictInt  # the next one
@@ -226,7 +226,7 @@ class DonorState(Message):
 
 
 @dataclass(frozen=True)
-class Compared(Message):
+class Compared(PeerMessage):
     """What a rank puts into a full comparison."""
 
     every: StrictInt  # steps between two comparisons on the side: rank 0's counts
@@ -234,20 +234,20 @@ class Compared(Message):
     frameworks: dict[StrictStr, SharedObject]
 
 
-Kind = TypeVar("Kind", bound=Message)
+Kind = TypeVar("Kind", bound=PeerMessage)
 
 
-_adapters: dict[type[Message], TypeAdapter[Any]] = {}
+_adapters: dict[type[PeerMessage], TypeAdapter[Any]] = {}
 
 
-def _adapter(kind: type[Message]) -> TypeAdapter[Any]:
+def _adapter(kind: type[PeerMessage]) -> TypeAdapter[Any]:
     """Building one costs milliseconds, checking with one microseconds."""
     if kind not in _adapters:
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]
 
 
-def pack(message: Message) -> bytes:
+def pack(message: PeerMessage) -> bytes:
     """Raises `Unencodable` for a value in it that cannot be moved to another worker."""
     return encode([VERSION, type(message).__name__, message])
 
@@ -276,5 +276,5 @@ def unpack(kind: type[Kind], data: bytes) -> Kind:
 
 def prepare() -> None:
     """Builds every checker now, so that a recovery has not to wait for that."""
-    for kind in (PeerAddress, SetupRecord, MemoryDescription, LocalCopy, HandedAgain, JobState, DonorState, Compared):
+    for kind in (PeerAddress, SetupRecord, MemoryDescription, LocalCopy, HandedAgain, JobProgress, DonorState, Compared):
         _adapter(kind)

@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.worker import points
-from understudy.worker.encoding.messages import Position, Streams
+from understudy.worker.encoding.messages import DataPosition, Streams
 from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.script.loaders import Source
@@ -143,7 +143,7 @@ def random_stream_not_restored(fault: SilentFault) -> None:
 
 
 def data_position_not_restored(fault: SilentFault) -> None:
-    def stay(position: Position, source: Source) -> Position:
+    def stay(position: DataPosition, source: Source) -> DataPosition:
         return source.position() if fault.now() else position
 
     points.passing("position", stay)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from understudy.core.coverage import Replicas
-from understudy.worker.encoding.messages import JobState, pack
+from understudy.worker.encoding.messages import JobProgress, pack
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.post_vote_changes import PostVoteChanges
 from understudy.worker.protocol.progress import Progress
@@ -23,10 +23,10 @@ class AgreedState:
         self._comparison = comparison
 
     def told(self) -> bytes:
-        """By the survivor that speaks for all: a `JobState`."""
+        """By the survivor that speaks for all: a `JobProgress`."""
         local, gradients = self._held.local, self._held.state.kept_gradients
         return pack(
-            JobState(
+            JobProgress(
                 place=END if self._progress.finished else self._loops.next_place(),
                 transaction=self._progress.transaction,
                 step=self._progress.step,
@@ -45,23 +45,23 @@ class AgreedState:
             )
         )
 
-    def adopt(self, job: JobState) -> None:
+    def adopt(self, job: JobProgress) -> None:
         """On every member: after a failure some may know of one comparison more, and all must go on with the same knowledge."""
         self._held.local.replicas = Replicas(job.replicas)
         self._held.local.comparisons = job.comparisons
         self.adopt_points(job)
 
-    def adopt_points(self, job: JobState) -> None:
+    def adopt_points(self, job: JobProgress) -> None:
         """Of hand-overs behind a vote: a newcomer goes by them on its way, too."""
         self._post_vote.adopt(job.post_vote_points, job.post_vote_agreed)
 
-    def adopt_position(self, job: JobState) -> None:
+    def adopt_position(self, job: JobProgress) -> None:
         """On a newcomer, before it is brought up to date."""
         self._progress.transaction, self._progress.step = job.transaction, job.step
         gradients = self._held.state.kept_gradients
         gradients.matter, gradients.kept, gradients.dropped = job.gradients_matter, job.gradients_kept, job.gradients_dropped
 
-    def adopt_habits(self, job: JobState) -> None:
+    def adopt_habits(self, job: JobProgress) -> None:
         """On a newcomer that is a rank like the others from now on."""
         self._comparison.every = job.compare_every
         self._comparison.came |= set(job.came)

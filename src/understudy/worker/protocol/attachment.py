@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from understudy.worker import points
-from understudy.worker.encoding.messages import JobState, unpack
+from understudy.worker.encoding.messages import JobProgress, unpack
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.collective_count import CollectiveCount
@@ -85,6 +85,6 @@ class Attachment:
         self._progress.redo_since = time.time()
 
 
-def read_job(meeting: Rendezvous) -> JobState:
+def read_job(meeting: Rendezvous) -> JobProgress:
     """What the survivor that speaks for all has published. Raises `GenerationAborted` or `PeerLost`."""
-    return unpack(JobState, meeting.get("job"))
+    return unpack(JobProgress, meeting.get("job"))

@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import HashStore
 
 from understudy.common.page_view import Activity
 from understudy.core.events import NewcomerReady, Prepared
-from understudy.worker.encoding.messages import JobState, LocalCopy, MemoryDescription, Place, unpack
+from understudy.worker.encoding.messages import JobProgress, LocalCopy, MemoryDescription, ScriptPosition, unpack
 from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
@@ -63,7 +63,7 @@ class Newcomer:
         self._arrival = arrival
         self._replayer: Replayer | None = None
         self._started = time.time()
-        self._known: tuple[JobState, LocalCopy] | None = None  # where the job continues, and what the lost rank handed over
+        self._known: tuple[JobProgress, LocalCopy] | None = None  # where the job continues, and what the lost rank handed over
         self._streams_set = False
         self._behind = False  # no transaction that is over lies ahead any more
         self._reads = Reads(held.state, self._read)
@@ -99,7 +99,7 @@ class Newcomer:
                 else:
                     self._arrival.await_next(newest.generation, error)
 
-    def _learn(self) -> tuple[JobState, LocalCopy]:
+    def _learn(self) -> tuple[JobProgress, LocalCopy]:
         """At the first loop or transaction: where the job continues, and what the lost rank handed over."""
         if self._known is not None:
             return self._known
@@ -120,7 +120,7 @@ class Newcomer:
         self._reads.install()
         return job, copy
 
-    def _fetch_position(self) -> tuple[JobState, LocalCopy]:
+    def _fetch_position(self) -> tuple[JobProgress, LocalCopy]:
         arrival = self._arrival
         while True:
             recovery = arrival.recovery()
@@ -134,7 +134,7 @@ class Newcomer:
                 arrival.reject(recovery.generation, str(error))
 
     @property
-    def _job(self) -> JobState:
+    def _job(self) -> JobProgress:
         return self._learn()[0]
 
     @property
@@ -169,7 +169,7 @@ class Newcomer:
         return self.arrived and self.place != END
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ScriptPosition:
         """Where the job continues."""
         return self._job.place
 
@@ -215,7 +215,7 @@ class Newcomer:
         if self.place == END and not self.arrived:
             self.arrive()  # no transaction follows at which it could
 
-    def at_transaction(self, place: Place) -> tuple[bool, Any]:
+    def at_transaction(self, place: ScriptPosition) -> tuple[bool, Any]:
         """Whether to pass this transaction by, and then its result. Arrives where the job continues."""
         self._learn()
         if self.done:
@@ -264,7 +264,7 @@ class Newcomer:
         self._reads.remove()
         self._arrival.put_back()
 
-    def _result(self, place: Place) -> Any:
+    def _result(self, place: ScriptPosition) -> Any:
         known, result = self._results.of_lost(place, self._copy.results, self._job.results)
         if known:
             return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from understudy.core.coverage import Message, stripe
+from understudy.core.coverage import TransferMessage, stripe
 from understudy.worker.encoding.messages import TensorDescription
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.state.sources import Donor, Members, StateSource
@@ -22,7 +22,7 @@ class Plan:
     descriptions: dict[str, TensorDescription]  # of every tensor that it will have
     expected: dict[str, int]  # digest of every tensor and value that comes from donors
     values: dict[str, bytes]
-    messages: list[Message]
+    messages: list[TransferMessage]
     local: set[str]  # entries that come from the copy instead
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from understudy.core.coverage import Message
+from understudy.core.coverage import TransferMessage
 from understudy.worker import points
 from understudy.worker.encoding.digests import flat_bytes
 from understudy.worker.protocol.plan import Plan
@@ -44,24 +44,24 @@ def _donors(plan: Plan) -> set[int]:
     return {message.donor for message in plan.messages}
 
 
-def _between(plan: Plan, donor: int) -> list[Message]:
+def _between(plan: Plan, donor: int) -> list[TransferMessage]:
     return [message for message in plan.messages if message.donor == donor]
 
 
-def _parts(tensors: Mapping[str, torch.Tensor], message: Message) -> tuple[list[torch.Tensor], bool]:
+def _parts(tensors: Mapping[str, torch.Tensor], message: TransferMessage) -> tuple[list[torch.Tensor], bool]:
     """What a message consists of, and whether that is one piece of the host's memory."""
     parts = [flat_bytes(local_tensor(tensors[p.entry]))[p.start : p.stop] for p in message.pieces]
     return parts, len(parts) == 1 and parts[0].device.type == "cpu"
 
 
-def _leaving(tensors: Mapping[str, torch.Tensor], messages: Sequence[Message]) -> Buffers:
+def _leaving(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMessage]) -> Buffers:
     for message in messages:
         parts, direct = _parts(tensors, message)
         buffer = parts[0] if direct else torch.cat([part.cpu() for part in parts])
         yield buffer.numpy().data
 
 
-def _arriving(tensors: Mapping[str, torch.Tensor], messages: Sequence[Message]) -> Buffers:
+def _arriving(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMessage]) -> Buffers:
     for number, message in enumerate(messages, 1):
         parts, direct = _parts(tensors, message)
         buffer = parts[0] if direct else torch.empty(message.size, dtype=torch.uint8)

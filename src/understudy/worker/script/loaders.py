@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from understudy.worker.encoding.messages import Position, Streams
+from understudy.worker.encoding.messages import DataPosition, Streams
 from understudy.worker.script.drawn import by_a_loop
 from understudy.worker.state.streams import Randomness
 
@@ -43,15 +43,15 @@ def leave_if_data_process_lost(error: BaseException) -> None:
 
 
 class Source(Protocol):
-    def position(self) -> Position: ...
+    def position(self) -> DataPosition: ...
 
-    def go_to(self, position: Position) -> None: ...
+    def go_to(self, position: DataPosition) -> None: ...
 
-    def go_again(self, position: Position) -> bool:
+    def go_again(self, position: DataPosition) -> bool:
         """If there is a slower and surer way to `position` than that of `go_to`: goes it."""
         ...
 
-    def pass_by(self, position: Position) -> None:
+    def pass_by(self, position: DataPosition) -> None:
         """Leaves behind what a loop would that ended with an iteration from `position`."""
         ...
 
@@ -66,16 +66,16 @@ class Counter:
     def __init__(self) -> None:
         self._next = 0
 
-    def position(self) -> Position:
-        return Position(self._next)
+    def position(self) -> DataPosition:
+        return DataPosition(self._next)
 
-    def go_to(self, position: Position) -> None:
+    def go_to(self, position: DataPosition) -> None:
         self._next = position.index
 
-    def go_again(self, position: Position) -> bool:
+    def go_again(self, position: DataPosition) -> bool:
         return False
 
-    def pass_by(self, position: Position) -> None:
+    def pass_by(self, position: DataPosition) -> None:
         pass
 
     def draw(self, new_epoch: Callable[[], None]) -> int:
@@ -117,16 +117,16 @@ class LoaderSource:
         """How many batches of this epoch are drawn."""
         return self._index
 
-    def position(self) -> Position:
+    def position(self) -> DataPosition:
         if not self._index:
-            return Position(0, self._epoch, generators=self._generator_states())
+            return DataPosition(0, self._epoch, generators=self._generator_states())
         state = self._loader.state_dict() if self._stateful else None
-        return Position(self._index, self._epoch, self._start, self._start_generators, state)
+        return DataPosition(self._index, self._epoch, self._start, self._start_generators, state)
 
     def _generator_states(self) -> list[bytes]:
         return [bytes(generator.get_state().numpy().tobytes()) for generator in self._generators()]
 
-    def go_to(self, position: Position) -> None:
+    def go_to(self, position: DataPosition) -> None:
         self._to_start(position)
         if not self._index:
             return  # opened by the next draw
@@ -137,24 +137,24 @@ class LoaderSource:
         else:
             self._draw_again(position)
 
-    def go_again(self, position: Position) -> bool:
+    def go_again(self, position: DataPosition) -> bool:
         if not (self._stateful and position.index):
             return False
         self._to_start(position)
         self._draw_again(position)
         return True
 
-    def pass_by(self, position: Position) -> None:
+    def pass_by(self, position: DataPosition) -> None:
         self._epoch = position.epoch
         self._set_epoch()
 
-    def _to_start(self, position: Position) -> None:
+    def _to_start(self, position: DataPosition) -> None:
         self._epoch, self._index = position.epoch, position.index
         self._iterator = None
         for generator, state in zip(self._generators(), position.generators, strict=False):
             generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
-    def _draw_again(self, position: Position) -> None:
+    def _draw_again(self, position: DataPosition) -> None:
         self._randomness.restore(position.start)
         self._open()
         iterator: Any = self._iterator

@@ -15,13 +15,13 @@ from typing import Any
 from understudy.worker import points
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.contents import content_of
-from understudy.worker.encoding.messages import Boundary, LocalCopy, Place
+from understudy.worker.encoding.messages import Boundary, LocalCopy, ScriptPosition
 from understudy.worker.errors import Misuse, NotTheSame
 from understudy.worker.script.loaders import LoaderSource, Source, leave_if_data_process_lost
 from understudy.worker.state.streams import Randomness
 
 LOOKS = 8  # batches that are looked at
-END: Place = [1 << 62, 0, 0]  # behind every place of the script
+END: ScriptPosition = [1 << 62, 0, 0]  # behind every place of the script
 
 
 class Loops:
@@ -39,7 +39,7 @@ class Loops:
         self.steps_here = 0  # steps committed since the top of this iteration, or since the last loop
         self.steps_after: list[int] = []  # steps committed at the end of each loop that is over
 
-    def next_place(self) -> Place:
+    def next_place(self) -> ScriptPosition:
         """The place of the next transaction."""
         return [self._loop, self._iteration, self._index]
 
@@ -190,19 +190,19 @@ class Results:
     def __init__(self) -> None:
         self.replaced: list[str] = []
         self._known: dict[tuple[int, ...], Any] = {}
-        self._iteration: Place = []  # loop and iteration of those in a loop
+        self._iteration: ScriptPosition = []  # loop and iteration of those in a loop
 
-    def keep(self, place: Place, result: Any) -> None:
+    def keep(self, place: ScriptPosition, result: Any) -> None:
         if self._over(place):
             self._known = {k: v for k, v in self._known.items() if k[1] < 0}
             self._iteration = place[:2]
         self._known[tuple(place)] = result
 
-    def _over(self, place: Place) -> bool:
+    def _over(self, place: ScriptPosition) -> bool:
         """Whether the iteration of which results are known is not that of `place`."""
         return self._iteration != place[:2]
 
-    def encoded(self, place: Place | None = None) -> dict[str, bytes]:
+    def encoded(self, place: ScriptPosition | None = None) -> dict[str, bytes]:
         """Those that can be handed over; with a copy of the transaction at `place`, only those that go with it."""
         over, found = place is not None and self._over(place), {}
         for key, result in self._known.items():
@@ -211,7 +211,7 @@ class Results:
                     found[_name(key)] = encode(result)
         return found
 
-    def of_lost(self, place: Place, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
+    def of_lost(self, place: ScriptPosition, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
         """Whether the result at `place` is known, and it: from the lost rank's copy, else from another rank's."""
         key = _name(place)
         if key in copied:

@@ -16,7 +16,7 @@ import torch
 
 from understudy.core.coverage import Replicas
 from understudy.worker.encoding.digests import digest, digest_bytes
-from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy, Place, Streams, pack, unpack
+from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy, ScriptPosition, Streams, pack, unpack
 from understudy.worker.errors import Misuse, NotTheSame
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import describe, local_tensor
@@ -84,7 +84,7 @@ class LocalState:
     def make(
         self,
         transaction: int,
-        place: Place,
+        place: ScriptPosition,
         step: int,
         boundary: Boundary | None,
         results: dict[str, bytes],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from understudy.core.model import Copy
+from understudy.core.model import SnapshotRef
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,6 @@ class SnapshotStore:
         with self._lock:
             return self._copies.get(rank, {}).get(transaction)
 
-    def index(self) -> tuple[Copy, ...]:
+    def index(self) -> tuple[SnapshotRef, ...]:
         with self._lock:
-            return tuple(Copy(rank, t) for rank, copies in sorted(self._copies.items()) for t in sorted(copies))
+            return tuple(SnapshotRef(rank, t) for rank, copies in sorted(self._copies.items()) for t in sorted(copies))

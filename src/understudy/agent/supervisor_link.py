@@ -12,7 +12,7 @@ from understudy.links.framing import LineReader
 from understudy.links.supervision import Ending, Stop
 
 
-class Control:
+class SupervisorLink:
     def __init__(
         self,
         sock: socket.socket,
