@@ -19,6 +19,8 @@ class Bounds:
     replenish: bool = False
     keepers: int = 2
     prepared: int = 0  # so many of the spares
+    restarts: int = 3  # `JobSpec.max_restarts`
+    losses: int = 99  # `JobSpec.max_losses_per_transaction`
     begin: str = "training"  # or "setup": the script's set-up is still to be done; or "forming": no worker is warm yet
 
 
@@ -55,6 +57,21 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "the orchestrator dies before there are ranks": (_one(0, spares=0, faults={"crash": 1}, begin="forming"), 311),
     "a connection breaks and the orchestrator dies": (_one(faults={"break": 1, "crash": 1}), 60_702),
     "one hangs and the orchestrator dies": (_one(faults={"hung": 1, "crash": 1}), 342_991),
+    "a rank dies twice at one transaction, which is enough": (_one(spares=2, losses=2, faults={"kill": 2}), 13_475),
+    "all start anew once, which is enough": (_one(0, spares=3, restarts=1, begin="setup", faults={"kill": 2}), 7_461),
+    "another orchestrator takes over": (_one(2, faults={"takeover": 1}), 1_014),
+    "a worker dies and another orchestrator takes over": (_one(faults={"kill": 1, "takeover": 1}), 70_413),
+    "a connection breaks and another orchestrator takes over": (_one(faults={"break": 1, "takeover": 1}), 62_363),
+    "a rank moves and another orchestrator takes over": (_one(faults={"migrate": 1, "takeover": 1}), 32_707),
+    "a script raises": (_one(2, faults={"fails": 1}), 268),
+    "a script raises in the set-up": (_one(faults={"fails": 1}, begin="setup"), 147),
+    "a script raises, and a worker dies": (_one(faults={"fails": 1, "kill": 1}), 3_468),
+    "a script raises, and a rank moves": (_one(faults={"fails": 1, "migrate": 1}), 669),
+    "a script raises, and the orchestrator dies": (_one(faults={"fails": 1, "crash": 1}), 4_916),
+    "a worker dies, and its state is nowhere": (_one(faults={"kill": 1, "lacks": 1}), 2_053),
+    "two workers die, and state is nowhere": (_one(faults={"kill": 2, "lacks": 1}), 21_959),
+    "somebody asks to stop": (_one(2, faults={"stop": 1}), 275),
+    "a worker dies, and somebody asks to stop": (_one(faults={"kill": 1, "stop": 1}), 3_380),
     "a rank moves": (_one(3, faults={"migrate": 1}), 2_754),
     "two ranks move": (_one(3, spares=2, faults={"migrate": 2}), 4_528),
     "a rank moves and a worker dies": (_one(2, spares=2, faults={"migrate": 1, "kill": 1}), 24_678),

@@ -19,13 +19,14 @@ from tests.model.world import Mode, Shape, Worker, World
 from understudy.core import commit, events, loss, machine, membership, migration, quiesce, resume, transitions, workers
 from understudy.core.commands import KillWorker
 from understudy.core.commit import Decision
-from understudy.core.model import Position, Stand
+from understudy.core.model import LossCause, Position, Stand
 from understudy.core.state import JobState
 from understudy.core.transitions import Phase, Why, WorkerState
 
 KILL = Bounds(transactions=1, faults={"kill": 1})
 KILLS = Bounds(transactions=1, faults={"kill": 2}, together=2, spares=2)
 HUNG = Bounds(transactions=1, faults={"hung": 1})
+TAKEOVER = Bounds(transactions=1, faults={"break": 1, "takeover": 1}, together=2)
 CRASH = Bounds(transactions=1, faults={"kill": 1, "crash": 1}, together=2)
 MOVE = Bounds(transactions=2, faults={"migrate": 1})
 BREAK = Bounds(transactions=2, faults={"migrate": 1, "break": 1}, together=2)
@@ -109,6 +110,16 @@ def _fence_forgotten(state: JobState, event: events.WorkerStarted) -> None:
 
 
 worker_started = workers.worker_started
+
+
+def _fault_of_the_machine(state: JobState, event: events.ScriptFailed) -> None:
+    """A script that raises is a loss like any other: a spare runs into the same bug."""
+    lost = events.WorkerLost(event.worker, LossCause.EXITED, event.summary, 0.0)
+    loss.worker_lost(state, lost)
+
+
+def _unheard_of(state: JobState, generation: int) -> None:
+    """A generation that another orchestrator has begun, and could not write down any more, is begun again."""
 
 
 def _stale_commit(state: JobState, event: events.Committed) -> None:
@@ -245,6 +256,8 @@ BUGS = [
     Bug("a decision is sent before it is written", Moves, "writes_ahead", False, CRASH),
     Bug("nothing is repeated after a restart", workers, "_repeat", _nothing_repeated, CRASH),
     Bug("a fenced newcomer's word counts", machine, "refusal", _words_of_the_dead, KILLS),
+    Bug("a script that raises is a loss", machine, "_script_failed", _fault_of_the_machine, Bounds(transactions=1, faults={"fails": 1})),
+    Bug("what the leader before has begun is not ended", quiesce, "_ended_by_another", _unheard_of, TAKEOVER),
     Bug("the end barrier never opens", resume, "maybe_done", _nobody_released, Bounds(transactions=1)),
     Bug("a second loss does not begin a generation", JobState, "next_generation", _old_generation, KILLS),
     Bug("a spare takes two ranks", quiesce, "choose_spare", _same_spare, THREE),

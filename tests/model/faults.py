@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.model.moves import Moves
 
 _EXCHANGING = (Mode.RUN, Mode.VOTING, Mode.AGREED, Mode.PUBLISHED, Mode.CONNECTED, Mode.SHARE)
+SCRIPTS_CODE = 7  # with which a script that raises ends
 Fault = Callable[["Moves", State, State], Steps]
 
 
@@ -55,6 +56,27 @@ def _raises(moves: Moves, state: State, spent: State) -> Steps:
             said = events.ScriptFailed(w.name, w.prepared, 1, "it is locked", "")
             failed = dies(w._replace(up=(*w.up, said)), "exit 1", LossCause.EXITED)
             yield f"the set-up of {w.name} raises", always(spent._replace(world=state.world.put(failed)))
+
+
+def _fails(moves: Moves, state: State, spent: State) -> Steps:
+    """The script raises, in its set-up or later: a bug in it, which a spare would run into as well."""
+    for w in state.world.workers:
+        if w.mode in (Mode.SETUP, Mode.IDLE, Mode.RUN) and w.rank >= 0 and w.prepared < 0 and not w.broken:
+            said = events.ScriptFailed(w.name, w.rank, max(0, w.applied), "a bug", "", SCRIPTS_CODE)
+            failed = dies(w._replace(up=(*w.up, said)), f"exit {SCRIPTS_CODE}", LossCause.EXITED)
+            yield f"the script of {w.name} raises", always(spent._replace(world=state.world.put(failed)))
+
+
+def _lacks(moves: Moves, state: State, spent: State) -> Steps:
+    """A survivor finds that state of a lost rank is nowhere."""
+    for w in state.world.workers:
+        if w.mode is Mode.PUBLISHED and not w.newcomer and not w.broken and w.pending is not None and w.pending[3]:
+            found = says(w._replace(broken=True), events.Uncovered(w.name, w.pending[1], "an entry that rank 0 alone had"))
+            yield f"{w.name} finds that state is nowhere", always(spent._replace(world=state.world.put(found)))
+
+
+def _stop(moves: Moves, state: State, spent: State) -> Steps:
+    yield "somebody asks to stop", partial(moves.submit, spent, events.StopAsked("enough", 3))
 
 
 def _taint(moves: Moves, state: State, spent: State) -> Steps:
@@ -102,6 +124,17 @@ def _crash(moves: Moves, state: State, spent: State) -> Steps:
     if state.before is not None and state.before is not state.interned:
         forgot = spent._replace(world=dark, interned=state.before, before=state.before)
         yield "the orchestrator is killed, and its last events are not in the journal", always(forgot)
+
+
+def _takeover(moves: Moves, state: State, spent: State) -> Steps:
+    """Another orchestrator leads, with what is in the journal; what the one before has sent still arrives, at any time until an agent
+    connects to the new one.
+    """
+    dark = state.world._replace(linked=(False,) * len(state.world.linked))
+    yield "another orchestrator takes over", always(spent._replace(world=dark))
+    if state.before is not None and state.before is not state.interned:
+        forgot = spent._replace(world=dark, interned=state.before, before=state.before)
+        yield "another orchestrator takes over, and does not know the last events", always(forgot)
 
 
 def _migrate(moves: Moves, state: State, spent: State) -> Steps:
@@ -201,11 +234,15 @@ FAULTS: dict[str, Fault] = {
     "dumps": _dumps,
     "snap": _snap,
     "raises": _raises,
+    "fails": _fails,
+    "lacks": _lacks,
+    "stop": _stop,
     "taint": _taint,
     "hung": _hung,
     "cut": _cut,
     "agent": _agent,
     "crash": _crash,
+    "takeover": _takeover,
     "migrate": _migrate,
     "early": _early,
     "repeat": _repeat,
@@ -218,5 +255,5 @@ FAULTS: dict[str, Fault] = {
     "torn": _torn,
 }
 
-FATAL = frozenset({"kill", "dumps", "snap", "raises", "agent", "refuse"})  # a worker may end without the machine knowing
-RECONNECTING = frozenset({"cut", "agent", "crash", "repeat"})  # what was said once may be said again
+FATAL = frozenset({"kill", "dumps", "snap", "raises", "fails", "agent", "refuse"})  # a worker may end without the machine knowing
+RECONNECTING = frozenset({"cut", "agent", "crash", "takeover", "repeat"})  # what was said once may be said again

@@ -15,7 +15,7 @@ from functools import partial
 
 from tests.model import steps
 from tests.model.bounds import Bounds
-from tests.model.faults import FAULTS, RECONNECTING
+from tests.model.faults import FAULTS, RECONNECTING, SCRIPTS_CODE
 from tests.model.forget import Keys, tidy
 from tests.model.machines import Interned, Machines, machine_key
 from tests.model.messages import obey, order, story
@@ -28,7 +28,7 @@ from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
 from understudy.core.transitions import Phase, WorkerState
 
-_CRASH = list(FAULTS).index("crash")
+_FORGETFUL = [list(FAULTS).index(kind) for kind in ("crash", "takeover")]
 
 
 class Moves:
@@ -53,7 +53,7 @@ class Moves:
     def start(self) -> State:
         """As far as `Bounds.begin` says; spares are warm when the workers are."""
         b = self.bounds
-        spec = JobSpec("job", b.ranks, b.ranks // b.nodes, b.nodes, b.spares, b.replenish, 3, 99, b.prepared)
+        spec = JobSpec("job", b.ranks, b.ranks // b.nodes, b.nodes, b.spares, b.replenish, b.restarts, b.losses, b.prepared)
         machine = Machine(spec, Timeouts())
         self.opening: list[events.Event] = [events.NodeJoined(f"n{node}", f"10.0.0.{node}", node) for node in range(b.nodes)]
         interned, answer = self.machines.begin(machine, list(self.opening))
@@ -62,7 +62,7 @@ class Moves:
         for command in answer:
             world = self._route(world, machine, command)
         left = tuple(b.faults.get(kind, 0) for kind in FAULTS)
-        state = State(world, interned, left, b.together, interned if b.faults.get("crash") else None)
+        state = State(world, interned, left, b.together, interned if b.faults.get("crash") or b.faults.get("takeover") else None)
         if b.begin == "forming":
             return self.tidied(state)
         for w in world.workers:
@@ -81,7 +81,7 @@ class Moves:
 
     def tidied(self, state: State) -> State:
         """The same state without what cannot matter any more."""
-        if not (state.total and state.left[_CRASH]):
+        if not (state.total and any(state.left[number] for number in _FORGETFUL)):
             state = state._replace(before=None)
         remembers = self.reduction.remembers(state)
         world = state.world
@@ -136,7 +136,7 @@ class Moves:
                 yield from self._acting(state, w)
             if world.linked[w.node] and w.up:
                 yield f"{type(w.up[0]).__name__} of {w.name} arrives", partial(self._heard, state, w)
-            if world.linked[w.node] and w.down and w.alive:
+            if w.down and w.alive:  # of an orchestrator that leads no more, if there is no link to the one that does
                 yield self._telling(state, w)
         if state.before is not None and state.before is not state.interned:
             yield "the journal is written", always(state._replace(before=state.interned))
@@ -200,7 +200,11 @@ class Moves:
         """The machine handles it."""
         if self.log is not None:
             self.log.append(event)
+        fails = _is_script_failure(state.machine, event)
         interned, answer = self.machines.ask(state.interned, event)
+        ended = interned.machine.state.ended
+        if fails and (ended is None or ended.exit_code != SCRIPTS_CODE):
+            raise Wrong(f"{event} does not end the job with its exit code")
         world = state.world
         for command in answer:
             world = self._route(world, interned.machine, command)
@@ -259,6 +263,14 @@ def _sets_up(machine: Machine) -> bool:
 def _is_decision(command: commands.Command) -> bool:
     """As in `understudy.orchestrator.service`: what is not sent before it is written."""
     return isinstance(command, commands.Recover | commands.Prepare) or (isinstance(command, commands.Assign) and not command.newcomer)
+
+
+def _is_script_failure(machine: Machine, event: events.Event) -> bool:
+    """Of a worker that holds a rank, or is about to."""
+    if not isinstance(event, events.ScriptFailed) or event.exit_code != SCRIPTS_CODE or machine.state.phase is Phase.ENDED:
+        return False
+    worker = machine.state.workers.get(event.worker)
+    return worker is not None and worker.state in (WorkerState.MEMBER, WorkerState.NEWCOMER, WorkerState.LEAVING)
 
 
 def _is_over(machine: Machine, event: events.Event) -> bool:
