@@ -19,15 +19,16 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from understudy.agent.orchestrator_link import PING, PONG
+from understudy.agent.orchestrator_link import ALONE
 from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
 from understudy.core.buddies import Place, buddies
 from understudy.core.model import Position, SnapshotRef, Stand
 from understudy.links import messages
+from understudy.links.sockets import dial
 
 STEP = 0.25  # seconds of a simulated transaction
 CONNECTING = 32  # connections that are being made at a time
@@ -121,18 +122,9 @@ class Node:
         while not self.dark:
             with contextlib.suppress(OSError, ConnectionClosed, TimeoutError):
                 async with self._fleet.opening:
-                    opening = connect(
-                        self._fleet.url.replace("http", "ws", 1) + f"/v1/jobs/{messages.ONLY}/agent",
-                        additional_headers={"Authorization": f"Bearer {self._fleet.token}"},
-                        proxy=None,
-                        compression=None,
-                        ping_interval=PING,
-                        ping_timeout=PONG * 6,  # a busy generator is not what is measured
-                        open_timeout=60,
-                        close_timeout=1,
-                        max_size=4 * messages.LIMIT,
-                    )
-                    self._socket = await opening
+                    path = f"/v1/jobs/{messages.ONLY}/agent"
+                    patient = replace(ALONE, open=60.0, pong=6 * ALONE.pong)  # a busy generator is not what is measured
+                    self._socket = await dial(self._fleet.url, path, self._fleet.token, None, patient)
                     await self._say(events.NodeJoined(self.name, "127.0.0.1", self.number, self.domain, self.spares))
                     await self._say(*self._story())
                 beating = asyncio.create_task(self._beat())

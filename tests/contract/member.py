@@ -20,7 +20,6 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from tests.contract.backend import LOST, SIZE
-from understudy.worker.transport.backends.gloo_waits import Waker
 from understudy.worker.transport.groups import Groups
 from understudy.worker.transport.rendezvous import Rendezvous
 
@@ -29,7 +28,6 @@ newcomer, shows = sys.argv[5] == "1", sys.argv[6] == "1"
 if device == "cuda":
     torch.cuda.set_device(rank % torch.cuda.device_count())
 groups = Groups()
-waker = Waker(groups.closed)
 found: dict[str, Any] = {}
 
 
@@ -74,9 +72,9 @@ class Blocked:
 
     def abort(self, helped: bool) -> None:
         """Comes back when the thread has been woken and the communicators are drained. `helped`: operations that were under way with a
-        peer may have been forgotten, which the waker finds."""
+        peer may have been forgotten, which a waker finds."""
         if helped:
-            waker.start()
+            groups.wake()
         groups.abort()
         self._thread.join()
         found["failure"] = self.error is None or groups.is_failure(self.error)
@@ -87,7 +85,7 @@ class Blocked:
 def let_go() -> None:
     groups.abort()
     groups.drain()
-    waker.stop()
+    groups.stop_waking()
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ MISUSES = [
     ("registered late", "job.register after the first transaction: register everything before training starts"),
     ("unregistered schedule", "optimizer optimizer has a learning rate schedule that is not registered: add it to job.register(...)"),
     ("FSDP1", "FullyShardedDataParallel (FSDP1) is not covered: use torch.distributed.fsdp.fully_shard (FSDP2)"),
-    ("unknown backend", "process groups with backend fake cannot be re-joined after a loss; use gloo or nccl"),
+    ("unknown backend", "process groups with backend fake cannot be re-joined after a loss; use gloo"),
     ("nested loops", "job.batches or job.steps inside another one: only the outer loop can be continued on another worker"),
     ("nested", "evaluate is a transaction inside a transaction (step train); call one after the other"),
 ]

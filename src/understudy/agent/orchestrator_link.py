@@ -12,18 +12,19 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from understudy.common.backoff import Backoff
 from understudy.core import events
 from understudy.links import messages
+from understudy.links.sockets import SocketLimits, dial
 
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0  # seconds
-OPEN = 5.0  # seconds for a connection to be made
-PING, PONG = 2.5, 5.0  # seconds between two pings, and without an answer after which the connection counts as closed
-OPEN_ONE, PING_ONE, PONG_ONE = 1.5, 1.0, 2.0  # the same where there are others to try
+ALONE = SocketLimits(open=5.0, ping=2.5, pong=5.0, close=1.0, largest=4 * messages.LIMIT)
+ONE_OF_SEVERAL = replace(ALONE, open=1.5, ping=1.0, pong=2.0)  # where there are other orchestrators to try
 TELL_AFTER = 5.0  # seconds without a connection before the user hears of it
 MOST_LINES = 4 << 20  # characters that wait for the orchestrator
 MOST_AT_ONCE = 1 << 16
@@ -104,18 +105,7 @@ class OrchestratorLink:
             trouble = "it has not started yet"
             if address is not None:
                 try:
-                    async with connect(
-                        address.replace("http", "ws", 1).rstrip("/") + self._path,
-                        additional_headers={"Authorization": f"Bearer {self._token}"},
-                        ssl=self._tls if address.startswith("https") else None,
-                        proxy=None,  # a proxy in the environment is for the world outside the cluster
-                        compression=None,
-                        open_timeout=OPEN_ONE if others else OPEN,
-                        close_timeout=1,
-                        ping_interval=PING_ONE if others else PING,
-                        ping_timeout=PONG_ONE if others else PONG,
-                        max_size=4 * messages.LIMIT,
-                    ) as socket:
+                    async with dial(address, self._path, self._token, self._tls, ONE_OF_SEVERAL if others else ALONE) as socket:
                         if told:
                             self._say("connected to the orchestrator")
                         fence = _fence_of(socket)
@@ -170,7 +160,7 @@ class OrchestratorLink:
         try:
             done, _ = await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            await socket.close()  # a farewell in order: the orchestrator counts who has gone
+            await socket.close()  # an orderly shutdown: the orchestrator counts who has gone
             raise
         finally:
             for task in (sending, receiving):

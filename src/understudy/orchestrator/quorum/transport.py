@@ -16,10 +16,11 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
 from understudy.links.messages import LIMIT
+from understudy.links.sockets import SocketLimits, dial
 from understudy.orchestrator.agent_link import POLICY_VIOLATION
 from understudy.orchestrator.limits import Limits
 from understudy.orchestrator.problems import problem
@@ -30,8 +31,8 @@ from understudy.orchestrator.security import Access, Unknown
 PATH = "/v1/quorum"
 LONGEST = 4 * LIMIT  # bytes of a frame: one event of `LIMIT` characters, with every one of them escaped, and what goes with it
 WAITING = 64  # messages for one member that wait to be sent
-OPEN, AGAIN = 5.0, 0.3  # seconds for a connection to be made, and between two attempts
-PING, PONG = 1.0, 2.0  # seconds between two pings, and without an answer after which a connection is made anew
+AGAIN = 0.3  # seconds between two attempts to connect
+SOCKET = SocketLimits(open=5.0, ping=1.0, pong=2.0, close=0.2, largest=LONGEST)
 _KINDS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind) for kind in (MemberHello, RequestVote, Vote, AppendEntries, AppendReply)
 }
@@ -90,18 +91,7 @@ class Dial:
         """Until cancelled."""
         while True:
             try:
-                async with connect(
-                    self._url.replace("http", "ws", 1) + PATH,
-                    additional_headers={"Authorization": f"Bearer {self._token}"},
-                    ssl=self._tls if self._url.startswith("https") else None,
-                    proxy=None,
-                    compression=None,
-                    open_timeout=OPEN,
-                    close_timeout=0.2,
-                    ping_interval=PING,
-                    ping_timeout=PONG,
-                    max_size=LONGEST,
-                ) as socket:
+                async with dial(self._url, PATH, self._token, self._tls, SOCKET) as socket:
                     await self._talk(socket)
             except InvalidStatus as error:
                 self._say_once(f"the orchestrator at {self._url} refuses this one (HTTP status {error.response.status_code})")

@@ -29,7 +29,8 @@ from typing import Protocol
 from understudy.common.bounds import bounded
 from understudy.core.commands import Abort, Assign, Command, Pause, Prepare, Publish, Recover, Release
 from understudy.core.events import Event, Quiesced, WorkerWarm
-from understudy.links import reattach as reunion
+from understudy.links import reattach
+from understudy.links.framing import LineReader
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import BadMessage, decode, encode
 from understudy.links.page import PageWriter
@@ -133,20 +134,20 @@ class Control:
         with self._changed:
             self._changed.notify_all()
 
-    def _reunite(self) -> None:
+    def _reattach(self) -> None:
         """The agent is gone: finds the one that is started in its place, and tells it everything."""
-        limit = time.monotonic() + reunion.AWAY
+        limit = time.monotonic() + reattach.AWAY
         while True:
             given = self.assignment
             rank, environment = (given.rank, given.environment) if given is not None else (-1, {})
-            who = reunion.Introduction(self.worker, rank, self.generation, environment, self.released is not None)
+            who = reattach.Introduction(self.worker, rank, self.generation, environment, self.released is not None)
             try:
-                link = reunion.meet(self._folder, who, self._outputs)
+                link = reattach.meet(self._folder, who, self._outputs)
                 break
             except OSError:
                 if time.monotonic() > limit:
                     os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(reunion.RETRY)
+            time.sleep(reattach.RETRY)
             self._show()
         with self._sending:
             self._connection.close()
@@ -159,7 +160,7 @@ class Control:
     def _listen(self) -> None:
         self._lifeline.hold()  # this thread lives as long as the process
         self._held.set()
-        pending = b""
+        incoming = LineReader()
         while True:
             readable, _, _ = select.select([self._connection], [], [], self._beat)
             self._show()
@@ -170,13 +171,12 @@ class Control:
             except OSError:
                 data = b""
             if not data:
-                self._reunite()
-                pending = b""
+                self._reattach()
+                incoming = LineReader()
                 continue
-            *lines, pending = (pending + data).split(b"\n")
-            for line in lines:
+            for line in incoming.feed(data):
                 try:
-                    message = decode(line)
+                    message = decode(line if line is not None else b"")
                 except BadMessage as error:
                     print(f"understudy: {self.worker}: ignored a message of the agent: {error}", flush=True)
                     continue

@@ -32,7 +32,7 @@ class ControlHandlers:
     def break_communicators(self, abort: Abort) -> None:
         """Wakes the main thread from whatever collective, hand-over or meeting it is blocked in."""
         membership = self._membership
-        membership.waker.start()
+        membership.groups.wake()
         peers, meeting = membership.peers, membership.meeting
         if peers is not None:
             peers.abort()

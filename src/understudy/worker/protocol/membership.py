@@ -23,7 +23,6 @@ from understudy.worker.process.control import Announcement, Control
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.script.loaders import leave_if_data_process_lost
 from understudy.worker.state.snapshot_store import SnapshotStore
-from understudy.worker.transport.backends.gloo_waits import Waker
 from understudy.worker.transport.channel import Channel
 from understudy.worker.transport.groups import Groups
 from understudy.worker.transport.peers import Peers
@@ -44,7 +43,6 @@ class Membership:
         self.new_buddies: set[int] = set()  # ranks that do not have yet what a buddy of this rank should keep
         self.unshared = False  # a recovery with newcomers was completed, and copies are not handed over again yet
         self.meeting: Rendezvous | None = None
-        self.waker = Waker(self.groups.closed)
         self.pending: Recover | None = None  # decided, not yet attached
         self.pause_agreed = -1  # the generation for which all ranks have agreed, in a vote, to pause
         self.collectives_at_attach = 0  # groups that were connected anew count from the same number on every rank, but not from 0
@@ -57,7 +55,7 @@ class Membership:
 
     def meet(self, store: str, generation: int) -> Rendezvous:
         """Connects with the store of `generation`. Raises `GenerationAborted` or `PeerLost`."""
-        self.waker.stop()  # of the old communicators, nothing is left here
+        self.groups.stop_waking()  # of the old communicators, nothing is left here
         made: list[Rendezvous] = []
         self.interruptible(
             generation, lambda: made.append(Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port))
@@ -180,7 +178,7 @@ class Membership:
         """For an error that left the script: what was behind it, or "" if it is simply the user's."""
         if isinstance(error, UnderstudyError):
             return ""
-        doomed = self.aborted() and self.waker.woken > 0  # then it may have gone on with anything
+        doomed = self.aborted() and self.groups.woken() > 0  # then it may have gone on with anything
         if not doomed and (not isinstance(error, RuntimeError) or not (self.is_failure(error) or self.pending is not None)):
             return ""
         newest = self.progress.generation
@@ -205,4 +203,4 @@ class Membership:
         if self.peers is not None:
             self.peers.close()
         self.peers = self.channel = None
-        self.waker.stop()
+        self.groups.stop_waking()

@@ -124,8 +124,9 @@ class SetUp:
         return broken
 
     def _refuse_uncovered(self) -> None:
-        unknown = self._membership.groups.unsupported()
-        if unknown:
-            raise Misuse(f"process groups with backend {', '.join(unknown)} cannot be re-joined after a loss; use gloo or nccl")
+        groups = self._membership.groups
+        if unknown := groups.unsupported():
+            usable = " or ".join(groups.supported())
+            raise Misuse(f"process groups with backend {', '.join(unknown)} cannot be re-joined after a loss; use {usable}")
         if lacking := self._held.frameworks.uncovered() or uncovered(self._held.state):
             raise Misuse(lacking)

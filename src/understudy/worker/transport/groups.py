@@ -84,6 +84,7 @@ class Groups:
         self.detached = False
         self.own_port = own_port
         self._backends = backends()
+        self._wakers = [waker for backend in self._backends.values() if (waker := backend.waker(self.closed)) is not None]
         self._installed: dict[str, Backend] = {}
         self._made: list[_Made] = []
         self._last_type = FIRST_TYPE
@@ -122,6 +123,19 @@ class Groups:
     def closed(self) -> bool:
         return all(made.communicator.closed() for made in list(self._made))
 
+    def wake(self) -> None:
+        """From any thread, also twice: ends waits that a backend has forgotten, until `stop_waking`."""
+        for waker in self._wakers:
+            waker.start()
+
+    def stop_waking(self) -> None:
+        for waker in self._wakers:
+            waker.stop()
+
+    def woken(self) -> int:
+        """How many waits were ended so; what they waited for may have any content."""
+        return sum(waker.woken for waker in self._wakers)
+
     def is_broken(self) -> bool:
         return any(made.communicator.is_broken() for made in self._made)
 
@@ -154,6 +168,10 @@ class Groups:
             kinds = set(_devices_of(group).values())
             unknown |= {kind for kind in kinds if kind not in self._installed}
         return sorted(unknown)
+
+    def supported(self) -> list[str]:
+        """Backends that can."""
+        return sorted(self._installed)
 
     def sums(self) -> dict[str, int]:
         """A digest of the sum that each group of three or more makes of numbers so different in size that their order shows in it.

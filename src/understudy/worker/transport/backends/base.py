@@ -11,6 +11,7 @@ Other packages add backends by entry points of the group `understudy.backends`, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Protocol
 
 from torch._C._distributed_c10d import Store
@@ -42,6 +43,22 @@ class Communicator(Protocol):
 
     def _get_sequence_number_for_group(self) -> int:
         """From any thread: how many collectives were issued, counted from the same number on every member. (The name is torch's.)"""
+
+
+class Waker(Protocol):
+    """Ends waits that a backend has forgotten: between an abort and the moment when the main thread has let go of the old communicators,
+    every wait in them is for an operation that cannot complete. An operation that is ended so seems to have succeeded, with any content.
+    """
+
+    @property
+    def woken(self) -> int:
+        """How many waits were ended so far."""
+
+    def start(self) -> None:
+        """From any thread, when a generation is being aborted, perhaps again. Does not block."""
+
+    def stop(self) -> None:
+        """From any thread: after it none of a new generation's waits can be meant."""
 
 
 class Host(Protocol):
@@ -90,6 +107,10 @@ class Backend(ABC):
         """From the control thread, at most once a second and only while the worker stands still: how many threads of this process wait for
         peers in communicators of this kind; `UNKNOWN` if that cannot be known. Changes nothing."""
         return UNKNOWN
+
+    def waker(self, closed: Callable[[], bool]) -> Waker | None:
+        """On the main thread, once: None for a backend that forgets nobody. `closed`: whether `Communicator.closed` holds for all."""
+        return None
 
     def classify_error(self, error: BaseException) -> bool:
         """On the main thread: whether `error` can only come from a communicator of this kind that has lost a peer. No for what

@@ -11,6 +11,7 @@ reads from all connections, goes over to the one that replaces it.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -87,6 +88,9 @@ class Gloo(Backend):
         made.options.group_name = options.group_name
         made._set_sequence_number_for_group()
         return made  # type: ignore[no-any-return]
+
+    def waker(self, closed: Callable[[], bool]) -> gloo_waits.Waker:
+        return gloo_waits.Waker(closed)
 
     def waits(self) -> int:
         return gloo_waits.count()
