@@ -309,3 +309,11 @@ def test_a_rank_that_waits_for_a_spare_waits_with_a_limit_also_for_one_of_a_node
     assert len(of(commands.StartWorker, said)) == 1
     assert "hold" in [timer.timer for timer in of(commands.SetTimer, said)]
     assert assigned(job.warm()).rank == 0
+
+
+@pytest.mark.parametrize("code, jobs", [(7, 7), (1, 1), (0, 1)])
+def test_the_job_ends_with_the_exit_code_of_its_script_and_never_well_because_of_one_that_failed(code: int, jobs: int) -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    (ended,) = of(commands.EndJob, job.submit(events.ScriptFailed("w1", 1, 4, "ValueError", "...", code)))
+    assert ended.exit_code == jobs
+    assert ended.message == "rank 1 (w1 on node n0) failed at step 4: ValueError\n..."
