@@ -50,7 +50,7 @@ lint: setup
 	$(BIN)/lint-imports --no-logo --no-cache
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15
 
 model: setup
 	$(BIN)/python -m tests.model
