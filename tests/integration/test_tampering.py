@@ -104,7 +104,7 @@ def test_a_workers_socket_takes_what_is_right_and_drops_the_rest(sequence: list[
 
 
 class Quiet:
-    """A responder that counts how often it was asked to break communicators."""
+    """Handlers that count how often they were asked to break communicators."""
 
     def __init__(self) -> None:
         self.broken: list[int] = []
@@ -141,7 +141,7 @@ def test_a_worker_obeys_the_newest_generation_only(tmp_path: Path) -> None:
     page = tmp_path / "w1.page"
     writer = PageWriter(page)
     control = Lonely(theirs, "w1", writer, Lifeline(page), (0, 0), tmp_path)
-    control.responder = quiet = Quiet()
+    control.handlers = quiet = Quiet()
     control.start()
     abort = commands.Abort("w1", 5, "host:1", (0,), "lost")
     stale: list[commands.Command] = [

@@ -40,7 +40,7 @@ from understudy.worker.process.wait_probe import WaitProbe
 Announcement = Abort | Pause
 
 
-class Responder(Protocol):
+class Handlers(Protocol):
     """What the control thread may call. Everything here runs on the control thread and must not block for long."""
 
     def break_communicators(self, abort: Abort) -> None: ...
@@ -82,7 +82,7 @@ class Control:
         self.page = page
         self._lifeline = lifeline
         self._held = threading.Event()
-        self.responder: Responder | None = None
+        self.handlers: Handlers | None = None
         self.generation = -1  # the newest generation that this worker has heard of
         self.assignment: Assign | None = None
         self.preparation: Prepare | None = None  # the newest
@@ -184,18 +184,18 @@ class Control:
 
     def _show(self) -> None:
         """A beat."""
-        responder = self.responder
-        if responder is None:
+        handlers = self.handlers
+        if handlers is None:
             return self.page.beat(0)
-        issued = responder.collectives()
+        issued = handlers.collectives()
         if issued != self._issued:
             self._issued, self._issued_at = issued, time.monotonic()
-        self.page.beat(issued, self._probe.waits(max(self._issued_at, self.page.since), responder.waits))
+        self.page.beat(issued, self._probe.waits(max(self._issued_at, self.page.since), handlers.waits))
 
     def _handle(self, command: Command) -> None:
         if isinstance(command, Publish):
-            if self.responder:
-                self.responder.publish(command.generation, command.store, command.ranks)
+            if self.handlers:
+                self.handlers.publish(command.generation, command.store, command.ranks)
             return
         if isinstance(command, Abort | Pause | Recover | Assign | Prepare):
             if command.generation < self.generation:
@@ -207,8 +207,8 @@ class Control:
             if isinstance(command, Abort | Pause) and answered and not decided:
                 assert self._quiesced is not None
                 self.send(self._quiesced)  # an orchestrator that was started again asks, perhaps in other words
-                if isinstance(command, Abort) and self.responder:
-                    self.responder.publish(command.generation, command.store, command.lost)
+                if isinstance(command, Abort) and self.handlers:
+                    self.handlers.publish(command.generation, command.store, command.lost)
                 return
             self.generation = command.generation
             with self._sending:
@@ -226,14 +226,14 @@ class Control:
             elif isinstance(command, Release):
                 self.released = command
             self._changed.notify_all()
-        if isinstance(command, Assign | Prepare) and self.responder:
-            self.responder.called()
-        if isinstance(command, Abort) and self.responder:
-            self.responder.break_communicators(command)
-            answer = self.responder.answers_alone(command)
+        if isinstance(command, Assign | Prepare) and self.handlers:
+            self.handlers.called()
+        if isinstance(command, Abort) and self.handlers:
+            self.handlers.break_communicators(command)
+            answer = self.handlers.answers_alone(command)
             if answer is not None:
                 self.send(answer)
-            self.responder.publish(command.generation, command.store, command.lost)
+            self.handlers.publish(command.generation, command.store, command.lost)
 
     def _refuse_another(self, command: Assign | Prepare) -> None:
         """Ends this process if it is prepared for another rank, or another place on the node, of which an orchestrator that was killed

@@ -1,4 +1,4 @@
-"""Looks for how many operations a worker that stands still waits for others (`Responder.waits`).
+"""Looks for how many operations a worker that stands still waits for others (`Handlers.waits`).
 
 As long as the worker gets on, nothing is looked up. Then it is once a second, on a thread of its own: it costs some 20 microseconds for
 each thread of the process, and much more where the main thread does not stop computing in Python and gives the interpreter's lock away only

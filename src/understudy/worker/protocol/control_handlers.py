@@ -19,7 +19,7 @@ from understudy.worker.transport.rendezvous import Rendezvous
 
 
 class ControlHandlers:
-    """As `control.Responder` says."""
+    """As `control.Handlers` says."""
 
     def __init__(self, progress: Progress, membership: Membership, preallocation: Preallocation) -> None:
         self._progress = progress
@@ -91,7 +91,7 @@ class ControlHandlers:
         return max(0, self._membership.groups.collectives() - self._membership.collectives_at_attach)
 
     def waits(self) -> int:
-        """As `Responder.waits`: those for Gloo, and those of the main thread for what other workers' runtimes send."""
+        """As `Handlers.waits`: those for Gloo, and those of the main thread for what other workers' runtimes send."""
         gloo, peers = self._membership.groups.waits(), self._membership.peers
         return gloo if gloo == UNKNOWN else gloo + (peers is not None and peers.waiting)
 

@@ -147,8 +147,8 @@ class Membership:
             newest = announcement.generation
             self.let_go()
             self.control.send(Quiesced(self.control.worker, newest, self.progress.position, self.store.index(), self.progress.step))
-            if isinstance(announcement, Abort) and self.control.responder is not None:
-                self.control.responder.publish_rest(announcement)
+            if isinstance(announcement, Abort) and self.control.handlers is not None:
+                self.control.handlers.publish_rest(announcement)
             self.while_waiting(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
             self.control.wait_for(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
             recovery = self.control.recovery

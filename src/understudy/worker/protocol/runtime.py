@@ -48,7 +48,7 @@ class Runtime:
         held = self.held = RankState(state, local, Frameworks(state, membership.groups), PreVoteChanges(state), DigestCache(state))
         loops, results = Loops(state.randomness, notices.tell), Results()
         self.loops, self.results = loops, results
-        handlers = self.handlers = control.responder = ControlHandlers(progress, membership, preallocation)
+        handlers = self.handlers = control.handlers = ControlHandlers(progress, membership, preallocation)
         judge, order = Judge(progress, membership, local), AdditionOrder(membership.groups)
         count = self._count = CollectiveCount(progress, membership, notices)
         post_vote = self.post_vote = PostVoteChanges(progress, membership, local, notices)
