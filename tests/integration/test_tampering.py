@@ -131,7 +131,7 @@ class Quiet:
 class Lonely(Control):
     """Keeps still when its agent is gone, and does not end the process."""
 
-    def _reunite(self) -> None:
+    def _reattach(self) -> None:
         threading.Event().wait()
 
 
