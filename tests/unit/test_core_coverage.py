@@ -73,3 +73,10 @@ def test_who_lacks_an_entry_is_nobodys_replica_in_it() -> None:
 def test_nothing_to_send(ranks: int) -> None:
     assert stripe(0, {"empty": 0}, {"empty": range(1, ranks + 1)}, 64, 8) == []
     assert stripe(0, {}, {}, 64, 8) == []
+
+
+def test_small_pieces_share_messages_up_to_their_limit() -> None:
+    entries = {f"e{number:02}": 7 for number in range(50)}
+    messages = stripe(0, entries, dict.fromkeys(entries, (1,)), 64, 8)
+    assert [message.size for message in messages] == [7 * 9, 7 * 9, 7 * 9, 7 * 9, 7 * 9, 7 * 5]
+    assert [piece.entry for message in messages for piece in message.pieces] == list(entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from understudy.core.coverage import Replicas
-from understudy.core.judgement import Difference, differences, sides_of
+from understudy.core.judgement import Difference, differences, is_parameter, is_training_state, sides_of
 
 WEIGHT, MOMENT, SETTINGS = "model/parameter/weight", "optimizer/state/0/exp_avg", "optimizer/settings"
 OWNERS = {MOMENT: WEIGHT}
@@ -69,3 +69,8 @@ def test_settings_are_judged_among_those_that_share_all_parameters() -> None:
     known = Replicas({WEIGHT: (0, 1, 0, 1), SETTINGS: (0, 0, 0, 0)})
     assert differences(known, tables(SETTINGS, 5, 6, 5, 6), moved(SETTINGS), NO_OWNERS) == []
     assert differences(known, tables(SETTINGS, 5, 6, 5, 7), moved(SETTINGS), NO_OWNERS) == [Difference(SETTINGS, ((1,), (3,)))]
+
+
+def test_gradients_are_neither_parameters_nor_training_state() -> None:
+    assert is_parameter(WEIGHT) and not is_parameter(WEIGHT + "/gradient") and not is_parameter(MOMENT)
+    assert all(map(is_training_state, (WEIGHT, MOMENT, SETTINGS))) and not is_training_state(WEIGHT + "/gradient")

@@ -299,3 +299,15 @@ def test_one_that_has_not_beaten_yet_is_not_silent() -> None:
     pages["w1"] = page()._replace(beats=1, beat_at=0.0)
     verdict = host.stand(pages, seconds=40, frozen=("w1",))
     assert verdict is not None and verdict.worker == "w1" and "no sign of life" in verdict.detail
+
+
+def test_one_rank_that_moves_is_enough_and_one_that_stands_is_not() -> None:
+    host = Host()
+    pages = {name: page() for name in RANKS.values()}
+    host.read(pages, 1.0)
+    for second in range(2, 60):
+        pages["w1"] = page(transaction=7 + second, since=float(second))
+        host.read(pages, float(second))
+    assert host.watch.moves(RANKS, 59.0 + OFFSET)
+    host.read(pages, 71.0)
+    assert not host.watch.moves(RANKS, 71.0 + OFFSET)

@@ -16,6 +16,7 @@ from understudy.orchestrator.quorum.raft import (
     LEASE,
     SPREAD,
     AppendEntries,
+    AppendReply,
     Entry,
     Raft,
     RaftMessage,
@@ -293,3 +294,46 @@ def test_a_ballot_alone_or_an_entry_alone_goes_to_the_disk() -> None:
     entry = Entry(1, "x")
     assert Step((1, 0), 0, (), ()).writes and Step(None, 0, (entry,), ()).writes
     assert not Step(None, 0, (), ()).writes
+
+
+def led(size: int, log: list[Entry], term: int = 3) -> Raft:
+    """Member 0 leads in `term`, and has said so."""
+    member = Raft(0, size, 0.0, lambda: 0.0, (term - 1, -1), log)
+    member._be_candidate(0.0)
+    for other in range(1, size):
+        member.receive(other, Vote(term, True, pre_vote=False), 0.0)
+    assert member.role is Role.LEADER
+    member.ready()
+    return member
+
+
+def test_who_stops_to_lead_leaves_the_others_time_and_follows_whom_it_hears() -> None:
+    member = led(3, [])
+    member.tick(10.0)
+    assert (member.role, member.leader) == (Role.FOLLOWER, None)
+    member.tick(10.0 + ELECTION - 0.1)
+    assert member.role == Role.FOLLOWER, "it has waited from the moment at which it stopped"
+    member.receive(2, AppendEntries(4, 0, 0, (), 0, 0.0), 12.0)
+    assert [member.leader, member.role] == [2, Role.FOLLOWER]
+
+
+def test_what_is_on_its_way_is_not_sent_again_with_what_comes_later() -> None:
+    member = led(2, [])
+    member.receive(1, AppendReply(3, True, 1, 0.0), 0.1)
+    member.ready()
+    member.propose(["a"], 0.2)
+    ((_, first),) = member.ready().messages
+    member.propose(["b"], 0.3)
+    assert isinstance(first, AppendEntries) and [entry.text for entry in first.entries] == ["a"]
+    assert member.ready().messages == ()
+    member.receive(1, AppendReply(3, True, 2, 0.2), 0.4)
+    ((_, second),) = member.ready().messages
+    assert isinstance(second, AppendEntries) and [entry.text for entry in second.entries] == ["b"]
+
+
+def test_who_lacks_the_end_of_the_log_gets_the_end_and_not_all_of_it() -> None:
+    member = led(2, [Entry(1, str(number)) for number in range(9)])
+    member.receive(1, AppendReply(3, False, 7, 0.0), 0.1)
+    ((_, message),) = member.ready().messages
+    assert isinstance(message, AppendEntries)
+    assert (message.before, [entry.text for entry in message.entries]) == (7, ["7", "8", ""])

@@ -37,10 +37,11 @@ def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
         state.refuse(event, Why.GENERATION)
         return
     odd = [_at(state, rank) for rank in event.odd if rank in state.ranks]
+    sides = [tuple(rank for rank in side if rank in state.ranks) for side in event.sides]
     if odd:
         _replace(state, odd, event.detail)
-    elif event.sides:
-        _hold(state, event)
+    elif sides := [side for side in sides if side]:
+        _hold(state, tuple(sides), event.detail)
 
 
 def _at(state: JobState, rank: int) -> Worker:
@@ -67,22 +68,20 @@ def _replace(state: JobState, odd: list[Worker], detail: str) -> None:
             )
 
 
-def _hold(state: JobState, event: ReplicasDiffer) -> None:
-    sides = " or ".join(f"rank {_list(side)}" if len(side) == 1 else f"ranks {_list(side)}" for side in event.sides)
+def _hold(state: JobState, sides: tuple[tuple[int, ...], ...], found: str) -> None:
+    told = " or ".join(f"rank {_list(side)}" if len(side) == 1 else f"ranks {_list(side)}" for side in sides)
     detail = (
-        f"{event.detail}. It cannot be told who is right, {sides}: the job is held. `understudy believe --rank RANK` goes on with what "
+        f"{found}. It cannot be told who is right, {told}: the job is held. `understudy believe --rank RANK` goes on with what "
         "that rank holds, `understudy stop` ends the job"
     )
-    workers = tuple(_at(state, rank).name for side in event.sides for rank in side if rank in state.ranks)
-    state.dispute = Dispute(event.sides, workers, detail)
+    workers = tuple(_at(state, rank).name for side in sides for rank in side)
+    state.dispute = Dispute(sides, workers, detail)
     state.tell(detail)
-    incident = open_incident(state, state.now, event.detail)
+    incident = open_incident(state, state.now, found)
     incident.note(detail)
     incident.disputed = True
     disrupted(state, set(), "replicas differ")
-    begin(state, event.detail, [])
-    if state.ended is None:
-        advance(state)
+    begin(state, found, [])
 
 
 def refusal(state: JobState, rank: int) -> str:

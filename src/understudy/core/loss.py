@@ -14,7 +14,7 @@ from understudy.core.events import CommunicationBroken, Expired, NodeJoined, Nod
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
 from understudy.core.model import LossCause, Timeouts
-from understudy.core.quiesce import advance, begin, no_spare
+from understudy.core.quiesce import begin, no_spare
 from understudy.core.state import JobState, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
 
@@ -129,7 +129,6 @@ def expired(state: JobState, event: Expired) -> None:
         open_incident(state, state.now, reason)
         disrupted(state, set(), reason)
         begin(state, reason, [])
-        advance(state)
     elif event.timer == "quiesce" and recovery is not None:
         detail = f"did not stop within {state.timeouts.quiesce:g} s after the abort of its generation"
         late = [state.workers[name] for name in sorted(recovery.waiting)]
@@ -201,8 +200,6 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         state.end(1, verdict)
     elif interrupts:
         begin(state, reason, ranks)
-        if state.ended is None:
-            advance(state)
     elif state.finished_then_lost and state.broken:
         finished_then_lost_needed(state, state.broken)
 
@@ -213,5 +210,3 @@ def finished_then_lost_needed(state: JobState, why: str) -> None:
     reason = f"{gone} was lost after it had finished, and is needed: {why}"
     open_incident(state, state.now, reason)
     begin(state, reason, [])
-    if state.ended is None:
-        advance(state)

@@ -1,0 +1,183 @@
+"""What no scenario comes by: each test is here because a change of meaning had lived without it (`make mutants`)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.core_job import Job, assigned, of
+
+from understudy.core import commands, events
+from understudy.core.machine import Machine
+from understudy.core.migration import refusal
+from understudy.core.model import JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.state import Stage
+from understudy.core.transitions import Phase, WorkerState
+
+
+def killed(said: list[commands.Command]) -> dict[str, str]:
+    return {command.worker: command.reason for command in of(commands.KillWorker, said)}
+
+
+def moving(job: Job) -> str:
+    """Rank 1 is on its way to a newcomer, whose name this gives: everybody has come to the boundary."""
+    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
+    migration = job.machine.state.migration
+    assert migration is not None
+    job.submit(events.NewcomerReady(newcomer, migration.generation))
+    for name in sorted(job.machine.state.recovery.waiting if job.machine.state.recovery else ()):
+        job.submit(events.Quiesced(name, migration.generation, Position(1, Stand.IDLE), (), 1))
+    assert migration.stage is Stage.MOVING
+    return newcomer
+
+
+# -- ranks that there are not -----------------------------------------------------------------------------------------
+
+
+def test_replicas_that_there_are_not_speak_against_nobody() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    assert job.submit(events.ReplicasDiffer("w0", 0, (9,), (), "differs")) == []
+    assert job.submit(events.ReplicasDiffer("w0", 0, (), ((9,), (-1, 7)), "differs")) == []
+    assert job.machine.state.phase is Phase.TRAINING and job.machine.state.dispute is None
+    assert list(killed(job.submit(events.ReplicasDiffer("w0", 0, (9, 1), (), "differs")))) == ["w1"]
+
+
+def test_who_is_believed_is_one_of_the_ranks_that_there_are() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.submit(events.ReplicasDiffer("w0", 0, (), ((0,), (1, 9)), "differs"))
+    job.rest()
+    assert not of(commands.KillWorker, job.submit(events.Believed(9, "")))
+    assert list(killed(job.submit(events.Believed(0, "")))) == ["w1"]
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def test_trust_starts_nobody_before_all_nodes_are_there_or_after_the_end() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=1), forming=True)
+    job.lose("w2")
+    assert of(commands.StartWorker, job.submit(events.NodeTainted("n0", ""))) == []
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.submit(events.StopAsked("enough", 0))
+    assert job.submit(events.NodeTainted("n0", "")) == []
+
+
+def test_a_node_of_ranks_that_is_lost_before_there_are_workers_ends_the_job_and_another_does_not() -> None:
+    machine = Machine(JobSpec("job", 2, 1, nodes=2, spares=1), Timeouts())
+    for number in (0, 2):
+        machine.handle(events.NodeJoined(f"n{number}", "h", number, "", 1 if number == 2 else -1), 0.0)
+    assert not of(commands.EndJob, machine.handle(events.NodesLost((events.LostNode("n2", "silent"),)), 1.0))
+    (end,) = of(commands.EndJob, machine.handle(events.NodesLost((events.LostNode("n0", "silent"),)), 2.0))
+    assert (end.exit_code, end.message) == (1, "node n0 was lost before training began: silent")
+
+
+def test_a_node_beyond_the_jobs_may_come_without_a_spare() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    assert job.submit(events.NodeJoined("n5", "h5", 5, "", 0)) == []
+    assert "n5" in job.machine.state.nodes
+    job.submit(events.NodeJoined("n6", "h6", 6, "", -1))
+    assert "n6" not in job.machine.state.nodes, "one without ranks says how many spares it has"
+
+
+# -- starting anew ----------------------------------------------------------------------------------------------------
+
+
+def test_when_all_start_anew_nothing_is_left_of_what_was_going_on() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2), forming=True)
+    job.warm()
+    job.lose("w1")
+    assert job.machine.state.recovery is not None
+    job.lose("w0")
+    state = job.machine.state
+    assert state.restarts == 1
+    assert not any([state.recovery, state.migration, state.dispute, state.crashes])
+
+
+def test_when_all_start_anew_a_spare_that_is_not_prepared_stays() -> None:
+    job = Job(JobSpec("job", 1, 1, spares=1), forming=True)
+    job.warm()
+    assert "w1" not in killed(job.lose("w0")) and job.machine.state.restarts == 1
+
+
+def test_who_may_not_start_anew_any_more_hears_how_many_spares_would_have_helped() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=0, max_restarts=0), forming=True)
+    job.warm()
+    said = job.lose("w1")
+    said += job.rest(0) if job.machine.state.recovery is not None else []
+    (end,) = of(commands.EndJob, said)
+    assert "No spare is left" in end.message and "--spares 1" in end.message
+
+
+# -- a rank that moves ------------------------------------------------------------------------------------------------
+
+
+def test_a_newcomer_that_is_not_verified_in_time_is_told_so_also_when_its_rank_only_moves() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2))
+    newcomer = moving(job)
+    ended = killed(job.submit(events.Expired("resume")))
+    assert "was not verified within" in ended[newcomer]
+
+
+def test_a_spare_that_is_not_prepared_in_time_does_not_end_the_newcomer_of_a_migration() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
+    prepared = [worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None]
+    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
+    assert newcomer not in prepared
+    assert list(killed(job.submit(events.Expired("prepare")))) == prepared
+
+
+def test_why_no_spare_can_take_a_rank() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
+    assert refusal(job.machine.state, 1) == "every spare is prepared for another rank (see --prepare)"
+    job.submit(events.NodeJoined("n1", "h1", 1, "", 1))
+    assert [worker.node for worker in job.machine.state.idle(WorkerState.STARTING)] == ["n1"]
+    assert refusal(job.machine.state, 1) == "no spare is warm yet: try again shortly"
+
+
+def test_a_generation_that_only_its_workers_know_calls_a_migration_off() -> None:
+    """An orchestrator that was killed had begun it."""
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
+    said = job.submit(events.Quiesced("w0", 5, Position(1, Stand.RUNNING), (), 1))
+    assert job.machine.state.migration is None and newcomer in killed(said)
+    assert {command.generation for command in of(commands.Abort, said)} == {6}
+
+
+def test_an_incident_says_that_a_migration_was_called_off_and_who_holds_the_rank() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=2))
+    moving(job)
+    job.lose("w2")
+    job.rest()
+    incident = job.machine.state.incident
+    assert incident is not None
+    shown = incident.closed(job.now) if hasattr(incident, "closed") else incident
+    assert "the migration of rank 1 was called off" in str(shown)
+    assert job.machine.state.ranks[1] == "w1"
+
+
+# -- small rules ------------------------------------------------------------------------------------------------------
+
+
+def test_a_spare_is_prepared_for_a_rank_on_a_node_that_is_not_trusted_first() -> None:
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=1, prepared=1), spares={2: 1}, forming=True)
+    job.submit(events.NodeTainted("n1", "loud"))
+    said = job.warm()
+    said += job.commit(0)
+    (prepare,) = of(commands.Prepare, said)
+    assert prepare.rank == 2, "the first of those on n1"
+
+
+@pytest.mark.parametrize("limits", [{"stop": 0.5}, {"quiesce": 0.9, "node_lost": 0.5, "heartbeat": 0.1}])
+def test_limits_below_a_second(limits: dict[str, float]) -> None:
+    Timeouts(**limits)
+    for name in ("stop", "quiesce"):
+        with pytest.raises(ValueError):
+            Timeouts(**{**limits, name: 0.0})
+
+
+def test_who_finished_and_was_lost_is_needed_by_those_that_stand_still() -> None:
+    """They are asked, and nothing is decided before they have answered."""
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.submit(events.Finished("w1", 0))
+    job.submit(events.WorkerLost("w1", LossCause.KILLED, "signal 9", job.now))
+    said = job.submit(events.CommunicationBroken("w0", 0, "reset"))
+    assert {command.worker for command in of(commands.Abort, said)} >= {"w0"}
+    assert job.machine.state.phase is Phase.QUIESCING and not of(commands.Recover, said)
