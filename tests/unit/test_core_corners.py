@@ -51,13 +51,16 @@ def test_who_is_believed_is_one_of_the_ranks_that_there_are() -> None:
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def test_trust_starts_nobody_before_all_nodes_are_there_or_after_the_end() -> None:
-    job = Job(JobSpec("job", 2, 1, nodes=2, spares=1), forming=True)
-    job.lose("w2")
-    assert of(commands.StartWorker, job.submit(events.NodeTainted("n0", ""))) == []
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    job.submit(events.StopAsked("enough", 0))
-    assert job.submit(events.NodeTainted("n0", "")) == []
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_node_that_is_trusted_again_gets_its_spare_unless_the_job_has_ended(ended: bool) -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
+    (spare,) = [worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.node == "n0"]
+    job.submit(events.NodeTainted("n0", "loud"))
+    assert not [start for start in of(commands.StartWorker, job.lose(spare)) if start.node == "n0"]
+    if ended:
+        job.submit(events.StopAsked("enough", 0))
+    started = of(commands.StartWorker, job.submit(events.NodeTainted("n0", "")))
+    assert [start.node for start in started] == ([] if ended else ["n0"])
 
 
 def test_a_node_of_ranks_that_is_lost_before_there_are_workers_ends_the_job_and_another_does_not() -> None:
