@@ -82,7 +82,12 @@ def passes(tests: list[str]) -> bool:
 
 
 def trials(chosen: Sequence[tuple[Path, Mutant, list[str]]], at_once: int) -> Iterator[Trial]:
-    """Tries them all with their tests, `at_once` at a time, in the order in which they are through."""
+    """Tries them all with their tests, `at_once` at a time, in the order in which they are through. Raises `FileNotFoundError` for tests
+    that are not there: every change would seem to be noticed.
+    """
+    for test in {test for _, _, tests in chosen for test in tests}:
+        if not (ROOT / test).exists():
+            raise FileNotFoundError(f"there are no tests {test}")
     assert not any(name.split(".")[0] == "understudy" for name in sys.modules), "a child would have the unchanged module already"
     context = multiprocessing.get_context("fork")
     waiting = list(reversed(chosen))

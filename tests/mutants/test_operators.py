@@ -13,6 +13,7 @@ import pytest
 from tests.mutants.__main__ import PURE, known
 from tests.mutants.operators import mutants, mutated
 from tests.mutants.run import ROOT
+from tests.mutants.run import SOURCE as SOURCES
 
 SOURCE = '''
 LIMIT = 3
@@ -66,6 +67,8 @@ def test_a_mutant_is_another_program(path: Path) -> None:
 
 def test_what_is_known_of_survivors_can_be_read() -> None:
     assert set(known().values()) <= {"equivalent", "harmless", "to be mended"}
+    there = {f"{path.relative_to(SOURCES / 'understudy').as_posix()}:{mutant}" for path in PURE for mutant in mutants(path.read_text())}
+    assert not known().keys() - there, "what they are about is not there any more"
 
 
 PROGRAM = """
