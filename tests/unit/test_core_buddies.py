@@ -58,3 +58,14 @@ def test_of_three_racks_any_two_may_fail() -> None:
 
 def test_one_rank_alone() -> None:
     assert buddies([Place("", "a")]) == [()]
+
+
+def test_ranks_of_one_node_keep_the_copies_of_their_neighbours() -> None:
+    assert buddies([Place("", "a")] * 2) == [(1,), (0,)]
+    assert buddies([Place("", "a")] * 3) == [(1, 2), (2, 0), (0, 1)]
+    assert buddies([Place("", "a")] * 4) == [(1, 2), (2, 3), (3, 0), (0, 1)]
+
+
+def test_where_nodes_are_uneven_the_next_node_is_near() -> None:
+    places = [Place("d0", node) for node in ("a", "a", "a", "b", "c", "d")] + [Place("d1", "a"), Place("d2", "d")]
+    assert buddies(places) == [(3, 4), (4, 5), (5, 6), (6, 7), (7, 0), (0, 1), (1, 2), (2, 3)]

@@ -10,7 +10,7 @@ from understudy.core.machine import Machine
 from understudy.core.migration import refusal
 from understudy.core.model import JobSpec, LossCause, Position, Stand, Timeouts
 from understudy.core.state import Stage
-from understudy.core.transitions import Phase, WorkerState
+from understudy.core.transitions import Phase, Why, WorkerState
 
 
 def killed(said: list[commands.Command]) -> dict[str, str]:
@@ -80,6 +80,29 @@ def test_a_node_beyond_the_jobs_may_come_without_a_spare() -> None:
     assert "n6" not in job.machine.state.nodes, "one without ranks says how many spares it has"
 
 
+def test_a_node_before_the_first_is_refused() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    (told,) = of(commands.Tell, job.submit(events.NodeJoined("odd", "h", -1, "", 2)))
+    assert "refused" in told.text and "odd" not in job.machine.state.nodes
+
+
+def test_a_spare_that_is_not_replaced_is_wanted_no_more_and_the_others_are() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=3, replenish=False))
+    node = job.machine.state.nodes["n0"]
+    assert node.spares == 3
+    assert not of(commands.StartWorker, job.lose("w4"))
+    assert node.spares == 2
+
+
+def test_before_there_are_ranks_a_warm_spare_stands_in_for_a_worker_that_is_lost() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2), forming=True)
+    for name in ("w0", "w3"):
+        job.submit(events.WorkerStarted(name, "n0", 1))
+        job.submit(events.WorkerWarm(name, f"{name}:1"))
+    said = job.lose("w1")
+    assert {command.worker for command in of(commands.Assign, said)} == {"w0", "w3"}
+
+
 # -- starting anew ----------------------------------------------------------------------------------------------------
 
 
@@ -107,6 +130,22 @@ def test_who_may_not_start_anew_any_more_hears_how_many_spares_would_have_helped
     said += job.rest(0) if job.machine.state.recovery is not None else []
     (end,) = of(commands.EndJob, said)
     assert "No spare is left" in end.message and "--spares 1" in end.message
+
+
+def test_only_ranks_that_were_lost_stand_in_the_incident_of_a_new_start() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=0), forming=True)
+    job.warm()
+    job.lose("w1")
+    job.rest(0) if job.machine.state.recovery is not None else None
+    while starting := job.machine.state.idle(WorkerState.STARTING):
+        if job.machine.state.restarts:
+            break
+        job.lose(starting[0].name)
+    job.warm()
+    incident = job.machine.state.incident
+    assert incident is not None and job.machine.state.restarts == 1
+    assert [lost.rank for lost in incident.ranks] == [1]
+    assert incident.newcomers == [job.machine.state.ranks[1]]
 
 
 # -- a rank that moves ------------------------------------------------------------------------------------------------
@@ -183,3 +222,20 @@ def test_who_finished_and_was_lost_is_needed_by_those_that_stand_still() -> None
     said = job.submit(events.CommunicationBroken("w0", 0, "reset"))
     assert {command.worker for command in of(commands.Abort, said)} >= {"w0"}
     assert job.machine.state.phase is Phase.QUIESCING and not of(commands.Recover, said)
+
+
+def test_a_connection_that_broke_is_told_once_and_only_in_its_generation() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    assert job.submit(events.CommunicationBroken("w0", 4, "reset")) == []
+    assert job.submit(events.CommunicationBroken("w0", 0, "reset")) != []
+    assert job.submit(events.CommunicationBroken("w1", 0, "reset")) == []
+    refused = {("CommunicationBroken", Why.GENERATION): 1, ("CommunicationBroken", Why.AGAIN): 1}
+    assert job.machine.state.refused == refused
+
+
+def test_an_agent_that_comes_back_hears_of_the_rank_and_not_of_the_set_up_that_came_before_it() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
+    assert job.machine.state.workers["w2"].prepare is not None
+    assert assigned(job.lose("w0")).worker == "w2"
+    said = job.submit(events.NodeJoined("n0", "h0", 0))
+    assert of(commands.Assign, said) and not of(commands.Prepare, said)

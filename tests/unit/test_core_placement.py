@@ -34,6 +34,11 @@ def test_spares_are_kept_away_from_the_ranks() -> None:
     assert place(_spec(1, 2, 6), offers) == [Part("a", 0, 0), Part("b", 1, 2), Part("c", 2, 4)]
 
 
+def test_spares_are_spread_over_nodes_that_are_alike() -> None:
+    offers = [Offer("a", "rack1", 2), Offer("b", "rack2", 5), Offer("c", "rack2", 3)]
+    assert place(_spec(1, 2, 2), offers) == [Part("a", 0, 0), Part("b", 1, 1), Part("c", 2, 1)]
+
+
 def test_what_is_missing() -> None:
     offers = [Offer("a", "a", 3), Offer("b", "b", 1)]
     assert place(_spec(2, 2, 0), offers) == "2 nodes with 2 free slots each are needed, 1 are there"

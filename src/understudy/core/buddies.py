@@ -32,7 +32,7 @@ def buddies(places: Sequence[Place], count: int = COUNT) -> list[tuple[int, ...]
     where = {rank: index for index, rank in enumerate(circle)}
     domain = max(Counter(place.domain for place in places).values())
     node = max(Counter(places).values())
-    wanted = [domain, domain + node, domain + 1, node, 2 * node, node + 1, 1, 2]
+    wanted = [domain, domain + node, domain + 1, node, 2 * node, node + 1, 2]
     shifts = list(dict.fromkeys(shift % size for shift in wanted if shift % size))
     shifts.sort(key=lambda shift: (not domain <= shift <= size - domain, not node <= shift <= size - node))  # stable
     return [tuple(circle[(where[rank] + shift) % size] for shift in shifts[:count]) for rank in range(size)]
