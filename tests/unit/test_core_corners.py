@@ -8,7 +8,7 @@ from tests.unit.core_job import Job, assigned, of
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.migration import refusal
-from understudy.core.model import JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
 from understudy.core.state import Stage
 from understudy.core.transitions import Phase, Why, WorkerState
 
@@ -239,3 +239,36 @@ def test_an_agent_that_comes_back_hears_of_the_rank_and_not_of_the_set_up_that_c
     assert assigned(job.lose("w0")).worker == "w2"
     said = job.submit(events.NodeJoined("n0", "h0", 0))
     assert of(commands.Assign, said) and not of(commands.Prepare, said)
+
+
+def test_a_spare_in_the_middle_of_its_set_up_goes_behind_one_that_has_not_begun() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
+    assert [worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None] == ["w2"]
+    assert assigned(job.lose("w0")).worker == "w3"
+
+
+def test_who_has_done_a_transaction_does_not_start_anew_because_another_stands_before_it() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2), forming=True)
+    job.warm()
+    job.submit(events.Committed("w0", 0, 0, 1))
+    job.lose("w0")
+    job.submit(events.Quiesced("w1", 1, Position(0, Stand.VOTED), (SnapshotRef(0, 0),), 0))
+    (end,) = of(commands.EndJob, job.lose("w1"))
+    assert "no worker is left whose state is good" in end.message and job.machine.state.restarts == 0
+
+
+def test_a_newcomer_that_has_finished_is_verified_whatever_was_lost_on_the_way() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    newcomer = assigned(job.lose("w1")).worker
+    job.rest()
+    job.submit(events.Finished(newcomer, job.machine.state.generation))
+    assert job.machine.state.workers[newcomer].state is WorkerState.MEMBER
+    assert "resume" not in job.machine.state.timers
+
+
+def test_a_worker_of_which_nobody_has_heard_is_ended_and_its_name_not_used_again() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    assert killed(job.submit(events.WorkerStarted("w9", "n0", 7))) == {"w9": "fenced"}
+    assert job.machine.state.workers["w9"].state is WorkerState.LOST
+    (start,) = of(commands.StartWorker, job.lose("w2"))
+    assert start.worker == "w10"

@@ -74,3 +74,11 @@ def test_settings_are_judged_among_those_that_share_all_parameters() -> None:
 def test_gradients_are_neither_parameters_nor_training_state() -> None:
     assert is_parameter(WEIGHT) and not is_parameter(WEIGHT + "/gradient") and not is_parameter(MOMENT)
     assert all(map(is_training_state, (WEIGHT, MOMENT, SETTINGS))) and not is_training_state(WEIGHT + "/gradient")
+
+
+def test_what_moved_elsewhere_proves_nothing_here() -> None:
+    """Two pairs of replicas: what one pair has seen change is not known to be shared in the other."""
+    known = Replicas({WEIGHT: (0, 0, 1, 1)})
+    found = tables(WEIGHT, 5, 6, 7, 7)
+    assert differences(known, found, {2: {WEIGHT}}, NO_OWNERS) == []
+    assert differences(known, found, {1: {WEIGHT}}, NO_OWNERS) == [Difference(WEIGHT, ((0,), (1,)))]
