@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosedError, InvalidHandshake, InvalidStatus, WebSocketException
 
 from understudy.links.messages import LIMIT
 from understudy.links.sockets import SocketLimits, dial
@@ -97,6 +97,9 @@ class Dial:
                 self._say_once(f"the orchestrator at {self._url} refuses this one (HTTP status {error.response.status_code})")
             except ssl.SSLCertVerificationError as error:
                 self._say_once(f"the certificate of {self._url} is not trusted: {error.verify_message}")
+            except ConnectionClosedError as error:
+                if error.rcvd is not None and error.rcvd.code == POLICY_VIOLATION:
+                    self._say_once(f"{self._url} does not understand this one: install the same version of Understudy on every node")
             except (OSError, InvalidHandshake, WebSocketException, TimeoutError):
                 pass  # it is not there
             except Exception as error:  # whatever it is, the next attempt may succeed, and without any more this member would be alone
