@@ -2,7 +2,7 @@
 
 A vote says that this rank's collectives are done. A Work that outlives its transaction breaks that: a peer may be gone before it is done,
 a redo cannot start it again, and a newcomer has never had it. So in the first transactions of each function, and in those whose number
-is a power of two, every Work is noted (by a kernel like the set-up's, `collective_replay`), and one that the script still
+is a power of two, every Work is noted (by a kernel like the set-up's, `collectives`), and one that the script still
 holds behind the transaction without having waited for it is told about. Such a function is watched from then on, and its Works are waited
 for before each vote, so that at least nobody passes a vote with a collective under way.
 
@@ -23,7 +23,7 @@ import torch
 from torch.distributed import Work
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
-from understudy.worker.script.collective_replay import Kernels
+from understudy.worker.script.collectives import Collective, Kernels
 
 _OWN = 2  # references to a Work that nobody else holds: of the list, and of the call that counts
 
@@ -135,10 +135,10 @@ class _Noting(Kernels):
         self.works: list[Work] = []  # held, so that the script gets the same objects
         self.names: list[str] = []
 
-    def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
+    def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         result = operate()
         work = result[-1] if isinstance(result, tuple) else result
         if isinstance(work, torch.ScriptObject):
             self.works.append(Work.unbox(work))
-            self.names.append(f"{name.strip('_')} on group {group!r}")
+            self.names.append(f"{collective.operator.strip('_')} on group {collective.group.group_name!r}")
         return result

@@ -39,89 +39,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import RecordedCollective, SetupRecord, pack, unpack
 from understudy.worker.errors import Misuse
+from understudy.worker.script.collectives import BETWEEN_TWO, Collective, Kernels, below, shapes
 
 WHOLE = 256 << 10  # bytes of one output up to which it is kept whole even if it is registered state
 LIMIT = int(os.environ.get("UNDERSTUDY_SETUP_LIMIT", 64 << 20))  # bytes of all outputs kept whole
 _torch: Any = dist  # for what it does not export
 _DIFFERENT = "the script does not set up the same way twice"
-
-# operator -> the arguments that it writes into
-_OUTPUTS = {
-    "allreduce_": "tensors",
-    "allreduce_coalesced_": "tensors",
-    "broadcast_": "tensors",
-    "reduce_": "tensors",
-    "allgather_": "output_tensors",
-    "_allgather_base_": "output_tensor",
-    "allgather_coalesced_": "output_lists",
-    "allgather_into_tensor_coalesced_": "outputs",
-    "reduce_scatter_": "output_tensors",
-    "_reduce_scatter_base_": "output_tensor",
-    "reduce_scatter_tensor_coalesced_": "outputs",
-    "gather_": "output_tensors",
-    "scatter_": "output_tensors",
-    "alltoall_": "output_tensors",
-    "alltoall_base_": "output",
-    "barrier": "",
-    "monitored_barrier_": "",
-    "send": "",
-    "recv_": "tensors",
-    "recv_any_source_": "tensors",
-}
-
-
-def _below(arguments: Any) -> Any:
-    """The keys of the kernel that does the work.
-
-    Ours stands at BackendSelect, which is part of every dispatch (with or without autograd, in inference mode, from C++) and which
-    no c10d operator uses.
-    """
-    cuda = any(tensor.is_cuda for tensor in _tensors(arguments))
-    return torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA if cuda else torch._C.DispatchKey.CPU)
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, list | tuple) else []
-
-
-def _describe(tensors: list[torch.Tensor]) -> list[tuple[str, list[int]]]:
-    return [(str(tensor.dtype).removeprefix("torch."), list(tensor.shape)) for tensor in tensors]
-
-
-class Kernels:
-    """A kernel in front of every collective operator, above the one that does the work."""
-
-    def __init__(self) -> None:
-        self._library: Any = None
-
-    def install(self) -> None:
-        self._library = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]
-        for name in _OUTPUTS:
-            operator = getattr(torch.ops.c10d, name).default
-            kernel = self._kernel(name, operator)
-            self._library.impl(name, kernel, "BackendSelect")
-
-    def remove(self) -> None:
-        if self._library is not None:
-            self._library._destroy()
-            self._library = None
-
-    def _kernel(self, name: str, operator: Any) -> Callable[..., Any]:
-        names = [argument.name for argument in operator._schema.arguments]
-
-        def kernel(*args: Any, **kwargs: Any) -> Any:
-            named = {**dict(zip(names, args, strict=False)), **kwargs}
-            group = ProcessGroup.unbox(named["process_group"])
-            outputs = named[_OUTPUTS[name]] if _OUTPUTS[name] else []
-            keys = _below(list(named.values()))
-            return self.call(name, group.group_name, outputs, lambda: operator.redispatch(keys, *args, **kwargs))
-
-        return kernel
-
-    def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
-        raise NotImplementedError
 
 
 @dataclass
@@ -173,12 +96,12 @@ class Recorder(Kernels):
         if self._coalesced is not None:
             _torch._broadcast_coalesced, self._coalesced = self._coalesced, None
 
-    def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
-        tensors = _tensors(outputs)
+    def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
+        name, tensors = collective.operator, collective.outputs
         before = _digests(tensors) if _size(tensors) > WHOLE else []
         result = operate()
-        self.entries.append(RecordedCollective(name, group, _describe(tensors)))
-        if name in ("recv_", "recv_any_source_", "send"):
+        self.entries.append(RecordedCollective(name, collective.group.group_name, shapes(tensors)))
+        if name in BETWEEN_TWO:
             self._late.append((len(self.entries) - 1, tensors, before))
             return result
         work = result[-1] if isinstance(result, tuple) else result
@@ -297,15 +220,15 @@ class Replayer(Kernels):
         self._alone._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, backend)
         super().install()
 
-    def call(self, name: str, group: str, outputs: Any, operate: Callable[[], Any]) -> Any:
+    def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
+        name, group, tensors = collective.operator, collective.group.group_name, collective.outputs
         if self._over:
             raise Misuse(
                 f"rank {self._rank}: {name} on group {group!r} outside any transaction, on a newcomer that is still on its way: wrap it in "
                 "@job.section"
             )
-        tensors = _tensors(outputs)
         number, self._next = self._next, self._next + 1
-        here = RecordedCollective(name, group, _describe(tensors))
+        here = RecordedCollective(name, group, shapes(tensors))
         if number >= len(self._entries):
             raise Misuse(
                 f"rank {self._rank}: this newcomer calls {name} on group {group!r} as collective number {number} of its set-up, but the "
@@ -326,15 +249,8 @@ class Replayer(Kernels):
                     if digest(tensor.detach().contiguous()) != expected:
                         text = f"{name} on group {group!r}, number {number}, {tensor.dtype} {tuple(tensor.shape)}"
                         self._different.append((weakref.ref(tensor), text))
-        return self._result(name, outputs)
-
-    def _result(self, name: str, outputs: Any) -> Any:
         token = torch.empty(1)
-        work = torch.ops.c10d.barrier.default.redispatch(_below(token), token, self._alone.boxed(), [])
-        if name in ("monitored_barrier_",):
-            return None
-        schema = getattr(torch.ops.c10d, name).default._schema
-        return (outputs, work) if len(schema.returns) == 2 else work
+        return collective.answer(torch.ops.c10d.barrier.default.redispatch(below(token), token, self._alone.boxed(), []))
 
     def finish(self) -> None:
         """The set-up is over: until `remove`, which the arrival calls, every collective is refused."""

@@ -1,0 +1,135 @@
+"""What stands in front of every collective: kernels of the `c10d` operators, through which each of them passes.
+
+Every collective, from Python, from C++ (DDP), from autograd and of functional collectives, passes torch's dispatcher. A kernel at the
+dispatch key BackendSelect sees it: that key is part of every dispatch, and no `c10d` operator uses it, so nothing is displaced. Several may
+stand there at once, as when a spare replays collectives and somebody else notes which Works are not waited for: the one that was installed
+last is called first, and what it calls is the one before it, at last the operator itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch.distributed import ProcessGroup
+
+# operator -> the arguments that it writes into, and those that it reads
+OPERATORS = {
+    "allreduce_": ("tensors", "tensors"),
+    "allreduce_coalesced_": ("tensors", "tensors"),
+    "broadcast_": ("tensors", "tensors"),
+    "reduce_": ("tensors", "tensors"),
+    "allgather_": ("output_tensors", "input_tensors"),
+    "_allgather_base_": ("output_tensor", "input_tensor"),
+    "allgather_coalesced_": ("output_lists", "input_list"),
+    "allgather_into_tensor_coalesced_": ("outputs", "inputs"),
+    "reduce_scatter_": ("output_tensors", "input_tensors"),
+    "_reduce_scatter_base_": ("output_tensor", "input_tensor"),
+    "reduce_scatter_tensor_coalesced_": ("outputs", "inputs"),
+    "gather_": ("output_tensors", "input_tensors"),
+    "scatter_": ("output_tensors", "input_tensors"),
+    "alltoall_": ("output_tensors", "input_tensors"),
+    "alltoall_base_": ("output", "input"),
+    "barrier": ("", ""),
+    "monitored_barrier_": ("", ""),
+    "send": ("", "tensors"),
+    "recv_": ("tensors", ""),
+    "recv_any_source_": ("tensors", ""),
+}
+FROM_ROOT = ("broadcast_", "scatter_")  # what other members give is not read
+TO_ROOT = ("reduce_",)  # what other members have in their outputs then means nothing
+BETWEEN_TWO = ("send", "recv_", "recv_any_source_")
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One call of an operator."""
+
+    operator: str
+    group: ProcessGroup
+    arguments: dict[str, Any]  # by name
+
+    @property
+    def outputs(self) -> list[torch.Tensor]:
+        name = OPERATORS[self.operator][0]
+        return tensors_in(self.arguments[name]) if name else []
+
+    @property
+    def inputs(self) -> list[torch.Tensor]:
+        name = OPERATORS[self.operator][1]
+        return tensors_in(self.arguments[name]) if name else []
+
+    def answer(self, work: Any) -> Any:
+        """What the operator gives, with this Work (boxed) in it."""
+        if self.operator == "monitored_barrier_":
+            return None
+        schema = getattr(torch.ops.c10d, self.operator).default._schema
+        return (self.arguments[OPERATORS[self.operator][0]], work) if len(schema.returns) == 2 else work
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for item in value for tensor in tensors_in(item)] if isinstance(value, list | tuple) else []
+
+
+def shapes(tensors: list[torch.Tensor]) -> list[tuple[str, list[int]]]:
+    """The type and the shape of each."""
+    return [(str(tensor.dtype).removeprefix("torch."), list(tensor.shape)) for tensor in tensors]
+
+
+def below(arguments: Any) -> Any:
+    """The keys of the kernel that does the work."""
+    cuda = any(tensor.is_cuda for tensor in tensors_in(arguments))
+    return torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA if cuda else torch._C.DispatchKey.CPU)
+
+
+class Kernels:
+    """A kernel in front of every collective operator, above the one that does the work."""
+
+    _standing: ClassVar[tuple[Kernels, ...]] = ()  # the last one is called first
+    _library: ClassVar[Any] = None
+
+    def install(self) -> None:
+        if not Kernels._standing:
+            library: Any = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]
+            Kernels._library = library
+            for name in OPERATORS:
+                library.impl(name, _kernel(name, getattr(torch.ops.c10d, name).default), "BackendSelect")
+        Kernels._standing = (*Kernels._standing, self)
+
+    def remove(self) -> None:
+        if self not in Kernels._standing:
+            return
+        Kernels._standing = tuple(kernels for kernels in Kernels._standing if kernels is not self)
+        if not Kernels._standing:
+            Kernels._library._destroy()
+            Kernels._library = None
+
+    def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
+        """Gives what the operator gives, perhaps by `operate`, which does the work."""
+        raise NotImplementedError
+
+
+def _kernel(name: str, operator: Any) -> Callable[..., Any]:
+    names = [argument.name for argument in operator._schema.arguments]
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        named = {**dict(zip(names, args, strict=False)), **kwargs}
+        collective = Collective(name, ProcessGroup.unbox(named["process_group"]), named)
+        keys = below(list(named.values()))
+
+        def operate() -> Any:
+            return operator.redispatch(keys, *args, **kwargs)
+
+        for standing in Kernels._standing:
+            operate = _through(standing, collective, operate)
+        return operate()
+
+    return kernel
+
+
+def _through(standing: Kernels, collective: Collective, operate: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: standing.call(collective, operate)
