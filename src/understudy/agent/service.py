@@ -45,7 +45,16 @@ from understudy.core.events import FromWorker
 from understudy.links import messages, reattach
 from understudy.links.supervision import Ending
 
-ToWorker = commands.Assign | commands.Prepare | commands.Abort | commands.Publish | commands.Pause | commands.Recover | commands.Release
+ToWorker = (
+    commands.Assign
+    | commands.Prepare
+    | commands.Drill
+    | commands.Abort
+    | commands.Publish
+    | commands.Pause
+    | commands.Recover
+    | commands.Release
+)
 REAP_EVERY = 4  # heartbeats
 SILENT_GRACE = 5.0  # seconds that a worker may live on after it has closed its link
 REFUSALS_TOLD = 3  # malformed lines of one worker that are told; a worker that writes junk may write much of it

@@ -6,6 +6,7 @@ import typer
 
 from understudy.cli.access_command import certs, token
 from understudy.cli.chaos_command import chaos
+from understudy.cli.drill_command import drill
 from understudy.cli.events_command import events
 from understudy.cli.job_commands import believe, migrate, report, status, stop, taint
 from understudy.cli.run_command import run
@@ -35,6 +36,7 @@ app.command("status")(status)
 app.command("report")(report)
 app.command("events")(events)
 app.command("migrate")(migrate)
+app.command("drill")(drill)
 app.command("believe")(believe)
 app.command("taint")(taint)
 app.command("stop")(stop)

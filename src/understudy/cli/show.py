@@ -40,7 +40,26 @@ def status_view(status: dict[str, Any]) -> RenderableType:
         table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node")), state, "")
     ending = [Text(plain(status["message"]))] if status["message"] else []
     taints = (f"{node}: {why}" for node, why in status["taints"].items())
-    return Group(head, table, *_lines("tainted", taints), *_lines("notice", status["notices"]), *ending)
+    drills = map(drill_line, status["drills"])
+    return Group(head, table, *_lines("drill", drills), *_lines("tainted", taints), *_lines("notice", status["notices"]), *ending)
+
+
+def drill_line(drill: dict[str, Any]) -> str:
+    """What came of a drill, for a person."""
+    rank, step, detail = f"rank {drill['rank']}", drill["step"], drill["detail"]
+    more = f": {detail}" if detail else ""
+    if not drill["verdict"]:
+        return f"{rank} is being compared with spare {drill['worker']}"
+    figures = f"{drill['compared']} digests and {drill['collectives']} collectives, {size(drill['bytes_moved'])} moved"
+    cost = f"the rank paused for {seconds(drill['pause'])}"
+    said = {
+        "same": f"{rank}: proven at step {step} ({figures}; {cost}){more}",
+        "partly": f"{rank}: proven in part at step {step} ({figures}, {drill['left_out']} collectives beyond the limit; {cost}){more}",
+        "different": f"{rank}: not survivable as it is (step {step}){more}",
+        "not reproducible": f"{rank}: not reproducible on this device (step {step}){more}",
+        "broken": f"{rank}: not proven{more}",
+    }
+    return said.get(drill["verdict"], f"{rank}: {drill['verdict']}{more}")
 
 
 def report_view(report: dict[str, Any]) -> RenderableType:

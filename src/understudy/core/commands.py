@@ -56,6 +56,20 @@ class Prepare:
 
 
 @dataclass(frozen=True)
+class Drill:
+    """To a rank, and to the spare that has been through the set-up of this rank: compute its next step both, and compare (`drill.py`).
+
+    They meet in `store`, which is the rank's own.
+    """
+
+    worker: str
+    generation: int
+    number: int
+    rank: int
+    store: str
+
+
+@dataclass(frozen=True)
 class Abort:
     """To a survivor: the current generation is over. Break every pending collective, quiesce, answer `Quiesced`.
 
@@ -140,4 +154,4 @@ class Tell:
     text: str
 
 
-Command = StartWorker | KillWorker | Assign | Prepare | Abort | Publish | Pause | Recover | Release | SetTimer | EndJob | Tell
+Command = StartWorker | KillWorker | Assign | Prepare | Drill | Abort | Publish | Pause | Recover | Release | SetTimer | EndJob | Tell

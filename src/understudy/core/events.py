@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core.model import LossCause, Position, SnapshotRef
+from understudy.core.model import DrillVerdict, LossCause, Position, SnapshotRef
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,32 @@ class Prepared:
 
 
 @dataclass(frozen=True)
+class Drilled:
+    """From the spare of a drill: it has computed the same step as `rank`. `detail` says in what they differ."""
+
+    worker: str
+    number: int
+    rank: int
+    verdict: DrillVerdict
+    step: int  # committed steps of the rank before the one that was drilled
+    detail: str
+    compared: int = 0  # tensors, values, streams and collectives
+    collectives: int = 0  # of them
+    left_out: int = 0  # collectives that were not compared, because there is a limit to what is sent
+    bytes_moved: int = 0  # state and results of collectives
+    pause: float = 0.0  # seconds that the rank has spent on it
+
+
+@dataclass(frozen=True)
+class DrillBroken:
+    """From the rank of a drill: it has gone on without the spare. Nothing is known of what the spare would have computed."""
+
+    worker: str
+    number: int
+    detail: str
+
+
+@dataclass(frozen=True)
 class PhaseDone:
     """A measured phase on one worker: setup, attach, transfer, verify, redo. `started` is unix time."""
 
@@ -217,6 +243,14 @@ class MigrationAsked:
 
 
 @dataclass(frozen=True)
+class DrillAsked:
+    """From the API: prove that a spare computes the same bits as `rank`, or, if that is -1, as the rank whose turn it is."""
+
+    rank: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Believed:
     """From the API, for a job that is held because its replicas differ: what this rank holds is right."""
 
@@ -253,6 +287,8 @@ FromWorker = (
     | Quiesced
     | NewcomerReady
     | Prepared
+    | Drilled
+    | DrillBroken
     | PhaseDone
     | Verified
     | VerifyFailed
@@ -264,4 +300,4 @@ FromWorker = (
     | Notice
 )
 FromAgent = NodeJoined | WorkerStarted | StartRefused | WorkerLost | FromWorker
-Event = FromAgent | NodesLost | MigrationAsked | Believed | NodeTainted | StopAsked | Expired
+Event = FromAgent | NodesLost | MigrationAsked | DrillAsked | Believed | NodeTainted | StopAsked | Expired

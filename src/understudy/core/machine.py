@@ -34,7 +34,7 @@ What holds at all times
 - The same events, with the same times, lead to the same state: the journal is the state.
 
 Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
-`forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`, `preparation.py`, `dispute.py`: one chapter each.
+`forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`, `preparation.py`, `drill.py`, `dispute.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from understudy.core import dispute, events, loss, migration, preparation, quiesce, resume, workers
+from understudy.core import dispute, drill, events, loss, migration, preparation, quiesce, resume, workers
 from understudy.core.commands import Command
 from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
@@ -54,6 +54,8 @@ def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
     count.
     """
     worker = state.workers[event.worker]
+    if drill.failed(state, worker, event.summary):
+        return
     if worker.rank < 0 <= event.rank:
         preparation.failed(state, worker, event.rank, event.summary)
         return
@@ -93,6 +95,8 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.Quiesced: quiesce.quiesced,
     events.NewcomerReady: migration.newcomer_ready,
     events.Prepared: preparation.prepared,
+    events.Drilled: drill.drilled,
+    events.DrillBroken: drill.broken,
     events.PhaseDone: resume.phase_done,
     events.Verified: resume.verified,
     events.VerifyFailed: loss.verify_failed,
@@ -103,6 +107,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.Finished: resume.finished,
     events.Notice: _notice,
     events.MigrationAsked: migration.asked,
+    events.DrillAsked: drill.asked,
     events.Believed: dispute.believed,
     events.NodeTainted: dispute.node_tainted,
     events.StopAsked: _stop_asked,
@@ -146,6 +151,10 @@ class Machine:
     def migration_refusal(self, rank: int) -> str:
         """Why `rank` cannot migrate now; empty if it can."""
         return migration.refusal(self.state, rank)
+
+    def drill_refusal(self, rank: int) -> str:
+        """Why no spare can be drilled for `rank` (-1: any) now; empty if one can."""
+        return drill.refusal(self.state, rank)
 
     def belief_refusal(self, rank: int) -> str:
         """Why nobody can say now that `rank` is right; empty if somebody can."""

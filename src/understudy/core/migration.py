@@ -12,6 +12,7 @@ off.
 
 from __future__ import annotations
 
+from understudy.core import drill
 from understudy.core.assignment import choose_spare
 from understudy.core.commands import Pause, Publish
 from understudy.core.events import MigrationAsked, NewcomerReady
@@ -50,6 +51,7 @@ def asked(state: JobState, event: MigrationAsked) -> None:
         return
     spare = choose_spare(state, event.rank)
     assert spare is not None, "else it is refused"
+    drill.call_off(state, f"rank {event.rank} migrates")
     leaver = state.holder(event.rank)
     donors = [worker for worker in state.members() if worker is not leaver]
     store = donors[0].store if donors else spare.store

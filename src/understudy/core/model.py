@@ -96,6 +96,34 @@ class LossCause(StrEnum):
     MIGRATED = "migrated"  # a healthy worker whose rank was moved
 
 
+class DrillVerdict(StrEnum):
+    """What a drill has shown (`drill.py`)."""
+
+    SAME = "same"  # the spare has computed the same bits as the rank
+    PARTLY = "partly"  # so it has as far as it was compared: there is a limit to what is sent
+    DIFFERENT = "different"  # the rank is not survivable as it is
+    NOT_REPRODUCIBLE = "not reproducible"  # two attempts of the spare itself differ
+    BROKEN = "broken"  # nothing is known
+
+
+@dataclass(frozen=True)
+class DrillResult:
+    """One drill that has come to its end."""
+
+    number: int
+    rank: int
+    worker: str  # the spare
+    verdict: DrillVerdict
+    step: int  # of the job, at which it was
+    detail: str
+    at: float  # unix time
+    compared: int = 0
+    collectives: int = 0
+    left_out: int = 0
+    bytes_moved: int = 0
+    pause: float = 0.0
+
+
 @dataclass(frozen=True)
 class Span:
     """One measured phase of an incident. `start` is in seconds after the fault; `seconds` is its length."""

@@ -16,6 +16,7 @@ replaced, and a rank in whose set-up two have failed is left alone.
 
 from __future__ import annotations
 
+from understudy.core import drill
 from understudy.core.assignment import environment, local_rank
 from understudy.core.commands import Prepare, Publish
 from understudy.core.events import Prepared
@@ -82,6 +83,9 @@ def prepared(state: JobState, event: Prepared) -> None:
         fence(state, worker, f"it is prepared for rank {event.rank}, and the journal knows nothing of that")
         if state.incident is None:
             top_up(state)
+        return
+    if worker.state is WorkerState.REHEARSING:
+        drill.ready(state, worker)
         return
     worker.ready = True
     state.unprepared_in_a_row = 0

@@ -10,7 +10,7 @@ nobody waits for them, and they keep what they have set up.
 
 from __future__ import annotations
 
-from understudy.core import forming
+from understudy.core import drill, forming
 from understudy.core.assignment import choose_spare
 from understudy.core.commands import Abort, Recover
 from understudy.core.commit import BOUNDARY, Decision, InvariantBroken, decide
@@ -28,6 +28,7 @@ MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 
 def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, unexplained: bool = False) -> None:
     """End the current generation. The incident is open, and the lost workers are fenced already."""
+    drill.call_off(state, reason)
     survivors = state.members()
     if not survivors and not state.begun:
         forming.start_anew(state, reason)

@@ -6,6 +6,7 @@ its part; its rank is taken over again only if the others turn out to need it.
 
 from __future__ import annotations
 
+from understudy.core import drill
 from understudy.core.commands import Release
 from understudy.core.events import Committed, Finished, PhaseDone, Uncovered, Verified
 from understudy.core.incident import OpenIncident
@@ -86,6 +87,7 @@ def maybe_done(state: JobState) -> None:
     """The end barrier."""
     if not state.all_finished():
         return
+    drill.call_off(state, "the job has ended")
     for worker in state.workers.values():
         if worker.state not in (WorkerState.LOST, WorkerState.RELEASED):
             state.become(worker, WorkerState.RELEASED)

@@ -21,7 +21,7 @@ from understudy.core.commit import Decision
 from understudy.core.events import Event, PhaseDone, Quiesced
 from understudy.core.incident import OpenIncident
 from understudy.core.mismatch import Crashes
-from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
+from understudy.core.model import DrillResult, Incident, JobSpec, LossCause, Timeouts
 from understudy.core.transitions import JOB, WORKER, Phase, Why, WorkerState
 
 
@@ -113,6 +113,18 @@ class Dispute:
 
 
 @dataclass
+class DrillUnderWay:
+    """A spare is to compute a step of `rank` beside its `holder`."""
+
+    number: int
+    rank: int
+    worker: str  # the spare
+    holder: str
+    reason: str
+    running: bool = False  # both were told to begin
+
+
+@dataclass
 class JobState:
     spec: JobSpec
     timeouts: Timeouts
@@ -135,6 +147,9 @@ class JobState:
     recovery: Recovery | None = None
     migration: Migration | None = None
     dispute: Dispute | None = None
+    drill: DrillUnderWay | None = None
+    drilled: int = 0  # drills so far, the present one included
+    drills: list[DrillResult] = field(default_factory=list)  # the last ones that are over
     incident: OpenIncident | None = None
     incidents: list[Incident] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)

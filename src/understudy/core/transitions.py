@@ -11,6 +11,7 @@ A worker. It has a rank from WARM on, if ever, and that one for life; it never c
     STARTING ----> WARM ----> MEMBER <-----------> LEAVING     its rank moves, or stays after all
        |            |           ^  |                  |
        |            +------> NEWCOMER                 |
+       |            +------> REHEARSING               |    a spare in a drill: it takes no rank any more
        |            |           |  |                  |
        +------------+-----------+--+------------------+---> RELEASED ----> LOST    told to go, and gone
        +------------+-----------+--+------------------+-----------------> LOST     gone, or fenced
@@ -57,6 +58,7 @@ class WorkerState(StrEnum):
 
     STARTING = "starting"  # not warm yet
     WARM = "warm"  # holds no rank
+    REHEARSING = "rehearsing"  # computes a step beside a rank, to see whether it comes to the same
     NEWCOMER = "newcomer"  # took a rank in the middle of the job; its state is not verified yet
     MEMBER = "training"  # holds a rank
     LEAVING = "leaving"  # healthy; its rank moves to a newcomer that is not verified yet
@@ -77,12 +79,13 @@ class Why(StrEnum):
     TRANSITION = "transition"  # a bug in `core`: no table knows this step
 
 
-STARTING, WARM, NEWCOMER, MEMBER, LEAVING, RELEASED, LOST = WorkerState
+STARTING, WARM, REHEARSING, NEWCOMER, MEMBER, LEAVING, RELEASED, LOST = WorkerState
 FORMING, TRAINING, QUIESCING, RESUMING, ENDED = Phase
 
 WORKER: Mapping[WorkerState, frozenset[WorkerState]] = {
     STARTING: frozenset({WARM, RELEASED, LOST}),
-    WARM: frozenset({MEMBER, NEWCOMER, RELEASED, LOST}),
+    WARM: frozenset({MEMBER, NEWCOMER, REHEARSING, RELEASED, LOST}),
+    REHEARSING: frozenset({RELEASED, LOST}),
     NEWCOMER: frozenset({MEMBER, RELEASED, LOST}),
     MEMBER: frozenset({LEAVING, RELEASED, LOST}),
     LEAVING: frozenset({MEMBER, RELEASED, LOST}),
@@ -108,7 +111,9 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
     events.WorkerWarm: _THERE,  # it may have a rank from an orchestrator that was killed
     events.WorkerLost: _THERE,
     events.ScriptFailed: _THERE - {RELEASED},
-    events.Prepared: frozenset({WARM}),
+    events.Prepared: frozenset({WARM, REHEARSING}),
+    events.Drilled: frozenset({REHEARSING}),
+    events.DrillBroken: frozenset({MEMBER, LEAVING}),
     events.NewcomerReady: frozenset({NEWCOMER}),
     events.Verified: frozenset({NEWCOMER}),
     events.VerifyFailed: frozenset({NEWCOMER}),

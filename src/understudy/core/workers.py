@@ -7,6 +7,7 @@ after the next incident.
 
 from __future__ import annotations
 
+from understudy.core import drill
 from understudy.core.assignment import spare_share
 from understudy.core.commands import Abort, KillWorker, Publish, Release, StartWorker
 from understudy.core.events import NodeJoined, StartRefused, WorkerStarted, WorkerWarm
@@ -96,6 +97,7 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
     """A worker without a rank is gone (and fenced already)."""
     node = state.nodes[worker.node]
     role = "spare" if worker.spare else "worker"
+    drill.lost(state, worker, detail)
     if worker.prepare is not None and not worker.ready and not node.lost:
         missed(state, worker.prepare.rank)
     state.tell(f"{role} {worker.name} on node {worker.node} was lost: {detail}")
@@ -137,6 +139,7 @@ def _repeat(state: JobState, node: Node) -> None:
             state.emit(Release(worker.name, 0))
         if worker.rank < 0 and worker.prepare is not None and not worker.ready:
             state.emit(worker.prepare)
+        drill.repeat(state, worker)
         if worker.rank < 0 or worker.state is WorkerState.RELEASED:
             continue
         if worker.assign is not None and worker.last_seen_generation < worker.assign.generation:

@@ -12,6 +12,8 @@ _REPEATED = (
     events.Quiesced,
     events.NewcomerReady,
     events.Prepared,
+    events.Drilled,
+    events.DrillBroken,
     events.Verified,
     events.VerifyFailed,
     events.Uncovered,
@@ -22,7 +24,7 @@ _REPEATED = (
 )
 
 
-_TRUE_FOR_EVER = (events.ScriptFailed, events.Finished, events.Prepared)
+_TRUE_FOR_EVER = (events.ScriptFailed, events.Finished, events.Prepared, events.Drilled)
 
 
 class ReplayBuffer:

@@ -19,6 +19,13 @@ class Migrate(BaseModel):
     reason: str = Field(default="", max_length=1000, description="for the report")
 
 
+class WantDrill(BaseModel):
+    """A wish to see whether a spare computes the same bits as a rank."""
+
+    rank: int = Field(default=-1, ge=-1, description="which; -1: the one whose last drill is the longest ago")
+    reason: str = Field(default="", max_length=1000, description="for the journal")
+
+
 class Believe(BaseModel):
     """Of a job that is held because replicas differ: what this rank holds is right."""
 
@@ -44,6 +51,12 @@ class Accepted(BaseModel):
     """The wish was passed on; status and report show what becomes of it."""
 
     accepted: bool = Field(default=True, description="always true")
+
+
+class DrillAccepted(Accepted):
+    """The drill begins; status shows what becomes of it."""
+
+    number: int = Field(description="of the drill, as in status")
 
 
 class Health(BaseModel):

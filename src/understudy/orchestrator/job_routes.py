@@ -6,9 +6,21 @@ from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
-from understudy.core.events import Believed, MigrationAsked, NodeTainted, StopAsked
+from understudy.core.events import Believed, DrillAsked, MigrationAsked, NodeTainted, StopAsked
 from understudy.orchestrator import views
-from understudy.orchestrator.api_models import NO_ANSWER, NOT_LET, REFUSED, Accepted, Believe, JobLine, Migrate, Stop, Taint
+from understudy.orchestrator.api_models import (
+    NO_ANSWER,
+    NOT_LET,
+    REFUSED,
+    Accepted,
+    Believe,
+    DrillAccepted,
+    JobLine,
+    Migrate,
+    Stop,
+    Taint,
+    WantDrill,
+)
 from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs, ServedJob
@@ -66,6 +78,18 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
             raise HTTPException(409, why_not)
         service.submit(MigrationAsked(wish.rank, wish.reason))
         return Accepted()
+
+    @app.post("/v1/jobs/{job}/drill", **operate, responses=REFUSED)
+    async def drill(job: str, wish: WantDrill) -> DrillAccepted:
+        """Let a warm spare compute a step beside a rank and compare, bit by bit; status shows the verdict. Training goes on meanwhile. Not
+        during an incident or a migration, or without a warm spare, which is used up."""
+        service = found(job).service
+        why_not = service.machine.drill_refusal(wish.rank)
+        if why_not:
+            raise HTTPException(409, why_not)
+        number = service.machine.state.drilled + 1
+        service.submit(DrillAsked(wish.rank, wish.reason))
+        return DrillAccepted(number=number)
 
     @app.post("/v1/jobs/{job}/believe", **operate, responses=REFUSED)
     async def believe(job: str, wish: Believe) -> Accepted:

@@ -76,6 +76,30 @@ class SpareStatus(TypedDict):
     rank: Annotated[int | None, Field(description="for which it is prepared; null if for none")]
 
 
+class DrillStatus(TypedDict):
+    """A spare that computed, or computes, a step beside a rank, to see whether it comes to the same."""
+
+    number: Annotated[int, Field(description="from 1")]
+    rank: Rank
+    worker: Annotated[str, Field(description="the spare")]
+    verdict: Annotated[
+        str,
+        Field(
+            description="`same`: the spare has computed the same bits, and its redo, too; `partly`: as far as was compared; "
+            "`different`: the rank is not survivable as it is; `not reproducible`: two attempts of the spare itself differ; `broken`: "
+            "nothing is known; empty while it lasts"
+        ),
+    ]
+    step: Annotated[int | None, Field(description="steps that were committed before the one that was drilled; null while it lasts")]
+    detail: Annotated[str, Field(description="in what the two differ, the first by name; or why nothing is known")]
+    at: Annotated[float | None, Field(description="unix time of its end, in seconds; null while it lasts")]
+    compared: Annotated[int, Field(description="tensors, values, streams and collectives that were compared")]
+    collectives: Annotated[int, Field(description="collectives among them")]
+    left_out: Annotated[int, Field(description="collectives that were not compared: their results were too much to be sent")]
+    bytes_moved: Annotated[int, Field(description="bytes of state and results that the spare received")]
+    pause: Annotated[float, Field(description="seconds that the rank has spent on it, and not on its step")]
+
+
 class Status(TypedDict):
     """Where a job is."""
 
@@ -86,6 +110,7 @@ class Status(TypedDict):
     transaction: Annotated[int, Field(description="the one that the slowest rank is in, counted from 0; -1: its script still sets up")]
     ranks: Annotated[list[RankStatus], Field(description="by rank; empty while the job forms")]
     spares: Annotated[list[SpareStatus], Field(description="workers that wait for a rank")]
+    drills: Annotated[list[DrillStatus], Field(description="the last ones, in the order in which they began; the last one may not be over")]
     incidents: Annotated[int, Field(description="how many so far, one that is open included")]
     taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
     notices: Annotated[list[str], Field(description="what workers have told, each once")]
@@ -172,6 +197,7 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
         transaction=min(seen, default=-1),
         ranks=ranks,
         spares=[_spare(worker) for worker in state.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare],
+        drills=_drills(machine),
         incidents=len(machine.incidents()),
         taints={node.name: node.taint for node in state.nodes.values() if node.taint},
         notices=list(state.notices),
@@ -179,6 +205,45 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
         message=state.ended.message if state.ended is not None else state.dispute.detail if state.dispute is not None else "",
         exit_code=state.ended.exit_code if state.ended is not None else None,
     )
+
+
+def _drills(machine: Machine) -> list[DrillStatus]:
+    state = machine.state
+    found = [
+        DrillStatus(
+            number=result.number,
+            rank=result.rank,
+            worker=result.worker,
+            verdict=str(result.verdict),
+            step=result.step,
+            detail=result.detail,
+            at=result.at,
+            compared=result.compared,
+            collectives=result.collectives,
+            left_out=result.left_out,
+            bytes_moved=result.bytes_moved,
+            pause=result.pause,
+        )
+        for result in state.drills
+    ]
+    if state.drill is not None:
+        here = state.drill
+        open_one = DrillStatus(
+            number=here.number,
+            rank=here.rank,
+            worker=here.worker,
+            verdict="",
+            step=None,
+            detail="",
+            at=None,
+            compared=0,
+            collectives=0,
+            left_out=0,
+            bytes_moved=0,
+            pause=0.0,
+        )
+        found.append(open_one)
+    return found
 
 
 def _spare(worker: Worker) -> SpareStatus:

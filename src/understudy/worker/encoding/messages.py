@@ -15,6 +15,7 @@ beside messages, from memory to memory (`transfer`).
 | `LocalCopy` (sealed) | each rank -> its buddies, holder -> newcomer | connection; store, `copy/RANK/HOLDER` |
 | `HandedAgain` | each rank -> its buddies | connection |
 | `Compared` | each rank -> all | connection |
+| `DrilledCollective`, `DrilledMoment` | a rank -> the spare that computes a step beside it (a drill) | connection |
 | the flags of a vote | each rank -> all | connection, a list of numbers (`votes`) |
 """
 
@@ -232,6 +233,32 @@ class Compared(PeerMessage):
     every: StrictInt  # steps between two comparisons on the side: rank 0's counts
     state: StateDigests
     frameworks: dict[StrictStr, SharedObject]
+
+
+@dataclass
+class DrilledCollective(PeerMessage):
+    """One collective of a step that a spare computes beside a rank: what goes into it, and what came out on the rank."""
+
+    lane: StrictStr  # in which the order of collectives is the same on both
+    number: StrictInt  # in its lane
+    operator: StrictStr
+    settings: StrictStr  # root, reduction, sizes: in words
+    given: list[tuple[StrictStr, list[StrictInt]]]  # type and shape of each tensor that it reads
+    digests: list[StrictInt]  # of these
+    results: list[tuple[StrictStr, list[StrictInt]]]  # type and shape of each tensor that it writes
+    outputs: list[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class DrilledMoment(PeerMessage):
+    """How a rank stands at one moment of a step that a spare computes beside it."""
+
+    moment: StrictStr  # begin, vote, end
+    digests: Digests  # by name: entries of the state, gradients, streams, arguments, result
+    shown: dict[StrictStr, StrictBytes]  # encodings of those that are short, to be told to a person
+    sent: StrictInt = 0  # collectives that were sent
+    left_out: StrictInt = 0  # collectives beyond the limit, which were not
+    pause: float = 0.0  # seconds that the rank has spent on the drill, and not on its step
 
 
 Kind = TypeVar("Kind", bound=PeerMessage)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Protocol
 
 from understudy.common.bounds import bounded
-from understudy.core.commands import Abort, Assign, Command, Pause, Prepare, Publish, Recover, Release
+from understudy.core.commands import Abort, Assign, Command, Drill, Pause, Prepare, Publish, Recover, Release
 from understudy.core.events import Event, Quiesced, WorkerWarm
 from understudy.links import reattach
 from understudy.links.framing import LineReader
@@ -89,6 +89,7 @@ class Control:
         self.announcement: Announcement | None = None  # the newest Abort or Pause
         self.recovery: Recover | None = None  # the newest Recover
         self.released: Release | None = None
+        self.drill: Drill | None = None  # the newest
         self._quiesced: Quiesced | None = None  # the last answer, repeated if an orchestrator that was restarted asks again
         self._warm: WorkerWarm | None = None
         self._replay = ReplayBuffer()
@@ -196,6 +197,11 @@ class Control:
         if isinstance(command, Publish):
             if self.handlers:
                 self.handlers.publish(command.generation, command.store, command.ranks)
+            return
+        if isinstance(command, Drill):
+            if command.generation >= self.generation:
+                self.drill = command
+                self.wake()
             return
         if isinstance(command, Abort | Pause | Recover | Assign | Prepare):
             if command.generation < self.generation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NoReturn
 
 import torch
@@ -12,9 +12,10 @@ from understudy.core.commands import Recover
 from understudy.core.events import Verified, VerifyFailed
 from understudy.core.model import Stand
 from understudy.worker import points
-from understudy.worker.encoding.messages import GroupMembers, LocalCopy
+from understudy.worker.encoding.messages import GroupMembers, JobProgress, LocalCopy
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
+from understudy.worker.protocol import transfer
 from understudy.worker.protocol.addition_order import AdditionOrder, other_order
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job
@@ -25,7 +26,6 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
-from understudy.worker.protocol.transfer import answer, receive
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loops import Results, restore_streams
@@ -124,33 +124,22 @@ class Arrival:
     # -- one generation ----------------------------------------------------------------------------------------------------
 
     def _attach(self, recovery: Recover, at_end: bool, streams_set: bool, replayer: Replayer) -> None:
-        membership, progress, state, generation = self._membership, self._progress, self._held.state, recovery.generation
+        membership, progress, generation = self._membership, self._progress, recovery.generation
         members = Members(recovery, progress.world_size)
         meeting = membership.meet(recovery.store, generation)
         job = read_job(meeting)
-        self._agreed.adopt_position(job)
-        self._agreed.adopt(job)
-        donors = self._read_donors(members, meeting, at_end)
-        replicas = self._held.local.replicas
-        assert replicas is not None
-        plan, copy = donors.plan_for(progress.rank, replicas), read_copy(members, progress.rank, meeting)
-        self._make_room(plan, copy, donors, at_end)
-        self._receive(plan, members, meeting)
-        started = time.time()
-        for entry, data in plan.values.items():
-            state.load_value(entry, data)
-        self._held.local.apply(copy, plan.local)
-        state.attributes.undo(plan.values.keys() | plan.local)
-        if not streams_set:
-            restore_streams(state.randomness, copy, progress.rank)
-        points.reach("prove")
-        self._verify(plan, copy, donors)
+        arrived = 0.0
+
+        def receive(plan: Plan) -> None:
+            nonlocal arrived
+            self._receive(plan, members, meeting)
+            arrived = time.time()
+
+        plan, copy, donors = self.take_over(job, members, meeting, at_end, streams_set, receive)
+        membership.phase_of(generation, "verify", arrived)
         if at_end:
             self._given = {entry: data for entry, data in plan.values.items() if not is_of_module(entry)}
-        else:
-            self._compare_frameworks(donors)
         notes = self._notes(replayer)
-        membership.phase_of(generation, "verify", started)
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         membership.control.send(Verified(membership.control.worker, generation, count, notes))
         points.reach("verified")
@@ -163,6 +152,39 @@ class Arrival:
         meeting.put(f"verified/{progress.rank}", b"1")
         points.reach("attached")
         self._attachment.complete(members)
+
+    def take_over(
+        self,
+        job: JobProgress,
+        members: Members,
+        meeting: Rendezvous,
+        at_end: bool,
+        streams_set: bool,
+        receive: Callable[[Plan], None],
+    ) -> tuple[Plan, LocalCopy, Donors]:
+        """Takes the state that donors have described in `meeting`, and proves it. `receive` fetches what a plan names into this rank's
+        tensors. Raises `NotTheSame` if what is here then is something else, `UnderstudyError` where nobody could take it over.
+        """
+        state, progress = self._held.state, self._progress
+        self._agreed.adopt_position(job)
+        self._agreed.adopt(job)
+        donors = self._read_donors(members, meeting, at_end)
+        replicas = self._held.local.replicas
+        assert replicas is not None
+        plan, copy = donors.plan_for(progress.rank, replicas), read_copy(members, progress.rank, meeting)
+        self._make_room(plan, copy, donors, at_end)
+        receive(plan)
+        for entry, data in plan.values.items():
+            state.load_value(entry, data)
+        self._held.local.apply(copy, plan.local)
+        state.attributes.undo(plan.values.keys() | plan.local)
+        if not streams_set:
+            restore_streams(state.randomness, copy, progress.rank)
+        points.reach("prove")
+        self._verify(plan, copy, donors)
+        if not at_end:
+            self._compare_frameworks(donors)
+        return plan, copy, donors
 
     def _read_donors(self, members: Members, meeting: Rendezvous, at_end: bool) -> Donors:
         donors = Donors(members, meeting)
@@ -189,11 +211,11 @@ class Arrival:
 
         def take(peers: Peers) -> None:
             started = time.time()
-            receive(peers, points.through("take", tensors, plan=plan), plan)
+            transfer.receive(peers, points.through("take", tensors, plan=plan), plan)
             self._membership.phase_of(members.recovery.generation, "transfer", started, plan.size)
             points.reach("taken", tensors=tensors)
 
-        self._attachment.connect(members, meeting, self._progress.rank, lambda peers: answer(peers, plan), take)
+        self._attachment.connect(members, meeting, self._progress.rank, lambda peers: transfer.answer(peers, plan), take)
 
     def _compare_entries(self, plan: Plan, copy: LocalCopy, mine: Collection[str]) -> None:
         """In both directions. Raises `UnderstudyError`: another newcomer would not fare better."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -17,7 +18,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from understudy.common.page_view import Activity
+from understudy.core.commands import Drill
 from understudy.core.events import NewcomerReady, Prepared
+from understudy.core.model import DrillVerdict
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, MemoryDescription, ScriptPosition, unpack
 from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.protocol.agreed_state import AgreedState
@@ -28,6 +31,7 @@ from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loaders import Source
@@ -67,6 +71,8 @@ class Newcomer:
         self._streams_set = False
         self._behind = False  # no transaction that is over lies ahead any more
         self._reads = Reads(held.state, self._read)
+        self._rehearsal: Rehearsal | None = None  # this worker takes no rank, it computes one step beside it
+        self.rehearse: Callable[[Drill], Rehearsal] | None = None
         self.arrived = False
 
     # -- set-up ----------------------------------------------------------------------------------------------------------
@@ -109,6 +115,11 @@ class Newcomer:
         self._held.state.set_up()
         if control.assignment is None:
             self._wait_for_rank()
+            if self._rehearsal is not None:
+                job, copy = self._known = self._fetch_drilled(self._rehearsal)
+                self._agreed.adopt_points(job)
+                self._reads.install()
+                return job, copy
         elif control.assignment.planned:
             self._take_memory(WORTH)
         membership.phase_of(control.generation, "setup", self._started)
@@ -133,6 +144,16 @@ class Newcomer:
             except NotTheSame as error:
                 arrival.reject(recovery.generation, str(error))
 
+    def _fetch_drilled(self, rehearsal: Rehearsal) -> tuple[JobProgress, LocalCopy]:
+        """Of a rank that is alive: where it begins its next step, and what it has handed over."""
+        try:
+            job = read_job(rehearsal.meeting)
+            return job, read_copy(rehearsal.members(job.transaction), self._progress.rank, rehearsal.meeting)
+        except (GenerationAborted, PeerLost) as error:
+            rehearsal.tell(DrillVerdict.BROKEN, str(error))
+        except NotTheSame as error:
+            rehearsal.tell(DrillVerdict.DIFFERENT, str(error))
+
     @property
     def _job(self) -> JobProgress:
         return self._learn()[0]
@@ -156,10 +177,13 @@ class Newcomer:
         control.page.enter(Activity.WARM, -1)
         control.send(Prepared(control.worker, self._progress.rank))
         self._take_memory()
-        control.wait_for(lambda: control.assignment is not None or control.released is not None)
-        if control.assignment is None:
-            assert control.released is not None
+        control.wait_for(lambda: control.assignment is not None or control.released is not None or control.drill is not None)
+        if control.released is not None:
             os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank
+        if control.assignment is None:
+            assert control.drill is not None and self.rehearse is not None
+            self._rehearsal = self.rehearse(control.drill)
+            return
         os.environ.update(control.assignment.environment)
         self._started = time.time()
 
@@ -251,6 +275,8 @@ class Newcomer:
         raise Misuse(f"{text}; the job ends")
 
     def _reject(self, detail: str) -> NoReturn:
+        if self._rehearsal is not None:
+            self._rehearsal.tell(DrillVerdict.DIFFERENT, detail)
         self._arrival.reject(self._membership.control.generation, detail)
 
     def come_to_end(self) -> None:
@@ -280,9 +306,12 @@ class Newcomer:
         job, _ = self._learn()
         assert self._replayer is not None
         self.arrived = False
-        self._membership.control.page.enter(Activity.RECOVERING, job.transaction)
         with self._reads.ours():
-            self._arrival.run(job.place == END, self._streams_set, self._replayer)
+            if self._rehearsal is not None:
+                self._rehearsal.arrive(job, self._streams_set, self._replayer)
+            else:
+                self._membership.control.page.enter(Activity.RECOVERING, job.transaction)
+                self._arrival.run(job.place == END, self._streams_set, self._replayer)
         self.arrived = self._streams_set = True
         if self.place != END:
             self._reads.remove()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.common.page_view import Activity
-from understudy.core.commands import Assign, Prepare
+from understudy.core.commands import Assign, Drill, Prepare
 from understudy.core.events import Finished
 from understudy.core.model import Stand
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
@@ -19,12 +19,14 @@ from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.control_handlers import ControlHandlers
 from understudy.worker.protocol.donor import Donation
+from understudy.worker.protocol.drill import Drills
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.newcomer import Newcomer
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import PostVoteChanges
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.protocol.verdicts import Judge
@@ -59,11 +61,19 @@ class Runtime:
         donation = Donation(progress, membership, held, agreed, attachment, comparison, judge, order)
         between = self._between = BetweenTransactions(progress, membership, held, setup, donation, comparison, count, handlers)
         self.transactions = Transactions(progress, membership, held, loops, results, between, comparison, post_vote, count, notices)
+        self.transactions.watch = Drills(progress, membership, held, agreed, comparison, order)
         self.newcomer: Newcomer | None = None
         if comes:
             arrival = Arrival(progress, membership, held, results, agreed, attachment, comparison, judge, order, preallocation)
             self.newcomer = Newcomer(progress, membership, held, loops, results, setup, agreed, preallocation, arrival)
             between.arrive = self.newcomer.arrive
+
+            def rehearse(drill: Drill) -> Rehearsal:
+                rehearsal = Rehearsal(drill, progress, membership, held, agreed, comparison, arrival)
+                self.transactions.watch = rehearsal
+                return rehearsal
+
+            self.newcomer.rehearse = rehearse
 
     def join(self, backend: str | None) -> None:
         """Makes the default process group: among the first workers, or alone from the lost rank's record."""

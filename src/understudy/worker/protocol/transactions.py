@@ -32,6 +32,7 @@ from understudy.worker.errors import GenerationAborted, Misuse
 from understudy.worker.protocol.between import BetweenTransactions
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.drill import StepWatch
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges
@@ -73,6 +74,7 @@ class Transactions:
         self._post_vote = post_vote
         self._count = count
         self._notices = notices
+        self.watch = StepWatch()  # a drill, on a rank or on a spare
         self._works = Works()
         self._carried = False  # the last vote was of gradients that a later transaction goes on with
         self._begun: Before | None = None  # what is known of the begin of the running transaction
@@ -94,6 +96,8 @@ class Transactions:
         begun = self._begun = held.pre_vote.begin(name)
         self._post_vote.look(before, Look.AT_VALUES, snapshot.values)
         self._look_closely(begun)
+        if kind == "step":
+            self.watch.begin([args, kwargs], snapshot, begun)
         arguments = Arguments(name, [args, kwargs], begun.full)
         while True:
             try:
@@ -101,6 +105,7 @@ class Transactions:
                 break
             except Exception as error:
                 self._works.end()
+                self.watch.failed(error)
                 if progress.past_vote:
                     self._explain_after_vote(error)
                     raise
@@ -114,9 +119,11 @@ class Transactions:
             held.state.restore(snapshot)
             held.pre_vote.restore(begun)
             held.frameworks.restore()
-            self._between.begin(redo=True)
+            if not self.watch.alone:
+                self._between.begin(redo=True)
             self._post_vote.look(before, Look.AT_VALUES, snapshot.values)  # a newcomer comes along here, too
             progress.redo_since = time.time()
+        self.watch.end(result)
         for told in (arguments.check(redone=False), self._works.left(name)):
             if told:
                 self._notices.tell(told)
@@ -158,8 +165,6 @@ class Transactions:
         progress, membership, held = self._progress, self._membership, self._held
         if progress.must_redo or membership.aborted() or membership.groups.is_broken():
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
-        channel = membership.channel
-        assert channel is not None
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
         self._works.settle()
@@ -168,6 +173,11 @@ class Transactions:
         held.frameworks.settle()
         if progress.transaction < 3:  # a step of each kind, mostly
             refuse_sparse_gradients(held.state)
+        if self.watch.vote():
+            self._passed()
+            return
+        channel = membership.channel
+        assert channel is not None
         place, boundary = self._loops.next_place(), self._loops.boundary
         copy = held.local.make(progress.transaction, place, progress.step, boundary, self._results.encoded(place), carried)
         self._count.vote()
@@ -190,10 +200,13 @@ class Transactions:
             if decision.start != progress.transaction + 1:
                 progress.must_redo = True
                 raise GenerationAborted("this transaction is redone") from error
-        progress.past_vote = True
+        self._passed()
+
+    def _passed(self) -> None:
+        self._progress.past_vote = True
         if self._begun is not None:
-            held.pre_vote.passed(self._begun)
-        membership.control.page.enter(Activity.COMMITTING, progress.transaction)
+            self._held.pre_vote.passed(self._begun)
+        self._membership.control.page.enter(Activity.COMMITTING, self._progress.transaction)
 
     def _flags(self) -> Flags:
         announcement = self._membership.control.announcement

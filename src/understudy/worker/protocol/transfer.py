@@ -32,12 +32,12 @@ def answer(peers: Peers, plan: Plan) -> None:
 
 def send(peers: Peers, tensors: Mapping[str, torch.Tensor], plans: Mapping[int, Plan], member: int) -> None:
     """On a donor: sends its part of the plans of all newcomers, by rank."""
-    peers.exchange({rank: _leaving(tensors, parts) for rank, plan in plans.items() if (parts := _between(plan, member))}, {})
+    peers.exchange({rank: leaving(tensors, parts) for rank, plan in plans.items() if (parts := _between(plan, member))}, {})
 
 
 def receive(peers: Peers, tensors: Mapping[str, torch.Tensor], plan: Plan) -> None:
     """On the newcomer: receives its whole plan into `tensors`."""
-    peers.exchange({}, {donor: _arriving(tensors, _between(plan, donor)) for donor in _donors(plan)})
+    peers.exchange({}, {donor: arriving(tensors, _between(plan, donor)) for donor in _donors(plan)})
 
 
 def _donors(plan: Plan) -> set[int]:
@@ -54,14 +54,14 @@ def _parts(tensors: Mapping[str, torch.Tensor], message: TransferMessage) -> tup
     return parts, len(parts) == 1 and parts[0].device.type == "cpu"
 
 
-def _leaving(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMessage]) -> Buffers:
+def leaving(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMessage]) -> Buffers:
     for message in messages:
         parts, direct = _parts(tensors, message)
         buffer = parts[0] if direct else torch.cat([part.cpu() for part in parts])
         yield buffer.numpy().data
 
 
-def _arriving(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMessage]) -> Buffers:
+def arriving(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMessage]) -> Buffers:
     for number, message in enumerate(messages, 1):
         parts, direct = _parts(tensors, message)
         buffer = parts[0] if direct else torch.empty(message.size, dtype=torch.uint8)

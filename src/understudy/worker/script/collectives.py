@@ -39,7 +39,6 @@ OPERATORS = {
     "recv_any_source_": ("tensors", ""),
 }
 FROM_ROOT = ("broadcast_", "scatter_")  # what other members give is not read
-TO_ROOT = ("reduce_",)  # what other members have in their outputs then means nothing
 BETWEEN_TWO = ("send", "recv_", "recv_any_source_")
 
 

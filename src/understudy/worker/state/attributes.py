@@ -233,6 +233,11 @@ class Attributes:
             if parameter.requires_grad is (name in frozen):
                 parameter.requires_grad_(name not in frozen)
 
+    def everything(self) -> dict[str, bytes]:
+        """Every attribute that could be moved, whether it has changed or not."""
+        self.refresh()
+        return dict(self._plain())
+
     def _plain(self, only: Container[str] | None = None) -> Iterator[tuple[str, bytes]]:
         """Every attribute that can be moved, encoded; or `only` some."""
         for key, module in self._modules.items():

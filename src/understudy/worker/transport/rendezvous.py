@@ -93,7 +93,10 @@ class Rendezvous:
     Who announces the end of the generation must first make `aborted` true, and then call `close`.
     """
 
-    def __init__(self, address: str, generation: int, aborted: Callable[[], bool], own_port: int | None = None) -> None:
+    def __init__(
+        self, address: str, generation: int, aborted: Callable[[], bool], own_port: int | None = None, prefix: str | None = None
+    ) -> None:
+        """`prefix`: of its keys, if it is not that of the generation."""
         host, _, port = address.rpartition(":")
         self.generation = generation
         self.over = aborted
@@ -106,7 +109,7 @@ class Rendezvous:
         except RuntimeError as error:
             raise self._lost(f"its store at {address} cannot be reached: {error}") from error
         self._client.set_timeout(FOREVER)  # script groups wait for each other in it
-        self.store = PrefixStore(f"g{generation}", self._client)
+        self.store = PrefixStore(prefix or f"g{generation}", self._client)
 
     def put(self, key: str, value: bytes) -> None:
         """Whatever the size of `value`. Raises as `get`."""

@@ -1,0 +1,75 @@
+"""`understudy drill`: proves, before any failure, that a spare would go on as a rank would."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from understudy.cli.client import Denied, NoAnswer, of_job
+from understudy.cli.job_commands import AsJson
+from understudy.cli.show import drill_line
+from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
+from understudy.common.console import say
+
+LOOK = 0.5  # seconds between two looks
+EXIT = {"same": 0, "partly": 0, "different": 3, "not reproducible": 4, "broken": 5}
+
+
+def drill(
+    rank: Annotated[int, typer.Option("--rank", min=-1, help="The rank; by default the one whose last drill is the longest ago.")] = -1,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdict, show it and exit with it.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.")] = "",
+    as_json: AsJson = False,
+    run_dir: RunDir = None,
+    orchestrator: OrchestratorUrl = "",
+    job: JobName = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
+) -> None:
+    """Prove that a spare computes the same bits as a rank, while the job trains.
+
+    A warm spare computes the rank's next step beside it, twice, and everything is compared: what goes into each collective, gradients,
+    buffers, random streams, and all state behind the step. If the spare differs, the rank would not survive a loss as it is, and the
+    verdict names what differs first. The spare is used up; a fresh one is started in its place.
+
+    With --wait the exit code is the verdict: 0 proven, 3 not survivable as it is, 4 not reproducible on this device, 5 nothing is known
+    (try again).
+
+    [bold]understudy drill --rank 2 --wait[/bold]
+    """
+    about = target(run_dir, orchestrator, job, token_file, tls_cert)
+    try:
+        if about.server is None:
+            raise NoAnswer("its orchestrator has not said where it listens")
+        asked = about.server.call("POST", of_job(about.job, "drill"), {"rank": rank, "reason": reason})
+        found = _verdict(about, asked["number"], as_json) if wait else None
+    except (NoAnswer, Denied) as error:
+        say(str(error))
+        raise typer.Exit(1) from error
+    if as_json:
+        print(json.dumps(found if found is not None else asked, indent=1))
+    elif found is not None:
+        say(drill_line(found))
+    else:
+        say(f"drill {asked['number']} begins; understudy status shows its verdict")
+    if found is not None:
+        raise typer.Exit(EXIT.get(found["verdict"], 5))
+
+
+def _verdict(about: Target, number: int, quiet: bool) -> dict[str, Any]:
+    """Waits for it. Raises `NoAnswer` if the job ends meanwhile."""
+    assert about.server is not None
+    with Console(stderr=True, quiet=quiet).status("a spare goes through the script's set-up, and computes a step") as shown:
+        while True:
+            status = about.server.call("GET", of_job(about.job, "status"))
+            for found in status["drills"]:
+                if found["number"] == number and found["verdict"]:
+                    return dict(found)
+            if status["exit_code"] is not None:
+                raise NoAnswer(f"the job has ended: {status['message']}")
+            shown.update(f"drill {number}: step {status['step']}")
+            time.sleep(LOOK)

@@ -1,0 +1,199 @@
+"""A drill: a spare computes a rank's next step beside it, and says whether it comes to the same bits. Training does not depend on it.
+
+    asked       Publish to all, Prepare to a warm spare: it goes through the script's set-up as the rank
+    ready       it has: Drill to the rank and to the spare, which meet and compute the rank's next step both
+    drilled     the spare's verdict; it is ended, because its process is that rank
+
+From the beginning to the end of it the spare is `REHEARSING`: neither member nor donor, and no spare that anybody counts on. So a fresh one
+is started in its place at once. Whatever else happens (a loss, a migration, the end of the job) calls the drill off: nothing waits for it.
+
+What a verdict is worth: it holds for the script, the state and the devices as they were at that step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from understudy.core.assignment import choose_spare, environment, local_rank
+from understudy.core.commands import Drill, Prepare, Publish
+from understudy.core.events import DrillAsked, DrillBroken, Drilled
+from understudy.core.membership import fence, top_up
+from understudy.core.model import DrillResult, DrillVerdict
+from understudy.core.state import DrillUnderWay, JobState, Worker
+from understudy.core.transitions import Phase, Why, WorkerState
+
+TIMER = "drill"
+KEPT = 200  # results
+
+
+def refusal(state: JobState, rank: int) -> str:
+    """Why no spare can be drilled for `rank` (-1: any) now; empty if one can."""
+    if rank not in range(-1, state.spec.world_size):
+        return f"there is no rank {rank}: this job has ranks 0 to {state.spec.world_size - 1}"
+    if state.phase is Phase.ENDED:
+        return "the job is over"
+    if state.drill is not None:
+        return f"a drill of rank {state.drill.rank} is under way"
+    if not state.spec.replenish:
+        return "a drill uses up its spare, and this job does not replace spares"
+    if state.phase is not Phase.TRAINING or state.incident is not None or state.broken or not state.all_committed:
+        return "the job is not in plain training: wait until every rank has committed a step"
+    if state.migration is not None:
+        return f"rank {state.migration.rank} is migrating"
+    if state.finished_then_lost or any(worker.finished for worker in state.members()):
+        return "the job is about to finish"
+    if choose_spare(state, turn(state) if rank < 0 else rank) is None:
+        return "no spare is warm: try again shortly" if state.idle(WorkerState.STARTING) else "no spare is left (see --spares)"
+    return ""
+
+
+def turn(state: JobState) -> int:
+    """The rank whose drill is the longest ago."""
+    last = {result.rank: result.number for result in state.drills}
+    return min(state.ranks, key=lambda rank: (last.get(rank, -1), rank))
+
+
+def asked(state: JobState, event: DrillAsked) -> None:
+    why_not = refusal(state, event.rank)
+    if why_not:
+        state.tell(f"no drill of {f'rank {event.rank}' if event.rank >= 0 else 'any rank'}: {why_not}")
+        return
+    rank = turn(state) if event.rank < 0 else event.rank
+    spare = choose_spare(state, rank)
+    assert spare is not None, "else it is refused"
+    state.drilled += 1
+    state.drill = DrillUnderWay(state.drilled, rank, spare.name, state.holder(rank).name, event.reason)
+    state.tell(f"drill {state.drilled}: spare {spare.name} on node {spare.node} will compute a step of rank {rank} beside it")
+    state.become(spare, WorkerState.REHEARSING)
+    state.timer(TIMER, state.timeouts.hang_first)
+    if spare.prepare is None:
+        spare.local_rank = local_rank(state, spare, rank)
+        for member in state.members():
+            state.emit(Publish(member.name, state.generation, state.store, (rank,)))
+        spare.prepare = Prepare(spare.name, state.generation, rank, state.store, environment(state, rank, spare.local_rank, state.store))
+        state.emit(spare.prepare)
+    elif spare.ready:
+        ready(state, spare)
+    top_up(state)
+
+
+def ready(state: JobState, spare: Worker) -> None:
+    """The spare has been through the set-up."""
+    drill = state.drill
+    if drill is None or drill.worker != spare.name or drill.running:
+        return
+    spare.ready = drill.running = True
+    for command in _commands(state, drill):
+        state.emit(command)
+
+
+def _commands(state: JobState, drill: DrillUnderWay) -> list[Drill]:
+    holder = state.workers[drill.holder]
+    return [Drill(name, state.generation, drill.number, drill.rank, holder.store) for name in (drill.holder, drill.worker)]
+
+
+def repeat(state: JobState, worker: Worker) -> None:
+    """To a worker whose agent has connected again."""
+    drill = state.drill
+    if drill is not None and not drill.running and worker.state is WorkerState.MEMBER:
+        prepare = state.workers[drill.worker].prepare
+        assert prepare is not None
+        state.emit(Publish(worker.name, prepare.generation, prepare.store, (drill.rank,)))
+    if drill is not None and drill.running:
+        for command in _commands(state, drill):
+            if command.worker == worker.name:
+                state.emit(command)
+
+
+def drilled(state: JobState, event: Drilled) -> None:
+    drill = state.drill
+    if drill is None or (drill.worker, drill.number, drill.rank) != (event.worker, event.number, event.rank):
+        state.refuse(event, Why.OVER)
+        return
+    _conclude(state, drill, event.verdict, event.detail, event)
+
+
+def broken(state: JobState, event: DrillBroken) -> None:
+    drill = state.drill
+    if drill is None or (drill.holder, drill.number) != (event.worker, event.number):
+        state.refuse(event, Why.OVER)
+        return
+    _conclude(state, drill, DrillVerdict.BROKEN, event.detail)
+
+
+def failed(state: JobState, worker: Worker, why: str) -> bool:
+    """The script raised in this spare. Whether that was a drill."""
+    drill = state.drill
+    if drill is None or drill.worker != worker.name:
+        return False
+    _conclude(state, drill, DrillVerdict.DIFFERENT, f"the spare could not come to the step: {why}")
+    return True
+
+
+def lost(state: JobState, worker: Worker, why: str) -> None:
+    """This spare is gone, and fenced already."""
+    if state.drill is not None and state.drill.worker == worker.name:
+        _conclude(state, state.drill, DrillVerdict.BROKEN, f"the spare was lost: {why}")
+
+
+def overdue(state: JobState) -> None:
+    if state.drill is not None:
+        stage = "was told" if state.drill.running else "was not ready"
+        _conclude(state, state.drill, DrillVerdict.BROKEN, f"the spare {stage}, and nothing came of it in {state.timeouts.hang_first:g} s")
+
+
+def call_off(state: JobState, why: str) -> None:
+    """Something more important happens."""
+    if state.drill is not None:
+        _conclude(state, state.drill, DrillVerdict.BROKEN, f"called off: {why}", fresh=False)
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """In place of the figures of a drill that has none."""
+
+    step: int
+    compared: int = 0
+    collectives: int = 0
+    left_out: int = 0
+    bytes_moved: int = 0
+    pause: float = 0.0
+
+
+def _conclude(
+    state: JobState, drill: DrillUnderWay, verdict: DrillVerdict, detail: str, figures: Drilled | None = None, fresh: bool = True
+) -> None:
+    state.drill = None
+    state.cancel(TIMER)
+    of = figures or _Nothing(state.step())
+    result = DrillResult(
+        *(drill.number, drill.rank, drill.worker, verdict, of.step, detail, state.now),
+        *(of.compared, of.collectives, of.left_out, of.bytes_moved, of.pause),
+    )
+    state.drills = [*state.drills, result][-KEPT:]
+    state.tell(told(result))
+    spare = state.workers[drill.worker]
+    if spare.state is WorkerState.REHEARSING:
+        fence(state, spare, f"drill {drill.number} is over")
+    if fresh and state.incident is None and state.ended is None:
+        top_up(state)
+
+
+def told(result: DrillResult) -> str:
+    """For a person."""
+    of = f"drill {result.number}: rank {result.rank}"
+    more = f": {result.detail}" if result.detail else ""
+    match result.verdict:
+        case DrillVerdict.SAME:
+            return f"{of} is proven at step {result.step}: spare {result.worker} computed the same bits, and its redo, too{more}"
+        case DrillVerdict.PARTLY:
+            return (
+                f"{of} is proven in part at step {result.step}: the same bits in {result.collectives} collectives, {result.left_out} were "
+                f"too much to be sent{more}"
+            )
+        case DrillVerdict.DIFFERENT:
+            return f"{of} is not survivable as it is (step {result.step}){more}"
+        case DrillVerdict.NOT_REPRODUCIBLE:
+            return f"{of} is not reproducible on this device (step {result.step}){more}"
+        case DrillVerdict.BROKEN:
+            return f"{of} is not proven{more}"

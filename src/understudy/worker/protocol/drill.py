@@ -1,0 +1,304 @@
+"""A drill: a spare computes a rank's next step beside it, and both compare what they have, bit by bit. This is the rank's side.
+
+Replicas that agree prove nothing about a newcomer: what one of them has wrong, an all-reduce gives to all. Only computing the same step
+twice shows whether a spare that takes over would go on as the rank would have. The spare has been through the script's set-up as the rank
+(`core.preparation`); at the rank's next step
+
+    begin   the rank tells where the job is and what its state is, as a donor does, and goes on; a thread sends the state, and what the
+            step changes in front of its vote from the copy that begin has made for a redo
+    step    what goes into each collective goes over as digests, what comes out of it whole (`script.step_replay`)
+    vote    the vote waits until the state is out, because it changes now; what the attempt has made goes over as digests
+    end     the same of everything behind the step
+
+Other ranks know nothing of it. Whatever goes wrong, the rank goes on with its step, and says so (`DrillBroken`): a spare that does not come
+to its place in time, a connection that breaks, a generation that ends. The spare's side is `rehearsal`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from understudy.core.commands import Drill, Recover
+from understudy.core.events import DrillBroken
+from understudy.worker.encoding.messages import DonorState, DrilledCollective, pack
+from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
+from understudy.worker.protocol import moments, transfer
+from understudy.worker.protocol.addition_order import AdditionOrder
+from understudy.worker.protocol.agreed_state import AgreedState
+from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.donors import Donors
+from understudy.worker.protocol.members import Members
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.plan import Plan
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.script.step_replay import StepRecorder
+from understudy.worker.state.pre_vote_changes import Before
+from understudy.worker.state.rank_local import seal
+from understudy.worker.state.registry import Snapshot
+from understudy.worker.state.tensors import local_tensor
+from understudy.worker.transport.peers import Buffers, Peers, frame
+from understudy.worker.transport.rendezvous import Rendezvous
+
+WAIT = 10.0  # seconds that a step waits for its spare at most
+WINDOW = 256 << 20  # bytes of results that wait to be sent
+BYTES = int(os.environ.get("UNDERSTUDY_DRILL_BYTES") or 8 << 30)  # of results that are sent in a drill at most
+COLLECTIVE, MOMENT, WHOLE, OVER = b"c", b"m", b"w", b"o"  # in front of what is sent: `WHOLE`, the state is out; `OVER`, nothing follows
+
+
+class DrillMembers(Members):
+    """The two of a drill: the spare by the number of the rank, the rank itself as a leaver, a healthy donor whose rank is taken."""
+
+    def __init__(self, drill: Drill, transaction: int, world_size: int) -> None:
+        recovery = Recover(drill.worker, drill.generation, transaction, "drill", drill.store, (drill.rank,), (-1,), (drill.rank,))
+        super().__init__(recovery, world_size)
+
+    @property
+    def donors(self) -> list[int]:
+        return [self.world_size]
+
+
+class StepWatch:
+    """What looks at a step while it runs, on a rank and on a spare. Nothing, as a rule."""
+
+    alone = False  # without peers: there is no vote
+
+    def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
+        """A transaction begins, for the first time."""
+
+    def vote(self) -> bool:
+        """Its collectives are done. Whether this takes the place of the vote."""
+        return False
+
+    def failed(self, error: Exception) -> None:
+        """The attempt has failed."""
+
+    def end(self, result: Any) -> None:
+        """The function has returned, its vote is passed, and nothing is committed yet."""
+
+
+class Drills(StepWatch):
+    """On a rank: the drills that it is asked for, one after the other."""
+
+    def __init__(
+        self, progress: Progress, membership: Membership, held: RankState, agreed: AgreedState, comparison: Comparison, order: AdditionOrder
+    ) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._held = held
+        self._agreed = agreed
+        self._comparison = comparison
+        self._order = order
+        self._known = -1  # number of the newest drill that was begun
+        self._drill: Drill | None = None
+        self._sender: _Sender | None = None
+        self._recorder: StepRecorder | None = None
+        self._pause = 0.0
+
+    def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
+        drill, progress = self._membership.control.drill, self._progress
+        if drill is None or drill.number <= self._known or drill.rank != progress.rank or drill.generation != progress.generation:
+            return
+        self._known, self._drill, started = drill.number, drill, time.monotonic()
+        try:
+            meeting, plan = self._tell(drill)
+            beginning = moments.at_begin(self._held, arguments)
+        except (UnderstudyError, GenerationAborted, PeerLost, OSError) as error:
+            self._broken(f"it could not begin: {error}")
+            return
+        sender = self._sender = _Sender(self._membership, meeting, self._as_of_begin(snapshot, before), plan, progress)
+        sender.put(MOMENT + pack(beginning))
+        self._recorder = StepRecorder(sender.collective)
+        self._recorder.install()
+        sender.start()
+        self._pause = time.monotonic() - started
+
+    def _tell(self, drill: Drill) -> tuple[Rendezvous, Plan]:
+        """Publishes, as a donor does, where the job is and what this rank holds."""
+        progress, held = self._progress, self._held
+        membership, before = self._membership, self._progress.transaction - 1
+        meeting = Rendezvous(
+            drill.store, drill.generation, lambda: membership.superseded(drill.generation), membership.server.port, f"d{drill.number}"
+        )
+        copy, local = held.copy_of(before), held.local
+        if copy is None or local.replicas is None:
+            raise UnderstudyError("this rank has voted for nothing yet")
+        tensors = held.state.all_tensors()
+        published = DonorState(
+            progress.transaction,
+            progress.step,
+            held.state.descriptions(tensors),
+            self._comparison.summary(held.state.digests(tensors)).message(),
+            held.state.encoded_values(),
+            local.versions.get(before, []),
+            membership.groups.describe(),
+            self._order.began,
+            held.frameworks.described(),
+        )
+        meeting.put(f"copy/{progress.rank}/leaver", seal(copy))
+        meeting.put(f"state/{progress.world_size}", pack(published))
+        meeting.put("job", self._agreed.told())
+        members = DrillMembers(drill, progress.transaction, progress.world_size)
+        return meeting, Donors(members, meeting).plan_for(progress.rank, local.replicas)
+
+    def _as_of_begin(self, snapshot: Snapshot, before: Before) -> dict[str, torch.Tensor]:
+        """What may change in front of the vote from the copies for a redo, all else from where it is."""
+        state = self._held.state
+        tensors = state.all_tensors()
+        tensors |= {name: copy for name, (_, copy) in snapshot.tensors.items() if name in tensors}
+        for name, parameter in state.parameters():
+            kept = snapshot.gradients.get(id(parameter))
+            if kept is not None:
+                tensors[f"{name}/gradient"] = kept[1]
+        return tensors | {entry: kept.content for entry, kept in before.kept.items()}
+
+    def vote(self) -> bool:
+        sender = self._sender
+        if sender is None:
+            return False
+        started = time.monotonic()
+        sender.put(MOMENT + pack(replace(moments.at_vote(self._held), sent=sender.sent, left_out=sender.left_out)))
+        self._membership.control.wait_for(lambda: sender.settled or self._membership.aborted(), WAIT)
+        if not sender.release():
+            self._broken(sender.trouble or f"the spare has not come to this step within {WAIT:g} s")
+        self._pause += time.monotonic() - started
+        return False
+
+    def end(self, result: Any) -> None:
+        sender = self._sender
+        if sender is None:
+            return
+        started = time.monotonic()
+        ending = moments.at_end(self._held, result)
+        pause = self._pause + time.monotonic() - started
+        sender.put(MOMENT + pack(replace(ending, sent=sender.sent, left_out=sender.left_out, pause=pause)))
+        sender.put(OVER)
+        self._stop()
+
+    def failed(self, error: Exception) -> None:
+        if self._sender is not None:
+            self._broken(f"the step was interrupted: {error}")
+
+    def _broken(self, why: str) -> None:
+        control, drill = self._membership.control, self._drill
+        if self._sender is not None:
+            self._sender.give_up()
+        self._stop()
+        if drill is not None:
+            control.send(DrillBroken(control.worker, drill.number, why))
+
+    def _stop(self) -> None:
+        if self._recorder is not None:
+            self._recorder.remove()
+        self._recorder = self._sender = self._drill = None
+
+
+class _Sender:
+    """Sends the state and what follows, on a thread of its own."""
+
+    def __init__(
+        self, membership: Membership, meeting: Rendezvous, tensors: Mapping[str, torch.Tensor], plan: Plan, progress: Progress
+    ) -> None:
+        self._membership = membership
+        self._meeting = meeting
+        self._tensors = {entry: local_tensor(tensor) for entry, tensor in tensors.items()}
+        self._plan = plan
+        self._spare, self._member = progress.rank, progress.world_size
+        self._peers = Peers(meeting, self._member)
+        self._queue: deque[bytes] = deque()
+        self._waiting = 0  # bytes in it
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="understudy-drill", daemon=True)
+        self._released = False  # the state may change from now on
+        self.settled = False  # the state is out, or never will be
+        self.trouble = ""
+        self.sent, self.left_out, self._bytes = 0, 0, 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, data: bytes) -> None:
+        with self._changed:
+            self._queue.append(data)
+            self._waiting += len(data)
+            self._changed.notify_all()
+
+    def collective(self, entry: DrilledCollective) -> None:
+        """On any thread of the step. Waits while too much is on its way, but not for ever."""
+        size = sum(tensor.numel() * tensor.element_size() for tensor in entry.outputs)
+        with self._changed:
+            if self.left_out or self._bytes + size > BYTES:
+                self.left_out += 1
+                return
+            self._bytes += size
+            self.sent += 1
+            if not self._changed.wait_for(lambda: self._waiting < WINDOW or bool(self.trouble), WAIT):
+                self.trouble = f"the spare has taken nothing for {WAIT:g} s"
+            if self.trouble:
+                return
+        self.put(COLLECTIVE + pack(entry))
+
+    def release(self) -> bool:
+        """The state is about to change. Whether all of it is out."""
+        with self._changed:
+            self._released = True
+            return self.settled and not self.trouble
+
+    def give_up(self) -> None:
+        with self._changed:
+            self.trouble = self.trouble or "the drill is over"
+            self._changed.notify_all()
+        self._meeting.close()
+
+    def _run(self) -> None:
+        try:
+            self._peers.meet([self._spare])
+            self._peers.exchange({self._spare: self._flow()}, {})
+        except Exception as error:  # told by the main thread; whatever it is, the step goes on
+            self._end(f"{error}")
+        finally:
+            self._end("")
+            with suppress(OSError):
+                self._peers.close()
+            self._meeting.close()
+
+    def _end(self, trouble: str) -> None:
+        with self._changed:
+            self.trouble = self.trouble or trouble
+            self.settled = True
+            self._changed.notify_all()
+        self._membership.control.wake()
+
+    def _flow(self) -> Buffers:
+        for buffer in transfer.leaving(self._tensors, self._plan.messages):
+            if self._released:
+                raise PeerLost("its state has changed before all of it was sent")
+            yield buffer
+        with self._changed:
+            if self._released:
+                raise PeerLost("its state has changed before all of it was sent")
+            self.settled = True
+        self._membership.control.wake()
+        yield from frame(WHOLE)
+        while (data := self._next()) != OVER:
+            yield from frame(data)
+        yield from frame(OVER)
+
+    def _next(self) -> bytes:
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._queue) or bool(self.trouble))
+            if self.trouble:
+                raise PeerLost(self.trouble)
+            data = self._queue.popleft()
+            self._waiting -= len(data)
+            self._changed.notify_all()
+            return data

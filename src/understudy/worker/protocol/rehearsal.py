@@ -1,0 +1,234 @@
+"""A drill, on the spare: it takes the rank's state over as a newcomer does, computes the rank's next step twice, and compares.
+
+It has no peers. Its collectives are answered with what they gave on the rank (`script.step_replay`). The first attempt is broken off right
+before its vote and run again from the copy of its begin, as a survivor's is: so a redo is proven, too, without any risk. Then come the
+optimizer and what else follows a vote, and in the end the verdict. The spare never returns to the script, and takes no rank afterwards.
+
+What differs at the begin (an attribute of a module that was never changed, an argument) is a cause and no verdict: many differences mean
+nothing. The verdict goes by what is computed: what goes into collectives, gradients, buffers, streams, and all state behind the step.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from typing import Any, NoReturn
+
+from understudy.core.commands import Drill
+from understudy.core.events import Drilled
+from understudy.core.model import DrillVerdict, Stand
+from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment, JobProgress, unpack
+from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
+from understudy.worker.protocol import moments, transfer
+from understudy.worker.protocol.agreed_state import AgreedState
+from understudy.worker.protocol.arrival import Arrival
+from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.plan import Plan
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.script.collective_replay import Replayer
+from understudy.worker.script.step_replay import Beyond, StepReplayer, Unlike
+from understudy.worker.state.pre_vote_changes import Before
+from understudy.worker.state.registry import Snapshot
+from understudy.worker.transport.peers import Buffers, Peers, read_frame
+from understudy.worker.transport.rendezvous import Rendezvous
+
+NAMED = 3  # differences that a verdict names
+
+
+class Rehearsed(GenerationAborted):
+    """The first attempt has come to its vote."""
+
+
+class Rehearsal(StepWatch):
+    alone = True
+
+    def __init__(
+        self,
+        drill: Drill,
+        progress: Progress,
+        membership: Membership,
+        held: RankState,
+        agreed: AgreedState,
+        comparison: Comparison,
+        arrival: Arrival,
+    ) -> None:
+        self._drill = drill
+        self._progress = progress
+        self._membership = membership
+        self._held = held
+        self._agreed = agreed
+        self._comparison = comparison
+        self._arrival = arrival
+        self._replay = StepReplayer(drill.rank)
+        self._here: dict[str, list[DrilledMoment]] = {}  # of each moment: one for each attempt
+        self._there: dict[str, DrilledMoment] = {}
+        self._compared = 0  # of the state that was taken over
+        self._bytes = 0
+        self._lost = ""  # why nothing more comes from the rank
+        self.meeting = Rendezvous(
+            drill.store, drill.generation, lambda: membership.control.released is not None, membership.server.port, f"d{drill.number}"
+        )
+
+    def members(self, transaction: int) -> DrillMembers:
+        return DrillMembers(self._drill, transaction, self._progress.world_size)
+
+    # -- the way to the step -----------------------------------------------------------------------------------------------
+
+    def arrive(self, job: JobProgress, streams_set: bool, replayer: Replayer) -> None:
+        """Takes over the rank's state as of the begin of its step. Does not return if that cannot be, or differs."""
+        replayer.remove()
+        peers = Peers(self.meeting, self._drill.rank)
+        try:
+            plan, copy, _ = self._arrival.take_over(
+                job, self.members(job.transaction), self.meeting, False, streams_set, lambda plan: self._receive(peers, plan)
+            )
+        except NotTheSame as error:
+            self.tell(DrillVerdict.DIFFERENT, str(error))
+        except (GenerationAborted, PeerLost) as error:
+            self.tell(DrillVerdict.BROKEN, str(error))
+        self._compared = len(plan.expected) + len(plan.local) + len(copy.streams)
+        self._bytes = plan.size
+        self._agreed.adopt_habits(job)
+        self._held.local.adopt(copy)
+        self._progress.phase, self._progress.generation = Stand.IDLE, self._drill.generation
+        self._comparison.recovered(())
+        self._replay.install()
+        threading.Thread(target=self._read, args=(peers,), name="understudy-drill", daemon=True).start()
+
+    def _receive(self, peers: Peers, plan: Plan) -> None:
+        member, found = self._progress.world_size, dict[int, bytes]()
+        tensors = self._held.state.all_tensors()
+        peers.exchange({}, {member: itertools.chain(transfer.arriving(tensors, plan.messages), read_frame(found, member))})
+        if found[member] != WHOLE:
+            raise PeerLost("the rank has sent something else behind its state")
+
+    def _read(self, peers: Peers) -> None:
+        """On a thread: what the rank sends while it runs the step."""
+        try:
+            peers.exchange({}, {self._progress.world_size: self._frames()})
+        except Exception as error:  # told by the main thread, which is waiting for this
+            self._lose(f"rank {self._drill.rank} has broken off: {error}")
+
+    def _frames(self) -> Buffers:
+        member, found = self._progress.world_size, dict[int, bytes]()
+        while True:
+            yield from read_frame(found, member)
+            data = found.pop(member)
+            kind, body = data[:1], data[1:]
+            self._bytes += len(data)
+            if kind == COLLECTIVE:
+                self._replay.put(unpack(DrilledCollective, body))
+            elif kind == MOMENT:
+                self._hear(unpack(DrilledMoment, body))
+            elif kind == OVER:
+                return
+            else:
+                raise PeerLost(f"a message of unknown kind {kind!r}")
+
+    def _hear(self, moment: DrilledMoment) -> None:
+        self._there[moment.moment] = moment
+        if moment.moment == moments.VOTE:
+            self._replay.complete(moment.left_out)
+        self._membership.control.wake()
+
+    def _lose(self, why: str) -> None:
+        self._lost = why
+        self._replay.close(why)
+        self._membership.control.wake()
+
+    # -- the step ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
+        self._here[moments.BEGIN] = [moments.at_begin(self._held, arguments)]
+
+    def vote(self) -> bool:
+        attempts = self._here.setdefault(moments.VOTE, [])
+        attempts.append(moments.at_vote(self._held))
+        if len(attempts) == 1:
+            self._progress.must_redo = True
+            raise Rehearsed("the first attempt of a drill ends before its vote")
+        return True
+
+    def failed(self, error: Exception) -> None:
+        if isinstance(error, Beyond):
+            return self._conclude()
+        if self._lost:
+            self.tell(DrillVerdict.BROKEN, self._lost)
+        if isinstance(error, Unlike):
+            self.tell(DrillVerdict.DIFFERENT, self._with_causes([*self._replay.different, str(error)]))
+        if not self._progress.must_redo:
+            self.tell(DrillVerdict.DIFFERENT, self._with_causes([f"the step raises {type(error).__name__} on the spare: {error}"]))
+        self._replay.again()
+        return None
+
+    def end(self, result: Any) -> None:
+        self._here[moments.END] = [moments.at_end(self._held, result)]
+        self._conclude()
+
+    # -- the verdict -------------------------------------------------------------------------------------------------------
+
+    def _conclude(self) -> None:
+        last = moments.END if moments.END in self._here else moments.VOTE
+        self._membership.control.wait_for(lambda: last in self._there or bool(self._lost))
+        if last not in self._there:
+            self.tell(DrillVerdict.BROKEN, self._lost)
+        attempts, there = self._here.get(moments.VOTE, []), self._there.get(moments.VOTE)
+        at_vote = [moments.differences(one, there) for one in attempts] if there is not None else []
+        found = [*self._replay.different, *itertools.chain(*at_vote)]
+        quiet: list[str] = []
+        if moments.END in self._here:
+            if missing := self._replay.missing():
+                found.append(missing)
+            behind = moments.differences(self._here[moments.END][0], self._there[moments.END])
+            found += [text for text in behind if not moments.is_result(text)]
+            quiet = [text for text in behind if moments.is_result(text)]
+        if len(attempts) > 1 and (unlike := moments.differences(attempts[1], attempts[0])):
+            if at_vote[0] or self._replay.unlike_before:
+                self.tell(DrillVerdict.NOT_REPRODUCIBLE, f"two attempts of the spare itself are not the same: {_joined(unlike)}")
+            self.tell(DrillVerdict.DIFFERENT, f"the spare's first attempt is the rank's, and its redo is not: {_joined(unlike)}")
+        if found:
+            self.tell(DrillVerdict.DIFFERENT, self._with_causes(found))
+        quiet += self._causes()
+        detail = f"not the same, and of no consequence in this step: {_joined(quiet)}" if quiet else ""
+        self.tell(DrillVerdict.SAME if moments.END in self._here else DrillVerdict.PARTLY, detail)
+
+    def _causes(self) -> list[str]:
+        here, there = self._here.get(moments.BEGIN), self._there.get(moments.BEGIN)
+        return moments.differences(here[0], there) if here and there is not None else []
+
+    def _with_causes(self, found: list[str]) -> str:
+        causes = self._causes()
+        unique = list(dict.fromkeys(found))
+        return f"{_joined(causes)}; the first that follows: {unique[0]}" if causes else _joined(unique)
+
+    def tell(self, verdict: DrillVerdict, detail: str) -> NoReturn:
+        """Says what came of it, and waits until this worker is ended."""
+        control, progress = self._membership.control, self._progress
+        ending = self._there.get(moments.END) or self._there.get(moments.VOTE)
+        compared = self._compared + sum(len(one.digests) for many in self._here.values() for one in many) + self._replay.compared
+        control.send(
+            Drilled(
+                control.worker,
+                self._drill.number,
+                self._drill.rank,
+                verdict,
+                progress.step,
+                detail,
+                compared,
+                self._replay.compared,
+                ending.left_out if ending is not None else 0,
+                self._bytes,
+                ending.pause if ending is not None else 0.0,
+            )
+        )
+        control.wait_for(lambda: control.released is not None)
+        assert control.released is not None
+        os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank
+
+
+def _joined(texts: list[str]) -> str:
+    return "; ".join(texts[:NAMED]) + (f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else "")

@@ -1,0 +1,261 @@
+"""The collectives of one step: recorded on the rank that runs it, replayed on the spare that computes the same step beside it (a drill).
+
+On the rank a kernel notes what goes into each collective, as digests, and what comes out of it, whole. On the spare, which has no peers, a
+kernel compares what goes in, and gives what came out on the rank. Nothing in the rank's step is waited for earlier than the script waits: a
+Work is handed to the script that copies the results when it is done, before anybody else sees them.
+
+Calls are matched by *lanes*: a lane is a group, and for messages between two ranks also the direction, the other one and the tag.
+Within a lane the order is the same on rank and spare, or the job itself would not work; between lanes it need not be, as autograd runs
+threads of its own.
+
+Not compared, because it means nothing: what a member gives that the operation does not read (a broadcast's buffer where it is not the
+root), and the bytes of pickled objects (8-bit numbers): equal objects may have different pickles.
+
+Known limits: on an accelerator none of it has run yet. Reading `Work.result` of what is recorded gives the result of the communicator.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch._C._distributed_c10d as c10d
+from torch.distributed import Work
+
+from understudy.worker.encoding.digests import digest
+from understudy.worker.encoding.messages import DrilledCollective
+from understudy.worker.errors import GenerationAborted
+from understudy.worker.script.collectives import BETWEEN_TWO, FROM_ROOT, Collective, Kernels, shapes
+
+_c10d: Any = c10d  # for what its stub does not list
+_UNSAID = ("timeout", "async_op", "sparse_indices", "process_group", "device_ids")  # arguments that do not matter for the result
+
+
+class Unlike(GenerationAborted):
+    """What the spare calls is not what the rank called: it cannot go on with this step."""
+
+
+class Beyond(GenerationAborted):
+    """What the rank was given from here on was too much to be sent."""
+
+
+def lane_of(collective: Collective) -> str:
+    group = str(collective.group.group_name)
+    if collective.operator not in BETWEEN_TWO:
+        return group
+    given = collective.arguments
+    return f"{group} {collective.operator} {given.get('dst', given.get('src', 'any'))} tag {given.get('tag', 0)}"
+
+
+def settings_of(collective: Collective) -> str:
+    """Its arguments but tensors: root, reduction, sizes."""
+    found = []
+    for name, value in collective.arguments.items():
+        if name in _UNSAID or isinstance(value, torch.Tensor):
+            continue
+        if isinstance(value, torch.ScriptObject):
+            value = value.op() if value._has_method("op") else "?"  # type: ignore[attr-defined]
+        elif isinstance(value, list | tuple) and not all(isinstance(item, int) for item in value):
+            continue
+        found.append(f"{name}={value}")
+    return ", ".join(found)
+
+
+def given_to(collective: Collective) -> list[torch.Tensor]:
+    """What the operation reads of this member's."""
+    if collective.operator in FROM_ROOT and not _is_root(collective):
+        return []
+    return collective.inputs
+
+
+def _is_root(collective: Collective) -> bool:
+    return bool(collective.arguments["root_rank"] == collective.group.rank())
+
+
+def _comparable(tensors: list[torch.Tensor]) -> list[int]:
+    return [digest(tensor.detach().contiguous()) if tensor.dtype is not torch.uint8 else 0 for tensor in tensors]
+
+
+class StepRecorder(Kernels):
+    """On the rank. `give` gets every collective when its results are there, on whichever thread that is; it must not raise."""
+
+    def __init__(self, give: Callable[[DrilledCollective], None]) -> None:
+        super().__init__()
+        self._give = give
+        self._numbers: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._works: list[_Watched] = []  # C++ knows only the part of a Work that is its own, and must find the other as long as it lives
+
+    def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
+        lane, given = lane_of(collective), given_to(collective)
+        with self._lock:
+            number = self._numbers[lane]
+            self._numbers[lane] += 1
+        entry = DrilledCollective(
+            lane, number, collective.operator, settings_of(collective), shapes(given), _comparable(given), shapes(collective.outputs), []
+        )
+        result = operate()
+        outputs = collective.outputs
+        work = result[-1] if isinstance(result, tuple) else result
+        if not outputs or not isinstance(work, torch.ScriptObject):
+            self._give(entry)
+            return result
+
+        def done() -> None:
+            entry.outputs = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in outputs]
+            self._give(entry)
+
+        watched = _Watched(Work.unbox(work), done)
+        self._works.append(watched)
+        return collective.answer(watched.boxed())
+
+
+class _Watched(Work):
+    """`work`, with something to be done once when it is done, before anybody knows."""
+
+    def __init__(self, work: Work, done: Callable[[], None]) -> None:
+        super().__init__()
+        self._work = work
+        self._done: Callable[[], None] | None = done
+        self._lock = threading.Lock()
+        self._future: torch.futures.Future[Any] | None = None
+        with suppress(RuntimeError):  # Gloo has none for reduce_scatter and messages between two: then it is done where somebody waits
+            self._future = work.get_future().then(self._then)
+
+    def _then(self, future: torch.futures.Future[Any]) -> Any:
+        value = future.value()  # raises what the collective raises
+        self._note()
+        return value
+
+    def _note(self) -> None:
+        with self._lock:
+            done, self._done = self._done, None
+            if done is not None:
+                done()
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        over = self._work.wait(timeout) if timeout else self._work.wait()
+        if self._future is not None:
+            self._future.wait()
+        self._note()
+        return bool(over)
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        return self._work.get_future() if self._future is None else self._future
+
+    def is_completed(self) -> bool:
+        return self._work.is_completed() and (self._future is None or self._future.done())
+
+    def is_success(self) -> bool:
+        return self._work.is_success()
+
+    def exception(self) -> Any:
+        return self._work.exception()
+
+    def result(self) -> list[torch.Tensor]:
+        return self._work.result()
+
+    def synchronize(self) -> None:
+        self.wait()
+
+
+class StepReplayer(Kernels):
+    """On the spare. `put` comes from the thread that reads what the rank sends, all else from those of the script."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self._rank = rank
+        self._entries: dict[tuple[str, int], DrilledCollective] = {}
+        self._numbers: Counter[str] = Counter()
+        self._changed = threading.Condition()
+        self._over = ""  # why no more come
+        self._complete = False  # all of the step have come that will
+        self._beyond = False  # some were too much to be sent
+        self.different: list[str] = []  # what went into a collective here and there, the first first
+        self.unlike_before = False  # there was something in the attempt before this one
+        self.compared = 0  # collectives, in this attempt
+        self._works: list[Work] = []
+
+    def put(self, entry: DrilledCollective) -> None:
+        with self._changed:
+            self._entries[entry.lane, entry.number] = entry
+            self._changed.notify_all()
+
+    def close(self, why: str) -> None:
+        """No more will come: who waits for one hears why."""
+        with self._changed:
+            self._over = self._over or why
+            self._changed.notify_all()
+
+    def complete(self, left_out: int) -> None:
+        """All of the step are here but those that were `left_out`."""
+        with self._changed:
+            self._complete, self._beyond = True, left_out > 0
+            self._changed.notify_all()
+
+    def again(self) -> None:
+        """The same step once more, from its begin, on what is kept."""
+        self.unlike_before = bool(self.different)
+        self._numbers.clear()
+        self.compared = 0
+
+    def missing(self) -> str:
+        """The first collective that the rank has issued in this step, and the spare has not."""
+        with self._changed:
+            for (lane, number), entry in self._entries.items():
+                if number >= self._numbers[lane]:
+                    return f"rank {self._rank} issues {_named(entry)}, the spare does not"
+        return ""
+
+    def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
+        lane, given = lane_of(collective), given_to(collective)
+        with self._changed:
+            number = self._numbers[lane]
+            self._numbers[lane] += 1
+            self._changed.wait_for(lambda: (lane, number) in self._entries or bool(self._over) or self._complete)
+            entry = self._entries.get((lane, number))
+        if entry is None and self._beyond:
+            raise Beyond("what the rank was given here was too much to be sent")
+        if entry is None:
+            this = f"{collective.operator.strip('_')} number {number} on group {lane!r}"
+            raise Unlike(self._over or f"the spare issues {this}, rank {self._rank} does not")
+        here = DrilledCollective(
+            lane, number, collective.operator, settings_of(collective), shapes(given), _comparable(given), shapes(collective.outputs), []
+        )
+        self._compare(here, entry)
+        with torch.no_grad():
+            for tensor, value in zip(collective.outputs, entry.outputs, strict=False):
+                if tensor.shape == value.shape:  # else it is a pickle that this rank sends, and its own is as good
+                    tensor.detach().copy_(value)
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(collective.outputs)
+        work = _c10d._create_work_from_future(future)
+        self._works.append(work)
+        return collective.answer(work.boxed())
+
+    def _compare(self, here: DrilledCollective, there: DrilledCollective) -> None:
+        """Raises `Unlike` where what came out there has no place here."""
+        mine, theirs = (here.operator, here.settings, here.results), (there.operator, there.settings, there.results)
+        pickled = any(kind == "uint8" for kind, _ in [*here.results, *there.results])
+        if mine != theirs and not (pickled and mine[:2] == theirs[:2]):
+            raise Unlike(f"the spare issues {_named(here)}, rank {self._rank} {_named(there)}")
+        self.compared += 1
+        if here.given != there.given and not pickled:
+            self.different.append(f"what goes into {_named(there)}: {_shown(here.given)} on the spare, {_shown(there.given)} on the rank")
+        elif here.digests != there.digests:
+            self.different.append(f"what goes into {_named(there)} is not the same on the spare")
+
+
+def _named(entry: DrilledCollective) -> str:
+    where = f"number {entry.number} on group {entry.lane!r}"
+    return f"{entry.operator.strip('_')} {where} ({entry.settings or 'no settings'}) of {_shown(entry.given or entry.results)}"
+
+
+def _shown(tensors: list[tuple[str, list[int]]]) -> str:
+    shown = ", ".join(f"{kind} {tuple(shape)}" for kind, shape in tensors[:3])
+    return (shown + (", ..." if len(tensors) > 3 else "")) or "nothing"
