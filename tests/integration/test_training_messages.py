@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.integration.processes import marked
-from tests.integration.training import Outcome, Training, training
+from tests.integration.training import Outcome, Training, survived, training
 
 __all__ = ["training"]
 
@@ -126,6 +126,14 @@ def test_a_loss_in_a_collective_outside_any_transaction(training: Training) -> N
     assert outcome.code == 1
     assert "rank 0: a collective outside any transaction failed" in outcome.output
     assert "wrap this code in @job.section" in outcome.output
+
+
+def test_a_rank_whose_connections_break_between_its_last_collective_and_its_vote_says_so(training: Training) -> None:
+    reference = training.undisturbed("broken.py")
+    outcome = training.begin("broken.py", "break").ends()
+    (incident,) = survived(outcome, reference, losses=0)
+    assert incident["ranks"] == [], outcome.output
+    assert "broke in front of the vote" in incident["notes"][0], incident
 
 
 def test_an_exception_of_one_rank_ends_the_job_and_burns_no_spare(training: Training) -> None:

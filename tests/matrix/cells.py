@@ -87,11 +87,11 @@ def _cell(mode: str, phase: str, fault: Fault, number: int) -> Cell:
     if fault.name == "no_memory":
         allowed |= {Outcome.REPLACED}  # whoever is refused it first: Python, which raises, or a library, which aborts
     entries = [entry]
+    if phase not in IN_STEP and fault.expected is Outcome.REJOINED:
+        entry["expect"] = "undisturbed"  # everybody is on the way to a new generation already, and has let go of the old one's connections
+        allowed = {Outcome.UNDISTURBED}
     if phase in RECOVERY:
         entry["overlap"] = True
-        if fault.expected is Outcome.REJOINED:
-            entry["expect"] = "undisturbed"  # everybody is on the way to a new generation already
-            allowed = {Outcome.UNDISTURBED}
         entries.append({"fault": "sigkill", "rank": FIRST, "after": 0.001})
     return Cell(mode, phase, fault.name, tuple(entries), rank if phase == MIGRATION else None, frozenset(allowed))
 

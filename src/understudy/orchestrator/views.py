@@ -82,6 +82,9 @@ class DrillStatus(TypedDict):
     number: Annotated[int, Field(description="from 1")]
     rank: Rank
     worker: Annotated[str, Field(description="the spare")]
+    stage: Annotated[
+        str, Field(description="`preparing`: the spare goes through the script's set-up; `computing`: both are at the step; `over`")
+    ]
     verdict: Annotated[
         str,
         Field(
@@ -214,6 +217,7 @@ def _drills(machine: Machine) -> list[DrillStatus]:
             number=result.number,
             rank=result.rank,
             worker=result.worker,
+            stage="over",
             verdict=str(result.verdict),
             step=result.step,
             detail=result.detail,
@@ -232,6 +236,7 @@ def _drills(machine: Machine) -> list[DrillStatus]:
             number=here.number,
             rank=here.rank,
             worker=here.worker,
+            stage="computing" if here.running else "preparing",
             verdict="",
             step=None,
             detail="",

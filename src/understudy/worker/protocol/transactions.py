@@ -28,7 +28,7 @@ from understudy.core.commands import Abort
 from understudy.core.events import Committed
 from understudy.core.model import Stand
 from understudy.worker import points
-from understudy.worker.errors import GenerationAborted, Misuse
+from understudy.worker.errors import GenerationAborted, Misuse, PeerLost
 from understudy.worker.protocol.between import BetweenTransactions
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
@@ -161,10 +161,12 @@ class Transactions:
             )
 
     def vote(self, carried: bool = False) -> None:
-        """Agreement of all ranks that this transaction can commit. Raises `GenerationAborted` if it has to be redone."""
+        """Agreement of all ranks that this transaction can commit. Raises `GenerationAborted` or `PeerLost` if it has to be redone."""
         progress, membership, held = self._progress, self._membership, self._held
-        if progress.must_redo or membership.aborted() or membership.groups.is_broken():
+        if progress.must_redo or membership.aborted():
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
+        if membership.groups.is_broken():  # nobody else may have noticed: the others need no connection of the script's while they vote
+            raise PeerLost("a connection of the script's groups broke in front of the vote")
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
         self._works.settle()

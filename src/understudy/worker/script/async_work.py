@@ -67,13 +67,16 @@ class Works:
     def _pending(self) -> list[int]:
         """Works that somebody holds and has not waited for, by number."""
         works = self._kernels.works if self._kernels is not None else []
-        held = [number for number in range(len(works)) if sys.getrefcount(works[number]) > _OWN]
-        return [number for number in held if id(works[number]) not in self._waited and number not in self._settled]
+        held = [number for number in range(len(works)) if sys.getrefcount(works[number]) > _OWN + _kept(works[number])]
+        return [number for number in held if not self._is_waited(works[number]) and number not in self._settled]
+
+    def _is_waited(self, work: Work) -> bool:
+        return id(work) in self._waited or getattr(work, "waited", False)
 
     def left(self, function: str) -> str:
         """Behind the function: what is to be told of Works that it leaves, or ""."""
         works = self._kernels.works if self._kernels is not None else []
-        still = [n for n in sorted(self._settled) if sys.getrefcount(works[n]) > _OWN and id(works[n]) not in self._waited]
+        still = [n for n in sorted(self._settled) if sys.getrefcount(works[n]) > _OWN + _kept(works[n]) and not self._is_waited(works[n])]
         found = [self._kernels.names[number] for number in [*still, *self._pending()] if self._kernels is not None]
         self.end()
         if not found:
@@ -93,6 +96,11 @@ class Works:
             Work.wait = self._wait  # type: ignore[method-assign]
             self._waited.clear()
             self._settled.clear()
+
+
+def _kept(work: Work) -> int:
+    """References to it of somebody of ours, who stands in front of collectives, too (`step_replay`)."""
+    return int(getattr(work, "kept", 0))
 
 
 class Unread:

@@ -115,35 +115,52 @@ class StepRecorder(Kernels):
         return collective.answer(watched.boxed())
 
 
+class _Once:
+    """Something that is done once, by whoever comes first."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action: Callable[[], None] | None = action
+        self._lock = threading.Lock()
+
+    def __call__(self) -> None:
+        with self._lock:
+            action, self._action = self._action, None
+            if action is not None:
+                action()
+
+
 class _Watched(Work):
     """`work`, with something to be done once when it is done, before anybody knows."""
+
+    kept = 1  # references to it that are no sign of the script's
 
     def __init__(self, work: Work, done: Callable[[], None]) -> None:
         super().__init__()
         self._work = work
-        self._done: Callable[[], None] | None = done
-        self._lock = threading.Lock()
+        self._done = once = _Once(done)
+        self._over: bool | None = None  # what the first wait gave: some Works copy their result, and must not do it again
         self._future: torch.futures.Future[Any] | None = None
+
+        def then(future: torch.futures.Future[Any]) -> Any:
+            value = future.value()  # raises what the collective raises
+            once()
+            return value
+
         with suppress(RuntimeError):  # Gloo has none for reduce_scatter and messages between two: then it is done where somebody waits
-            self._future = work.get_future().then(self._then)
+            self._future = work.get_future().then(then)
 
-    def _then(self, future: torch.futures.Future[Any]) -> Any:
-        value = future.value()  # raises what the collective raises
-        self._note()
-        return value
-
-    def _note(self) -> None:
-        with self._lock:
-            done, self._done = self._done, None
-            if done is not None:
-                done()
+    @property
+    def waited(self) -> bool:
+        return self._over is not None
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        over = self._work.wait(timeout) if timeout else self._work.wait()
-        if self._future is not None:
-            self._future.wait()
-        self._note()
-        return bool(over)
+        if self._over is None:
+            over = self._work.wait(timeout) if timeout else self._work.wait()
+            if self._future is not None:
+                self._future.wait()
+            self._done()
+            self._over = bool(over)
+        return self._over
 
     def get_future(self) -> torch.futures.Future[Any]:
         return self._work.get_future() if self._future is None else self._future
@@ -179,7 +196,6 @@ class StepReplayer(Kernels):
         self.different: list[str] = []  # what went into a collective here and there, the first first
         self.unlike_before = False  # there was something in the attempt before this one
         self.compared = 0  # collectives, in this attempt
-        self._works: list[Work] = []
 
     def put(self, entry: DrilledCollective) -> None:
         with self._changed:
@@ -234,9 +250,7 @@ class StepReplayer(Kernels):
                     tensor.detach().copy_(value)
         future: torch.futures.Future[Any] = torch.futures.Future()
         future.set_result(collective.outputs)
-        work = _c10d._create_work_from_future(future)
-        self._works.append(work)
-        return collective.answer(work.boxed())
+        return collective.answer(_c10d._create_work_from_future(future).boxed())
 
     def _compare(self, here: DrilledCollective, there: DrilledCollective) -> None:
         """Raises `Unlike` where what came out there has no place here."""
