@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.runs import ROOT, _environment
+from tests.conformance.runs import _environment
 from tests.conformance.scripts import Script
 from tests.integration.processes import marked
 from understudy.chaos.armed import HOLD, Armed, Folder

@@ -26,7 +26,7 @@ from typing import Any
 from understudy.core import events
 from understudy.core.commands import Command
 from understudy.core.machine import Machine
-from understudy.core.model import Incident, JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
+from understudy.core.model import DrillVerdict, Incident, JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
 
 START = 1000.0
 _SUBJECT = ("worker", "node", "nodes", "timer", "rank", "reason")
@@ -150,9 +150,13 @@ class Scenario:
                 return tuple(part for part in text.split("|") if part)
             case "generation":
                 return int(text or self.machine.state.generation)
+            case "verdict":
+                return DrillVerdict(text)
             case "pid" | "rank" | "node_rank" | "spares" | "step" | "exit_code" | "digests" | "bytes_moved" | "transaction":
                 return int(text or 0)
-            case "seconds":
+            case "drill" | "compared" | "collectives" | "left_out":
+                return int(text or 0)
+            case "seconds" | "pause":
                 return float(text or 0)
             case "store":
                 return text or f"{self.machine.state.workers[raw['worker']].node}:7{raw['worker'][1:]:0>3}"

@@ -107,7 +107,7 @@ def repeat(state: JobState, worker: Worker) -> None:
 
 def drilled(state: JobState, event: Drilled) -> None:
     drill = state.drill
-    if drill is None or (drill.worker, drill.number, drill.rank) != (event.worker, event.number, event.rank):
+    if drill is None or (drill.worker, drill.number, drill.rank) != (event.worker, event.drill, event.rank):
         state.refuse(event, Why.OVER)
         return
     _conclude(state, drill, event.verdict, event.detail, event)
@@ -115,7 +115,7 @@ def drilled(state: JobState, event: Drilled) -> None:
 
 def broken(state: JobState, event: DrillBroken) -> None:
     drill = state.drill
-    if drill is None or (drill.holder, drill.number) != (event.worker, event.number):
+    if drill is None or (drill.holder, drill.number) != (event.worker, event.drill):
         state.refuse(event, Why.OVER)
         return
     _conclude(state, drill, DrillVerdict.BROKEN, event.detail)

@@ -121,7 +121,7 @@ class Drilled:
     """From the spare of a drill: it has computed the same step as `rank`. `detail` says in what they differ."""
 
     worker: str
-    number: int
+    drill: int  # its number
     rank: int
     verdict: DrillVerdict
     step: int  # committed steps of the rank before the one that was drilled
@@ -138,7 +138,7 @@ class DrillBroken:
     """From the rank of a drill: it has gone on without the spare. Nothing is known of what the spare would have computed."""
 
     worker: str
-    number: int
+    drill: int  # its number
     detail: str
 
 

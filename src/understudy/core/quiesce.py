@@ -28,7 +28,6 @@ MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 
 def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, unexplained: bool = False) -> None:
     """End the current generation. The incident is open, and the lost workers are fenced already."""
-    drill.call_off(state, reason)
     survivors = state.members()
     if not survivors and not state.begun:
         forming.start_anew(state, reason)
@@ -66,6 +65,7 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
         state.emit(message)
     fill(state)
     state.timer("quiesce", state.timeouts.quiesce)
+    drill.call_off(state, reason)
 
 
 def _finished_then_lost(state: JobState) -> list[tuple[int, LossCause]]:

@@ -37,6 +37,10 @@ from understudy.worker.transport.peers import Buffers, Peers, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous
 
 NAMED = 3  # differences that a verdict names
+_UNLIKE_ITSELF = (
+    "two attempts of the spare itself are not the same: the device does not compute reproducibly, or the step is fed by something that is "
+    "not registered and changes in it (a counter, a generator)"
+)
 
 
 class Rehearsed(GenerationAborted):
@@ -186,9 +190,9 @@ class Rehearsal(StepWatch):
             behind = moments.differences(self._here[moments.END][0], self._there[moments.END])
             found += [text for text in behind if not moments.is_result(text)]
             quiet = [text for text in behind if moments.is_result(text)]
-        if len(attempts) > 1 and (unlike := moments.differences(attempts[1], attempts[0])):
+        if len(attempts) > 1 and (unlike := [*self._replay.unlike_itself, *moments.differences(attempts[1], attempts[0])]):
             if at_vote[0] or self._replay.unlike_before:
-                self.tell(DrillVerdict.NOT_REPRODUCIBLE, f"two attempts of the spare itself are not the same: {_joined(unlike)}")
+                self.tell(DrillVerdict.NOT_REPRODUCIBLE, self._with_causes([f"{_UNLIKE_ITSELF}: {_joined(unlike)}"]))
             self.tell(DrillVerdict.DIFFERENT, f"the spare's first attempt is the rank's, and its redo is not: {_joined(unlike)}")
         if found:
             self.tell(DrillVerdict.DIFFERENT, self._with_causes(found))

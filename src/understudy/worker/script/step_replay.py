@@ -195,6 +195,8 @@ class StepReplayer(Kernels):
         self._beyond = False  # some were too much to be sent
         self.different: list[str] = []  # what went into a collective here and there, the first first
         self.unlike_before = False  # there was something in the attempt before this one
+        self.unlike_itself: list[str] = []  # what goes into a collective in this attempt, and in the one before
+        self._digests: dict[tuple[str, int], list[int]] = {}  # of that, in the attempt before
         self.compared = 0  # collectives, in this attempt
 
     def put(self, entry: DrilledCollective) -> None:
@@ -243,6 +245,8 @@ class StepReplayer(Kernels):
         here = DrilledCollective(
             lane, number, collective.operator, settings_of(collective), shapes(given), _comparable(given), shapes(collective.outputs), []
         )
+        if self._digests.setdefault((lane, number), here.digests) != here.digests:
+            self.unlike_itself.append(f"what goes into {_named(entry)}")
         self._compare(here, entry)
         with torch.no_grad():
             for tensor, value in zip(collective.outputs, entry.outputs, strict=False):

@@ -1,0 +1,103 @@
+"""`understudy drill` on real jobs: a spare computes a rank's step beside it, and the verdict says what they have in common."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.processes import wait_until
+from tests.integration.training import LONG, Started, Training, training, understudy
+
+__all__ = ["training"]
+
+LIMITS = ("--hang-limit", "20", "--setup-limit", "30")
+SOAK = Path(__file__).parents[2] / "benchmarks" / "soak_job.py"
+
+
+def begin(training: Training, script: str, *arguments: str, ranks: int = 2, flags: tuple[str, ...] = ()) -> Started:
+    command = ["-m", "understudy.cli", "run", "--nproc-per-node", str(ranks), "--spares", "1", "--run-dir", "FOLDER/run", *flags]
+    started = training.start(command, script, *arguments)
+
+    def ready() -> bool:
+        assert started.process.poll() is None, started.output
+        return "coverage: every rank has a replica" in started.output
+
+    wait_until(ready, "training", LONG)
+    wait_for_spare(started)
+    return started
+
+
+def status(started: Started) -> dict[str, Any]:
+    answer = understudy("status", "--json", "--run-dir", str(started.folder / "run"))
+    return dict(json.loads(answer.stdout))
+
+
+def wait_for_spare(started: Started) -> None:
+    wait_until(lambda: any(spare["state"] == "warm" for spare in status(started)["spares"]), "a warm spare", LONG)
+
+
+def drill(started: Started, rank: int) -> tuple[int, dict[str, Any]]:
+    """Its exit code and verdict."""
+    done = understudy("drill", "--rank", str(rank), "--wait", "--json", "--run-dir", str(started.folder / "run"))
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_drills_of_every_rank_change_nothing_and_a_loss_after_them_is_survived(training: Training) -> None:
+    started = begin(training, str(SOAK), "--pace", "0.1")
+    for rank in range(2):
+        code, found = drill(started, rank)
+        assert (code, found["verdict"], found["rank"], found["detail"]) == (0, "same", rank, ""), found
+        assert found["collectives"] > 0 and found["compared"] > found["collectives"] and found["bytes_moved"] > 0, found
+        wait_for_spare(started)
+    refused = understudy("drill", "--rank", "7", "--run-dir", str(started.folder / "run"))
+    assert refused.returncode == 1 and "there is no rank 7" in refused.stderr
+    os.kill(status(started)["ranks"][1]["pid"], signal.SIGKILL)
+    wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
+    (started.folder / "stop").touch()
+    started.succeeds()
+    finals = [json.loads((started.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
+    reference = training.torchrun(str(SOAK), "--steps", finals[0]["committed"])
+    assert finals == [json.loads((reference.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "says"),
+    [
+        ("attribute", 3, "module attribute net.module.1.p is 0.1 on the rank and 0.3 on the spare"),
+        ("constant", 3, "what goes into allreduce number 2"),
+        ("redo", 3, "the spare's first attempt is the rank's, and its redo is not: what goes into allreduce"),
+        ("counter", 4, "two attempts of the spare itself are not the same"),
+        ("noise", 4, "two attempts of the spare itself are not the same"),
+        ("collective", 3, "float32 (3,)"),
+        ("raises", 3, "the step raises ValueError on the spare: there is no such table here"),
+        ("killed", 5, "the spare was lost"),
+        ("stopped", 5, "the spare was told, and nothing came of it in 30 s"),
+    ],
+)
+def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, code: int, says: str) -> None:
+    started = begin(training, "hidden.py", how, flags=LIMITS)
+    found = drill(started, 1)
+    assert (found[0], says in found[1]["detail"]) == (code, True), found
+    view = understudy("status", "--run-dir", str(started.folder / "run"))
+    assert "drill: rank 1: not " in view.stdout, view.stdout
+    wait_for_spare(started)
+    (started.folder / "stop").touch()
+    assert not started.succeeds().incidents
+
+
+def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training) -> None:
+    started = begin(training, "hidden.py", "stopped", flags=LIMITS)
+    asked = understudy("drill", "--rank", "0", "--json", "--run-dir", str(started.folder / "run"))
+    assert json.loads(asked.stdout)["number"] == 1, asked.stderr
+    wait_until(lambda: status(started)["drills"][0]["stage"] == "computing", "the drill", LONG)
+    os.kill(status(started)["ranks"][0]["pid"], signal.SIGKILL)
+    wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
+    found = status(started)["drills"][0]
+    assert found["verdict"] == "broken" and "called off: rank 0" in found["detail"], found
+    (started.folder / "stop").touch()
+    started.succeeds()
