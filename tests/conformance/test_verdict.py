@@ -199,6 +199,15 @@ def test_a_script_that_is_not_the_same_twice_shows_nothing(reference: Ran, tmp_p
     assert double is not None and "two lines" in double.why
 
 
+def test_torch_that_aborts_behind_the_end_of_every_rank_says_nothing_of_the_script(reference: Ran, tmp_path: Path) -> None:
+    aborted = replace(reference, code=1, output="terminate called without an active exception\nexitcode : -6")
+    assert steady(aborted) is None
+    (tmp_path / "reference" / "final-1.json").unlink()
+    too_early = replace(aborted, trace=Trace.of(tmp_path / "reference", RANKS))
+    for ran in (too_early, replace(aborted, output="exitcode : -6")):
+        assert (found := steady(ran)) is not None and found.verdict == "unsteady"
+
+
 def test_what_is_expected() -> None:
     assert verdict.wrong(SCRIPT, Found("bitwise")) == ""
     for name in ("refused", "told", "silent", "missing", "hung", "aborted", "crashed", "lost", "idle", "unsteady"):
