@@ -72,11 +72,9 @@ def test_drills_of_every_rank_change_nothing_and_a_loss_after_them_is_survived(t
         ("constant", 3, "what goes into allreduce number 2"),
         ("redo", 3, "the spare's first attempt is the rank's, and its redo is not: what goes into allreduce"),
         ("counter", 4, "two attempts of the spare itself are not the same"),
-        ("noise", 4, "two attempts of the spare itself are not the same"),
         ("collective", 3, "float32 (3,)"),
         ("raises", 3, "the step raises ValueError on the spare: there is no such table here"),
         ("killed", 5, "the spare was lost"),
-        ("stopped", 5, "the spare was told, and nothing came of it in 30 s"),
     ],
 )
 def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, code: int, says: str) -> None:

@@ -25,7 +25,6 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(net=model, optimizer=optimizer)
 steps = 0  # nobody registers it
 begun: set[int] = set()
-noise = torch.Generator().manual_seed(int.from_bytes(os.urandom(4), "little"))
 
 
 @job.step
@@ -46,8 +45,6 @@ def train(number: int) -> torch.Tensor:
     if how == "redo":
         loss = loss * (1 + (number in begun))
     begun.add(number)
-    if how == "noise":
-        loss = loss * (1 + torch.rand((), generator=noise))
     loss.backward()  # type: ignore[no-untyped-call]
     if how == "collective":
         dist.all_reduce(torch.zeros(3 if spare else 2))
