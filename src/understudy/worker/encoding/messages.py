@@ -256,9 +256,9 @@ class DrilledMoment(PeerMessage):
     moment: StrictStr  # begin, vote, end
     digests: Digests  # by name: entries of the state, gradients, streams, arguments, result
     shown: dict[StrictStr, StrictBytes]  # encodings of those that are short, to be told to a person
-    sent: StrictInt = 0  # collectives that were sent
-    left_out: StrictInt = 0  # collectives beyond the limit, which were not
-    pause: float = 0.0  # seconds that the rank has spent on the drill, and not on its step
+    sent: StrictInt  # collectives that were sent
+    left_out: StrictInt  # collectives beyond the limit, which were not
+    pause: float  # seconds that the rank has spent on the drill, and not on its step
 
 
 Kind = TypeVar("Kind", bound=PeerMessage)
@@ -303,5 +303,6 @@ def unpack(kind: type[Kind], data: bytes) -> Kind:
 
 def prepare() -> None:
     """Builds every checker now, so that a recovery has not to wait for that."""
-    for kind in (PeerAddress, SetupRecord, MemoryDescription, LocalCopy, HandedAgain, JobProgress, DonorState, Compared):
+    drilled = (DrilledCollective, DrilledMoment)
+    for kind in (PeerAddress, SetupRecord, MemoryDescription, LocalCopy, HandedAgain, JobProgress, DonorState, Compared, *drilled):
         _adapter(kind)
