@@ -258,7 +258,7 @@ class DrilledMoment(PeerMessage):
     shown: dict[StrictStr, StrictBytes]  # encodings of those that are short, to be told to a person
     sent: StrictInt  # collectives that were sent
     left_out: StrictInt  # collectives beyond the limit, which were not
-    pause: float  # seconds that the rank has spent on the drill, and not on its step
+    pause: StrictInt  # microseconds that the rank has spent on the drill, and not on its step
 
 
 Kind = TypeVar("Kind", bound=PeerMessage)

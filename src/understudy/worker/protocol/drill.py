@@ -180,7 +180,7 @@ class Drills(StepWatch):
         started = time.monotonic()
         ending = moments.at_end(self._held, result)
         pause = self._pause + time.monotonic() - started
-        sender.put(MOMENT + pack(replace(ending, sent=sender.sent, left_out=sender.left_out, pause=pause)))
+        sender.put(MOMENT + pack(replace(ending, sent=sender.sent, left_out=sender.left_out, pause=int(pause * 1e6))))
         sender.put(OVER)
         self._stop()
 

@@ -21,7 +21,7 @@ def at_begin(held: RankState, arguments: Any) -> DrilledMoment:
     """What a step begins with beside the state that is proven otherwise: every attribute of the modules, and its arguments."""
     attributes = held.state.attributes.everything()
     digests = {name: digest_bytes(data) for name, data in attributes.items()}
-    return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes), 0, 0, 0.0)
+    return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes), 0, 0, 0)
 
 
 def at_vote(held: RankState) -> DrilledMoment:
@@ -41,7 +41,7 @@ def at_end(held: RankState, result: Any) -> DrilledMoment:
 def _moment(moment: str, held: RankState, digests: dict[str, int]) -> DrilledMoment:
     values = held.state.encoded_values()
     streams = {f"the random stream {name!r}": digest_bytes(data) for name, data in held.state.randomness.capture().items()}
-    return DrilledMoment(moment, digests | {name: digest_bytes(data) for name, data in values.items()} | streams, _short(values), 0, 0, 0.0)
+    return DrilledMoment(moment, digests | {name: digest_bytes(data) for name, data in values.items()} | streams, _short(values), 0, 0, 0)
 
 
 def _content(name: str, thing: Any) -> dict[str, int]:

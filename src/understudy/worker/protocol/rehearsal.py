@@ -226,7 +226,7 @@ class Rehearsal(StepWatch):
                 self._replay.compared,
                 ending.left_out if ending is not None else 0,
                 self._bytes,
-                ending.pause if ending is not None else 0.0,
+                ending.pause / 1e6 if ending is not None else 0.0,
             )
         )
         control.wait_for(lambda: control.released is not None)
