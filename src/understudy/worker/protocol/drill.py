@@ -30,7 +30,7 @@ import torch
 from understudy.core.commands import Drill, Recover
 from understudy.core.events import DrillBroken
 from understudy.worker.encoding.messages import DonorState, DrilledCollective, pack
-from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
+from understudy.worker.errors import PeerLost, UnderstudyError
 from understudy.worker.protocol import moments, transfer
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
@@ -102,6 +102,7 @@ class Drills(StepWatch):
         self._drill: Drill | None = None
         self._sender: _Sender | None = None
         self._recorder: StepRecorder | None = None
+        self._over: StepRecorder | None = None  # of the last drill: C++ may still hold a Work of its
         self._pause = 0.0
 
     def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
@@ -112,12 +113,12 @@ class Drills(StepWatch):
         try:
             meeting, plan = self._tell(drill)
             beginning = moments.at_begin(self._held, arguments)
-        except (UnderstudyError, GenerationAborted, PeerLost, OSError) as error:
-            self._broken(f"it could not begin: {error}")
+        except Exception as error:  # whatever it is: the rank goes on with its step
+            self._broken(f"it could not begin: {error!r}")
             return
         sender = self._sender = _Sender(self._membership, meeting, self._as_of_begin(snapshot, before), plan, progress)
         sender.put(MOMENT + pack(beginning))
-        self._recorder = StepRecorder(sender.collective)
+        self._recorder = StepRecorder(sender.collective, sender.fail)
         self._recorder.install()
         sender.start()
         self._pause = time.monotonic() - started
@@ -166,8 +167,12 @@ class Drills(StepWatch):
         if sender is None:
             return False
         started = time.monotonic()
-        sender.put(MOMENT + pack(replace(moments.at_vote(self._held), sent=sender.sent, left_out=sender.left_out)))
-        self._membership.control.wait_for(lambda: sender.settled or self._membership.aborted(), WAIT)
+        try:
+            sender.put(MOMENT + pack(replace(moments.at_vote(self._held), sent=sender.sent, left_out=sender.left_out)))
+        except Exception as error:  # as above
+            self._broken(f"it could not be told how the rank stands at its vote: {error!r}")
+            return False
+        self._membership.control.wait_for(lambda: sender.settled or bool(sender.trouble) or self._membership.aborted(), WAIT)
         if not sender.release():
             self._broken(sender.trouble or f"the spare has not come to this step within {WAIT:g} s")
         self._pause += time.monotonic() - started
@@ -178,9 +183,13 @@ class Drills(StepWatch):
         if sender is None:
             return
         started = time.monotonic()
-        ending = moments.at_end(self._held, result)
-        pause = self._pause + time.monotonic() - started
-        sender.put(MOMENT + pack(replace(ending, sent=sender.sent, left_out=sender.left_out, pause=int(pause * 1e6))))
+        try:
+            ending = moments.at_end(self._held, result)
+            pause = self._pause + time.monotonic() - started
+            sender.put(MOMENT + pack(replace(ending, sent=sender.sent, left_out=sender.left_out, pause=int(pause * 1e6))))
+        except Exception as error:  # as above
+            self._broken(f"it could not be told how the rank stands behind its step: {error!r}")
+            return
         sender.put(OVER)
         self._stop()
 
@@ -199,6 +208,7 @@ class Drills(StepWatch):
     def _stop(self) -> None:
         if self._recorder is not None:
             self._recorder.remove()
+        self._over = self._recorder
         self._recorder = self._sender = self._drill = None
 
 
@@ -246,6 +256,13 @@ class _Sender:
             if self.trouble:
                 return
         self.put(COLLECTIVE + pack(entry))
+
+    def fail(self, error: Exception) -> None:
+        """On any thread of the step: a collective could not be recorded."""
+        with self._changed:
+            self.trouble = self.trouble or f"a collective could not be recorded: {error!r}"
+            self._changed.notify_all()
+        self._membership.control.wake()
 
     def release(self) -> bool:
         """The state is about to change. Whether all of it is out."""

@@ -82,37 +82,50 @@ def _comparable(tensors: list[torch.Tensor]) -> list[int]:
 
 
 class StepRecorder(Kernels):
-    """On the rank. `give` gets every collective when its results are there, on whichever thread that is; it must not raise."""
+    """On the rank. `give` gets every collective when its results are there, on whichever thread that is. `fail` gets what goes wrong in
+    recording, and the script never does: its collective does what it would do."""
 
-    def __init__(self, give: Callable[[DrilledCollective], None]) -> None:
+    def __init__(self, give: Callable[[DrilledCollective], None], fail: Callable[[Exception], None]) -> None:
         super().__init__()
         self._give = give
+        self._fail = fail
         self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._works: list[_Watched] = []  # C++ knows only the part of a Work that is its own, and must find the other as long as it lives
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
+        try:
+            entry = self._entry(collective)
+        except Exception as error:  # a kind of tensor that cannot be read, as a sparse one
+            self._fail(error)
+            return operate()
+        result = operate()
+        outputs = collective.outputs
+        work = result[-1] if isinstance(result, tuple) else result
+
+        def done() -> None:
+            try:
+                entry.outputs = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in outputs]
+                self._give(entry)
+            except Exception as error:  # as above
+                self._fail(error)
+
+        if not outputs or not isinstance(work, torch.ScriptObject):
+            done()
+            return result
+        watched = _Watched(Work.unbox(work), done)
+        self._works.append(watched)
+        return collective.answer(watched.boxed())
+
+    def _entry(self, collective: Collective) -> DrilledCollective:
+        """What goes into it."""
         lane, given = lane_of(collective), given_to(collective)
         with self._lock:
             number = self._numbers[lane]
             self._numbers[lane] += 1
-        entry = DrilledCollective(
+        return DrilledCollective(
             lane, number, collective.operator, settings_of(collective), shapes(given), _comparable(given), shapes(collective.outputs), []
         )
-        result = operate()
-        outputs = collective.outputs
-        work = result[-1] if isinstance(result, tuple) else result
-        if not outputs or not isinstance(work, torch.ScriptObject):
-            self._give(entry)
-            return result
-
-        def done() -> None:
-            entry.outputs = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in outputs]
-            self._give(entry)
-
-        watched = _Watched(Work.unbox(work), done)
-        self._works.append(watched)
-        return collective.answer(watched.boxed())
 
 
 class _Once:
