@@ -1,0 +1,123 @@
+"""Collectives of one step, recorded on a rank and replayed on its spare: with a real process group of one member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+
+from understudy.worker.encoding.messages import DrilledCollective
+from understudy.worker.script.async_work import Works
+from understudy.worker.script.collectives import Kernels
+from understudy.worker.script.step_replay import Beyond, StepRecorder, StepReplayer, Unlike
+
+
+@pytest.fixture(autouse=True)
+def group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    for standing in Kernels._standing:
+        standing.remove()
+    dist.destroy_process_group()
+
+
+def recorded(step: Callable[[], object]) -> tuple[list[DrilledCollective], list[Exception]]:
+    entries: list[DrilledCollective] = []
+    failures: list[Exception] = []
+    recorder = StepRecorder(entries.append, failures.append)
+    recorder.install()
+    step()
+    recorder.remove()
+    return entries, failures
+
+
+def replayer(entries: list[DrilledCollective]) -> StepReplayer:
+    made = StepReplayer(rank=3)
+    for entry in entries:
+        made.put(entry)
+    made.complete(0)
+    made.install()
+    return made
+
+
+def step(value: float = 1.0) -> torch.Tensor:
+    tensor = torch.full((4,), value)
+    work = dist.all_reduce(tensor, async_op=True)
+    work.wait()
+    tensor += 1  # what is recorded is what came out
+    work.wait()
+    dist.broadcast(tensor, 0)
+    return tensor
+
+
+def test_the_same_step_gets_what_the_rank_got() -> None:
+    entries, failures = recorded(lambda: assert_equal(step(), torch.full((4,), 2.0)))
+    assert failures == [] and [entry.operator for entry in entries] == ["allreduce_", "broadcast_"]
+    entries[1].outputs = [torch.full((4,), 8.0)]
+    replayed = replayer(entries)
+    assert_equal(step(), torch.full((4,), 8.0))
+    assert replayed.different == [] and replayed.missing() == "" and replayed.compared == 2
+
+
+def assert_equal(one: torch.Tensor, other: torch.Tensor) -> None:
+    assert torch.equal(one, other), (one, other)
+
+
+def test_what_goes_in_is_compared_and_each_attempt_with_the_one_before() -> None:
+    entries, _ = recorded(step)
+    replayed = replayer(entries)
+    step()
+    replayed.again()
+    assert not replayed.unlike_before and not replayed.unlike_itself
+    step(5.0)
+    assert len(replayed.different) == 1 and "allreduce number 0" in replayed.different[0]
+    assert len(replayed.unlike_itself) == 1
+    replayed.again()
+    assert replayed.unlike_before
+
+
+def test_another_collective_one_too_many_and_one_too_few() -> None:
+    entries, _ = recorded(step)
+    replayed = replayer(entries)
+    with pytest.raises(Unlike, match=r"the spare issues broadcast number 0 .* rank 3 allreduce number 0"):
+        dist.broadcast(torch.zeros(4), 0)
+    replayed.again()
+    dist.all_reduce(torch.ones(4))
+    assert "rank 3 issues broadcast number 1" in replayed.missing()
+    dist.broadcast(torch.full((4,), 2.0), 0)
+    with pytest.raises(Unlike, match=r"the spare issues barrier number 2 .* rank 3 does not"):
+        dist.barrier()
+
+
+def test_beyond_what_was_sent_nothing_is_compared() -> None:
+    entries, _ = recorded(step)
+    replayed = replayer(entries[:1])
+    replayed.complete(1)
+    with pytest.raises(Beyond):
+        step()
+    assert replayed.compared == 1
+
+
+def test_what_cannot_be_recorded_does_what_it_would_do() -> None:
+    failures: list[Exception] = []
+
+    def give(entry: DrilledCollective) -> None:
+        raise ValueError("no room")
+
+    recorder = StepRecorder(give, failures.append)
+    recorder.install()
+    assert_equal(step(), torch.full((4,), 2.0))
+    assert [str(error) for error in failures] == ["no room"] * 2
+
+
+def test_a_work_that_is_recorded_is_no_work_that_the_script_keeps() -> None:
+    works, entries = Works(), list[DrilledCollective]()
+    recorder = StepRecorder(entries.append, lambda error: None)
+    recorder.install()
+    works.begin("train", closely=True)
+    step()
+    works.settle()
+    assert works.left("train") == ""
