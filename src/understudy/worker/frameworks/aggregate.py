@@ -48,6 +48,9 @@ class Frameworks(FrameworkAdapter):
         for adapter in self._adapters:
             adapter.meet_newcomers()
 
+    def not_drilled(self) -> str:
+        return next(filter(None, (adapter.not_drilled() for adapter in self._adapters)), "")
+
     def described(self) -> Described:
         """Raises `ValueError` if two adapters use the same name."""
         found: Described = {}

@@ -111,6 +111,11 @@ class FrameworkAdapter:
         """On a survivor, before it describes itself: brings what only a first step does to where a newcomer is. Groups have no peers.
         Raises `UnderstudyError` where that cannot be."""
 
+    def not_drilled(self) -> str:
+        """Why a spare cannot compute a step beside this rank, in words for a person, "" if it can. In a drill nobody meets: so where
+        `meet_newcomers` would change what the rank does."""
+        return ""
+
     def described(self) -> Described:
         """All that steers collectives, in names that no other adapter uses. Between two transactions, and on a newcomer at its end of the
         set-up."""

@@ -160,6 +160,13 @@ class Ddp(FrameworkAdapter):
             if module.static_graph:
                 count_anew(module)
 
+    def not_drilled(self) -> str:
+        if any(module.static_graph for module in self._modules()):
+            return "DDP with static_graph=True does something else in its first step, which its ranks do together when a newcomer comes"
+        if not all(map(settled, self._modules())):
+            return "a DDP has not come through its first step yet"
+        return ""
+
     def described(self) -> Described:
         found: Described = {}
         members = {id(group): (name, ranks) for group, name, ranks in self.groups.members()}

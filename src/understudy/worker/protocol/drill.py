@@ -114,7 +114,7 @@ class Drills(StepWatch):
             meeting, plan = self._tell(drill)
             beginning = moments.at_begin(self._held, arguments)
         except Exception as error:  # whatever it is: the rank goes on with its step
-            self._broken(f"it could not begin: {error!r}")
+            self._broken(f"it could not begin: {error}")
             return
         sender = self._sender = _Sender(self._membership, meeting, self._as_of_begin(snapshot, before), plan, progress)
         sender.put(MOMENT + pack(beginning))
@@ -131,6 +131,8 @@ class Drills(StepWatch):
             drill.store, drill.generation, lambda: membership.superseded(drill.generation), membership.server.port, f"d{drill.number}"
         )
         copy, local = held.copy_of(before), held.local
+        if why_not := held.frameworks.not_drilled():
+            raise UnderstudyError(f"cannot be drilled: {why_not}")
         if copy is None or local.replicas is None:
             raise UnderstudyError("this rank has voted for nothing yet")
         tensors = held.state.all_tensors()
