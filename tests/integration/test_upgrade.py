@@ -15,7 +15,7 @@ from tests.journals import SAID, version1
 from understudy.common.names import JOURNAL
 from understudy.orchestrator import migrations
 
-NEW: dict[str, dict[str, object]] = {"status": {"taints": {}}, "report": {}}  # what version 1 did not say
+NEW: dict[str, dict[str, object]] = {"status": {"taints": {}, "drills": []}, "report": {}}  # what version 1 did not say
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
 

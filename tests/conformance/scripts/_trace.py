@@ -103,3 +103,5 @@ class Trace:
         print(f"trace: rank {self._rank} is done", file=sys.stderr, flush=True)
         if "UNDERSTUDY_RUN_DIR" not in os.environ and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()  # else Gloo's threads abort a torchrun worker at its end, now and then
+            sys.stdout.flush()
+            os._exit(0)  # and so they do, more rarely, while the interpreter is taken down
