@@ -12,8 +12,6 @@ What a verdict is worth: it holds for the script, the state and the devices as t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from understudy.core.assignment import choose_spare, environment, local_rank
 from understudy.core.commands import Drill, Prepare, Publish
 from understudy.core.events import DrillAsked, DrillBroken, Drilled
@@ -148,24 +146,12 @@ def call_off(state: JobState, why: str) -> None:
         _conclude(state, state.drill, DrillVerdict.BROKEN, f"called off: {why}", fresh=False)
 
 
-@dataclass(frozen=True)
-class _Nothing:
-    """In place of the figures of a drill that has none."""
-
-    step: int
-    compared: int = 0
-    collectives: int = 0
-    left_out: int = 0
-    bytes_moved: int = 0
-    pause: float = 0.0
-
-
 def _conclude(
     state: JobState, drill: DrillUnderWay, verdict: DrillVerdict, detail: str, figures: Drilled | None = None, fresh: bool = True
 ) -> None:
     state.drill = None
     state.cancel(TIMER)
-    of = figures or _Nothing(state.step())
+    of = figures or Drilled(drill.worker, drill.number, drill.rank, verdict, state.step(), detail)
     result = DrillResult(
         *(drill.number, drill.rank, drill.worker, verdict, of.step, detail, state.now),
         *(of.compared, of.collectives, of.left_out, of.bytes_moved, of.pause),

@@ -113,14 +113,14 @@ class Drills(StepWatch):
         try:
             meeting, plan = self._tell(drill)
             beginning = moments.at_begin(self._held, arguments)
+            sender = self._sender = _Sender(self._membership, meeting, self._as_of_begin(snapshot, before), plan, progress)
+            sender.put(MOMENT + pack(beginning))
+            self._recorder = StepRecorder(sender.collective, sender.fail)
+            self._recorder.install()
+            sender.start()
         except Exception as error:  # whatever it is: the rank goes on with its step
             self._broken(f"it could not begin: {error}")
             return
-        sender = self._sender = _Sender(self._membership, meeting, self._as_of_begin(snapshot, before), plan, progress)
-        sender.put(MOMENT + pack(beginning))
-        self._recorder = StepRecorder(sender.collective, sender.fail)
-        self._recorder.install()
-        sender.start()
         self._pause = time.monotonic() - started
 
     def _tell(self, drill: Drill) -> tuple[Rendezvous, Plan]:
