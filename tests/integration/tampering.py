@@ -11,8 +11,9 @@ import json
 import random
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -22,6 +23,15 @@ from websockets.exceptions import ConnectionClosed
 from understudy.links.messages import LIMIT
 
 KEPT = 300  # messages that may be sent again
+DIRECTIONS = ("up", "down")  # from an agent to the orchestrator, and back
+
+
+@dataclass
+class _Link:
+    """One connection of an agent; the keys are `DIRECTIONS`."""
+
+    targets: dict[str, ServerConnection | ClientConnection]
+    earlier: dict[str, list[str]]
 
 
 class Tamperer:
@@ -34,7 +44,7 @@ class Tamperer:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._ready = threading.Event()
         self._over: asyncio.Event
-        self._earlier: dict[str, list[str]] = {}  # by the side that speaks and the path
+        self._said: dict[str, list[str]] = {}  # by agents, by path: what one node said may be said by another
         self.sent: Counter[str] = Counter()
         self.url = ""
 
@@ -66,41 +76,48 @@ class Tamperer:
             async with connect(
                 self._target + path, additional_headers={"Authorization": token}, proxy=None, max_size=None, compression=None
             ) as orchestrator:
-                up = asyncio.create_task(self._carry(agent, orchestrator, f"up {path}", self._from_an_agent))
-                down = asyncio.create_task(self._carry(orchestrator, agent, f"down {path}", self._from_the_orchestrator))
+                link = _Link({"up": orchestrator, "down": agent}, {"up": self._said.setdefault(path, []), "down": []})
+                up = asyncio.create_task(self._carry(agent, link, "up"))
+                down = asyncio.create_task(self._carry(orchestrator, link, "down"))
                 await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
                 up.cancel()
                 down.cancel()
         except OSError:
             pass  # the orchestrator is not there: the agent sees that its connection ends
 
-    async def _carry(
-        self,
-        source: ServerConnection | ClientConnection,
-        target: ServerConnection | ClientConnection,
-        side: str,
-        invent: Callable[[dict[str, Any]], tuple[str, str]],
-    ) -> None:
-        earlier = self._earlier.setdefault(side, [])
+    async def _carry(self, source: ServerConnection | ClientConnection, link: _Link, direction: str) -> None:
+        earlier = link.earlier[direction]
         with suppress(ConnectionClosed):
             async for line in _lines(source):
-                await target.send(line)
+                await link.targets[direction].send(line)
                 message = json.loads(line)
                 if message["type"] in ("Lines", "EndJob"):  # output is printed as often as it comes; the end is the end
                     continue
                 earlier.append(line)
                 del earlier[:-KEPT]
-                what = self._chance.random()
-                if what < 0.3:
-                    self.sent[f"again {message['type']}"] += 1
-                    await target.send(self._chance.choice(earlier))
-                elif what < 0.6:
-                    kind, text = invent(message)
-                    self.sent[kind] += 1
-                    await target.send(text)
-                elif what < 0.605 and side.startswith("up"):
-                    self.sent["too long"] += 1
-                    await target.send("x" * (LIMIT + 1))
+                await self._add(link)
+
+    async def _add(self, link: _Link) -> None:
+        """Perhaps something that nobody said, in either direction: in one of them there may be silence for long."""
+        direction = self._chance.choice([direction for direction in DIRECTIONS if link.earlier[direction]])
+        earlier, target = link.earlier[direction], link.targets[direction]
+        kinds: dict[str, list[str]] = {}  # a rare one is as likely as a frequent one
+        for line in earlier:
+            kinds.setdefault(json.loads(line)["type"], []).append(line)
+        kind = self._chance.choice(sorted(kinds))
+        line = self._chance.choice(kinds[kind])
+        what = self._chance.random()
+        if what < 0.3:
+            self.sent[f"again {kind}"] += 1
+            await target.send(line)
+        elif what < 0.6:
+            invent = self._from_an_agent if direction == "up" else self._from_the_orchestrator
+            invention, text = invent(json.loads(line))
+            self.sent[invention] += 1
+            await target.send(text)
+        elif what < 0.605 and direction == "up":
+            self.sent["too long"] += 1
+            await target.send("x" * (LIMIT + 1))
 
     def _from_an_agent(self, message: dict[str, Any]) -> tuple[str, str]:
         if "generation" in message and message["generation"] > 0 and self._chance.random() < 0.5:

@@ -108,13 +108,15 @@ class Quiet:
 
     def __init__(self) -> None:
         self.broken: list[int] = []
+        self.published = threading.Event()
 
     def break_communicators(self, abort: commands.Abort) -> None:
         self.broken.append(abort.generation)
 
     def called(self) -> None: ...
 
-    def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None: ...
+    def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None:
+        self.published.set()
 
     def publish_rest(self, abort: commands.Abort) -> None: ...
 
@@ -136,7 +138,9 @@ class Lonely(Control):
 
 
 def test_a_worker_obeys_the_newest_generation_only(tmp_path: Path) -> None:
-    """Junk is ignored, what is of an older generation is dropped, and an abort that is repeated is answered again but not carried out."""
+    """Junk is ignored, what is of an older generation is dropped, and an abort that is repeated is answered again but not carried out;
+    once its recovery is decided, it is not even answered.
+    """
     ours, theirs = socket.socketpair()
     page = tmp_path / "w1.page"
     writer = PageWriter(page)
@@ -159,6 +163,9 @@ def test_a_worker_obeys_the_newest_generation_only(tmp_path: Path) -> None:
         ours.sendall(text + b"\n")
     ours.sendall(encode(abort).encode() + b"\n" + encode(recover).encode() + b"\n")
     assert control.wait_for(lambda: control.recovery is not None, 30)
+    quiet.published.clear()
+    ours.sendall(encode(abort).encode() + b"\n" + encode(commands.Publish("w1", 5, "host:1", (0,))).encode() + b"\n")
+    assert quiet.published.wait(30)
     assert (control.generation, control.announcement, control.recovery, control.assignment) == (5, abort, recover, None)
     assert quiet.broken == [5]
     heard = b""

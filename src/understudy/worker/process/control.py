@@ -210,7 +210,9 @@ class Control:
                 self._refuse_another(command)
             decided = self.recovery is not None and self.recovery.generation >= command.generation
             answered = self._quiesced is not None and self._quiesced.generation == command.generation
-            if isinstance(command, Abort | Pause) and answered and not decided:
+            if isinstance(command, Abort | Pause) and decided:
+                return  # said again: the generation that it asks for is at work, and what it would break is that generation's
+            if isinstance(command, Abort | Pause) and answered:
                 assert self._quiesced is not None
                 self.send(self._quiesced)  # an orchestrator that was started again asks, perhaps in other words
                 if isinstance(command, Abort) and self.handlers:
