@@ -22,8 +22,11 @@ from websockets.exceptions import ConnectionClosed
 
 from understudy.links.messages import LIMIT
 
-KEPT = 300  # messages that may be sent again
+KEPT = 100  # messages of a type that may be sent again
 DIRECTIONS = ("up", "down")  # from an agent to the orchestrator, and back
+
+
+_Earlier = dict[str, list[str]]  # by type: a rare one is sent again as often as a frequent one
 
 
 @dataclass
@@ -31,7 +34,7 @@ class _Link:
     """One connection of an agent; the keys are `DIRECTIONS`."""
 
     targets: dict[str, ServerConnection | ClientConnection]
-    earlier: dict[str, list[str]]
+    earlier: dict[str, _Earlier]
 
 
 class Tamperer:
@@ -44,7 +47,7 @@ class Tamperer:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._ready = threading.Event()
         self._over: asyncio.Event
-        self._said: dict[str, list[str]] = {}  # by agents, by path: what one node said may be said by another
+        self._said: dict[str, _Earlier] = {}  # by agents, by path: what one node said may be said by another
         self.sent: Counter[str] = Counter()
         self.url = ""
 
@@ -76,7 +79,7 @@ class Tamperer:
             async with connect(
                 self._target + path, additional_headers={"Authorization": token}, proxy=None, max_size=None, compression=None
             ) as orchestrator:
-                link = _Link({"up": orchestrator, "down": agent}, {"up": self._said.setdefault(path, []), "down": []})
+                link = _Link({"up": orchestrator, "down": agent}, {"up": self._said.setdefault(path, {}), "down": {}})
                 up = asyncio.create_task(self._carry(agent, link, "up"))
                 down = asyncio.create_task(self._carry(orchestrator, link, "down"))
                 await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
@@ -86,26 +89,23 @@ class Tamperer:
             pass  # the orchestrator is not there: the agent sees that its connection ends
 
     async def _carry(self, source: ServerConnection | ClientConnection, link: _Link, direction: str) -> None:
-        earlier = link.earlier[direction]
         with suppress(ConnectionClosed):
             async for line in _lines(source):
                 await link.targets[direction].send(line)
                 message = json.loads(line)
                 if message["type"] in ("Lines", "EndJob"):  # output is printed as often as it comes; the end is the end
                     continue
-                earlier.append(line)
-                del earlier[:-KEPT]
+                alike = link.earlier[direction].setdefault(message["type"], [])
+                alike.append(line)
+                del alike[:-KEPT]
                 await self._add(link)
 
     async def _add(self, link: _Link) -> None:
         """Perhaps something that nobody said, in either direction: in one of them there may be silence for long."""
         direction = self._chance.choice([direction for direction in DIRECTIONS if link.earlier[direction]])
         earlier, target = link.earlier[direction], link.targets[direction]
-        kinds: dict[str, list[str]] = {}  # a rare one is as likely as a frequent one
-        for line in earlier:
-            kinds.setdefault(json.loads(line)["type"], []).append(line)
-        kind = self._chance.choice(sorted(kinds))
-        line = self._chance.choice(kinds[kind])
+        kind = self._chance.choice(sorted(earlier))
+        line = self._chance.choice(earlier[kind])
         what = self._chance.random()
         if what < 0.3:
             self.sent[f"again {kind}"] += 1

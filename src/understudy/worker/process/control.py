@@ -5,7 +5,8 @@ from here, because the main thread may be blocked inside one. The main thread re
 commands with `wait_for`. If the agent's end closes, the agent is dead: training goes on, and the thread looks for the agent that is
 started in its place (`links.reattach`). A worker must not live on alone, though: if none comes, it ends itself.
 
-Commands of an older generation than one already seen are dropped.
+Commands of an older generation than one already seen are dropped. An `Abort` may be said again: communicators are broken once for each
+generation, its answer is repeated while nothing is decided, and after that it says nothing new.
 
 A worker that stands still shows on its page for how many operations it waits for others, which is how a hung one is told from those that
 it holds up (`detectors.hang`).
@@ -208,19 +209,18 @@ class Control:
                 return
             if isinstance(command, Assign | Prepare):
                 self._refuse_another(command)
-            decided = self.recovery is not None and self.recovery.generation >= command.generation
-            answered = self._quiesced is not None and self._quiesced.generation == command.generation
-            if isinstance(command, Abort | Pause) and decided:
-                return  # said again: the generation that it asks for is at work, and what it would break is that generation's
-            if isinstance(command, Abort | Pause) and answered:
-                assert self._quiesced is not None
-                self.send(self._quiesced)  # an orchestrator that was started again asks, perhaps in other words
-                if isinstance(command, Abort) and self.handlers:
-                    self.handlers.publish(command.generation, command.store, command.lost)
-                return
+            if isinstance(command, Abort | Pause):
+                if self.recovery is not None and self.recovery.generation >= command.generation:
+                    return  # said again: the generation that it asks for is at work, and what it would break is that generation's
+                if self._quiesced is not None and self._quiesced.generation == command.generation:
+                    self.send(self._quiesced)  # an orchestrator that was started again asks, perhaps in other words
+                    if isinstance(command, Abort) and self.handlers:
+                        self.handlers.publish(command.generation, command.store, command.lost)
+                    return
             self.generation = command.generation
             with self._sending:
                 self._replay.enter(command.generation)
+        carried_out = isinstance(self.announcement, Abort) and self.announcement.generation == self.generation
         with self._changed:
             if isinstance(command, Assign):
                 self.assignment = command
@@ -237,7 +237,8 @@ class Control:
         if isinstance(command, Assign | Prepare) and self.handlers:
             self.handlers.called()
         if isinstance(command, Abort) and self.handlers:
-            self.handlers.break_communicators(command)
+            if not carried_out:
+                self.handlers.break_communicators(command)
             answer = self.handlers.answers_alone(command)
             if answer is not None:
                 self.send(answer)
