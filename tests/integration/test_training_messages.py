@@ -136,6 +136,15 @@ def test_a_rank_whose_connections_break_between_its_last_collective_and_its_vote
     assert "broke in front of the vote" in incident["notes"][0], incident
 
 
+def test_a_step_in_which_a_wait_was_ended_is_not_voted_for(training: Training) -> None:
+    """Its collective seems to have succeeded, with any content, and the ranks would agree about what came of it."""
+    reference = training.undisturbed("broken.py")
+    outcome = training.begin("broken.py", "wake").ends()
+    (incident,) = survived(outcome, reference, losses=0)
+    assert incident["ranks"] == [], outcome.output
+    assert "broke in front of the vote" in incident["notes"][0], incident
+
+
 def test_an_exception_of_one_rank_ends_the_job_and_burns_no_spare(training: Training) -> None:
     outcome = training.run("misuse.py", "exception")
     assert outcome.code == 1

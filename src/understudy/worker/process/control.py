@@ -5,8 +5,8 @@ from here, because the main thread may be blocked inside one. The main thread re
 commands with `wait_for`. If the agent's end closes, the agent is dead: training goes on, and the thread looks for the agent that is
 started in its place (`links.reattach`). A worker must not live on alone, though: if none comes, it ends itself.
 
-Commands of an older generation than one already seen are dropped. An `Abort` may be said again: communicators are broken once for each
-generation, its answer is repeated while nothing is decided, and after that it says nothing new.
+Commands of an older generation than one already seen are dropped. An `Abort` that is said again is answered again,
+until its recovery is decided: after that, it is dropped.
 
 A worker that stands still shows on its page for how many operations it waits for others, which is how a hung one is told from those that
 it holds up (`detectors.hang`).
@@ -220,7 +220,6 @@ class Control:
             self.generation = command.generation
             with self._sending:
                 self._replay.enter(command.generation)
-        carried_out = isinstance(self.announcement, Abort) and self.announcement.generation == self.generation
         with self._changed:
             if isinstance(command, Assign):
                 self.assignment = command
@@ -237,8 +236,7 @@ class Control:
         if isinstance(command, Assign | Prepare) and self.handlers:
             self.handlers.called()
         if isinstance(command, Abort) and self.handlers:
-            if not carried_out:
-                self.handlers.break_communicators(command)
+            self.handlers.break_communicators(command)
             answer = self.handlers.answers_alone(command)
             if answer is not None:
                 self.send(answer)

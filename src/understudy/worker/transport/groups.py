@@ -85,6 +85,7 @@ class Groups:
         self.own_port = own_port
         self._backends = backends()
         self._wakers = [waker for backend in self._backends.values() if (waker := backend.waker(self.closed)) is not None]
+        self._woken_before = 0  # the present communicators
         self._installed: dict[str, Backend] = {}
         self._made: list[_Made] = []
         self._last_type = FIRST_TYPE
@@ -131,13 +132,15 @@ class Groups:
     def stop_waking(self) -> None:
         for waker in self._wakers:
             waker.stop()
+        self._woken_before = self.woken()
 
     def woken(self) -> int:
         """How many waits were ended so; what they waited for may have any content."""
         return sum(waker.woken for waker in self._wakers)
 
     def is_broken(self) -> bool:
-        return any(made.communicator.is_broken() for made in self._made)
+        """Whether a peer is known to be lost, or a wait in the present communicators was ended: then what was computed may be anything."""
+        return self.woken() > self._woken_before or any(made.communicator.is_broken() for made in self._made)
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether a peer is known to be lost, or `error` can only come from that."""

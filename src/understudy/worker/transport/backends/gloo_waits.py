@@ -10,7 +10,7 @@ for an operation that cannot complete, and once Gloo has closed its connections 
 waits and ends them by Gloo's own `abortWaitSend` and `abortWaitRecv`. No debugger is needed for that: the kernel tells on which word
 each thread of this process sleeps (/proc/self/task/*/syscall), and a word that lies inside an object of Gloo's class `UnboundBuffer`
 (the address of its vtable is exported) is such a wait. An operation ended so seems to have succeeded, with any content; who
-goes on must ask whether its generation is over, which was announced before.
+goes on must ask whether its generation is over, which was announced before; a vote asks, whether or not it was (`Groups.is_broken`).
 
 Nothing of that runs while no generation is being aborted. `count` is for the hang watch: it finds the same waits, and leaves them alone.
 """
@@ -147,11 +147,16 @@ class Waker:
     """
 
     def __init__(self, closed: Callable[[], bool]) -> None:
-        self.woken = 0
+        self._woken = 0
         self._closed = closed
         self._lock = threading.Lock()  # held while waits are ended: after `stop`, none of a new generation can be meant
         self._over = threading.Event()
         self._over.set()
+
+    @property
+    def woken(self) -> int:
+        with self._lock:  # whoever was woken already is counted
+            return self._woken
 
     def start(self) -> None:
         with self._lock:
@@ -172,4 +177,4 @@ class Waker:
                 if over.is_set():
                     return
                 if looks >= PATIENCE or self._closed():
-                    self.woken += end_waits()
+                    self._woken += end_waits()
