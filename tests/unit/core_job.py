@@ -7,6 +7,7 @@ from typing import TypeVar
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
+from understudy.core.state import Stage
 from understudy.core.transitions import WorkerState
 
 Asked = TypeVar("Asked")
@@ -73,3 +74,15 @@ def of(kind: type[Asked], said: list[commands.Command]) -> list[Asked]:
 def assigned(said: list[commands.Command]) -> commands.Assign:
     (one,) = of(commands.Assign, said)
     return one
+
+
+def moving(job: Job, rank: int = 1) -> str:
+    """This rank is on its way to a newcomer, whose name this gives: everybody has come to the boundary."""
+    newcomer = assigned(job.submit(events.MigrationAsked(rank, "asked"))).worker
+    migration = job.machine.state.migration
+    assert migration is not None
+    job.submit(events.NewcomerReady(newcomer, migration.generation))
+    for name in sorted(job.machine.state.recovery.waiting if job.machine.state.recovery else ()):
+        job.submit(events.Quiesced(name, migration.generation, Position(1, Stand.IDLE), (), 1))
+    assert migration.stage is Stage.MOVING
+    return newcomer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.core_job import Job, assigned, of
+from tests.unit.core_job import Job, assigned, moving, of
 
 from understudy.core import commands, events
 from understudy.core.model import JobSpec
@@ -84,3 +84,17 @@ def test_spares_are_spread_over_the_nodes() -> None:
     job = Job(JobSpec("job", 3, 1, nodes=3, spares=5))
     spares = [worker.node for worker in job.machine.state.workers.values() if worker.spare]
     assert sorted(spares) == ["n0", "n0", "n1", "n1", "n2"]
+
+
+def test_its_own_local_rank_and_not_the_lowest_that_is_free() -> None:
+    """Rank 1 has moved to another node, and its local rank is free when rank 3 is lost."""
+    job = Job(JobSpec("job", 4, 4, spares=0), spares={0: 1, 1: 1})
+    job.submit(events.NodeTainted("n0", "loud"))
+    moved = moving(job, 1)
+    job.submit(events.NodeTainted("n0", ""))
+    job.verify()
+    job.commit(1)
+    assert job.node_of(moved) == "n1" and job.machine.state.ranks[1] == moved
+    job.warm()
+    found = assigned(job.lose("w3"))
+    assert (job.node_of(found.worker), found.environment["LOCAL_RANK"]) == ("n0", "3")

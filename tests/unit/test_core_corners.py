@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.core_job import Job, assigned, of
+from tests.unit.core_job import Job, assigned, moving, of
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.migration import refusal
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
-from understudy.core.state import Stage
 from understudy.core.transitions import Phase, Why, WorkerState
 
 
 def killed(said: list[commands.Command]) -> dict[str, str]:
     return {command.worker: command.reason for command in of(commands.KillWorker, said)}
-
-
-def moving(job: Job) -> str:
-    """Rank 1 is on its way to a newcomer, whose name this gives: everybody has come to the boundary."""
-    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
-    migration = job.machine.state.migration
-    assert migration is not None
-    job.submit(events.NewcomerReady(newcomer, migration.generation))
-    for name in sorted(job.machine.state.recovery.waiting if job.machine.state.recovery else ()):
-        job.submit(events.Quiesced(name, migration.generation, Position(1, Stand.IDLE), (), 1))
-    assert migration.stage is Stage.MOVING
-    return newcomer
 
 
 # -- ranks that there are not -----------------------------------------------------------------------------------------
@@ -84,6 +71,52 @@ def test_a_node_before_the_first_is_refused() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     (told,) = of(commands.Tell, job.submit(events.NodeJoined("odd", "h", -1, "", 2)))
     assert "refused" in told.text and "odd" not in job.machine.state.nodes
+
+
+def test_a_place_is_given_once() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=1))
+    (told,) = of(commands.Tell, job.submit(events.NodeJoined("odd", "h", 1, "", 2)))
+    assert "taken" in told.text and job.machine.state.places[1].name == "n1"
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_what_a_node_had_no_room_for_is_not_asked_of_it_while_it_is_lost_nor_when_it_is_back(back: bool) -> None:
+    job = Job(JobSpec("job", 2, 2, spares=0), spares={0: 1, 1: 2})
+    state = job.machine.state
+    (old, _) = [worker.name for worker in state.idle(WorkerState.WARM) if worker.node == "n1"]
+    (new,) = of(commands.StartWorker, job.lose(old))
+    job.submit(events.StartRefused(new.worker, "n1", "no memory"))
+    job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))
+    if back:
+        job.submit(events.NodeJoined("n1", "h1", 1, "", 2))
+        job.warm()
+    job.lose("w1")
+    job.rest()
+    job.verify()
+    assert [start.node for start in of(commands.StartWorker, job.commit(1))] == ["n0"]
+
+
+def test_a_spare_that_is_lost_in_an_incident_is_replaced_behind_it() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2))
+    newcomer = assigned(job.lose("w1")).worker
+    job.rest()
+    assert not of(commands.StartWorker, job.lose("w3" if newcomer == "w2" else "w2")), "warming takes time from the recovery"
+    job.verify()
+    assert len(of(commands.StartWorker, job.commit(1))) == 2
+
+
+def test_of_spares_that_are_prepared_for_others_one_on_a_trusted_node_is_started_over() -> None:
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=2, prepared=2))
+    state = job.machine.state
+    for _ in range(2):
+        for spare in state.idle(WorkerState.WARM):
+            if spare.prepare is not None and not spare.ready:
+                job.submit(events.Prepared(spare.name, spare.prepare.rank))
+    here, there = state.idle(WorkerState.WARM)
+    assert here.prepare is not None and there.prepare is not None and (here.node, there.node) == ("n0", "n1")
+    free = min({0, 1, 2, 3} - {here.prepare.rank, there.prepare.rank})
+    job.submit(events.NodeTainted("n0", "loud"))
+    assert there.name in killed(job.lose(state.ranks[free]))
 
 
 def test_a_spare_that_is_not_replaced_is_wanted_no_more_and_the_others_are() -> None:
@@ -272,3 +305,130 @@ def test_a_worker_of_which_nobody_has_heard_is_ended_and_its_name_not_used_again
     assert job.machine.state.workers["w9"].state is WorkerState.LOST
     (start,) = of(commands.StartWorker, job.lose("w2"))
     assert start.worker == "w10"
+
+
+# -- what is said of it -----------------------------------------------------------------------------------------------
+
+
+def test_a_rank_that_moved_and_is_lost_with_its_newcomer_stays_on_nobody() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={1: 1, 2: 1})
+    newcomer = moving(job)
+    assert job.node_of(newcomer) == job.node_of("w1") == "n1"
+    said = job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))
+    assert not any("stays on" in told.text for told in of(commands.Tell, said))
+    assert assigned(said).rank == 1
+
+
+def test_an_incident_keeps_the_step_of_its_first_decision() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=2))
+    job.lose("w2")
+    job.rest(1)
+    job.verify()
+    state = job.machine.state
+    job.submit(events.Committed("w0", state.generation, 1, 2))
+    job.lose("w1")
+    generation, copies = state.generation, tuple(SnapshotRef(rank, 1) for rank in range(3))
+    assert state.recovery is not None
+    for name in sorted(state.recovery.waiting):
+        job.submit(events.Quiesced(name, generation, Position(2, Stand.IDLE), copies, 2))
+    assert state.recovery.counted and job.machine.incidents()[-1].step == 1
+
+
+def test_a_newcomer_that_does_not_verify_in_a_generation_that_is_over_is_not_heard() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    newcomer = assigned(job.lose("w1")).worker
+    assert job.submit(events.VerifyFailed(newcomer, 1, "differs")) == []
+    assert job.machine.state.refused == {("VerifyFailed", Why.GENERATION): 1}
+
+
+def test_a_phase_of_no_incident_is_counted() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.submit(events.PhaseDone("w0", 0, "redo", 0.0, 1.0))
+    assert job.machine.state.refused == {("PhaseDone", Why.OVER): 1}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_set_up_ahead_that_raises_ends_its_spare_and_not_the_job(rank: int) -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2, prepared=2))
+    (spare,) = [w.name for w in job.machine.state.idle(WorkerState.WARM) if w.prepare is not None and w.prepare.rank == 0]
+    if rank == 1:
+        job.submit(events.Prepared(spare, 0))
+        (spare,) = [w.name for w in job.machine.state.idle(WorkerState.WARM) if w.prepare is not None and w.prepare.rank == 1]
+    said = job.submit(events.ScriptFailed(spare, rank, 0, "OSError: the file is locked", "..."))
+    assert list(killed(said)) == [spare] and not of(commands.EndJob, said)
+
+
+@pytest.mark.parametrize(("worker", "rank", "who"), [("w0", 0, "rank 0 (w0 on node n0)"), ("w2", -1, "worker w2")])
+def test_who_failed_is_named(worker: str, rank: int, who: str) -> None:
+    """A spare without a rank, although it is prepared for one, is a worker."""
+    job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
+    assert job.machine.state.workers["w2"].prepare is not None
+    (end,) = of(commands.EndJob, job.submit(events.ScriptFailed(worker, rank, 3, "OSError: the file is locked", "...")))
+    assert end.message == f"{who} failed at step 3: OSError: the file is locked\n..."
+
+
+def test_who_finished_says_how_far_it_came() -> None:
+    """What pages said may be lost with the orchestrator that had read them."""
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.submit(events.Finished("w1", 0, 16))
+    job.submit(events.Finished("w0", 0))
+    assert [job.machine.state.workers[name].step for name in ("w0", "w1")] == [1, 16]
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_who_would_start_anew_without_all_nodes_does_not() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), forming=True)
+    job.warm()
+    job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))
+    said = job.submit(events.Quiesced("w0", 1, Position(0, Stand.RUNNING), (), 0))
+    (end,) = of(commands.EndJob, said)
+    assert "not all nodes are there to start anew" in end.message and not of(commands.StartWorker, said)
+
+
+def test_who_was_told_to_go_and_is_gone_is_lost_and_no_incident() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    for name in ("w0", "w1"):
+        said = job.submit(events.Finished(name, 0, 1))
+    assert {command.worker for command in of(commands.Release, said)} >= {"w0", "w1"}
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    newcomer = moving(job)
+    job.verify()
+    assert of(commands.EndJob, job.commit(1)) == [] and job.machine.state.ranks[1] == newcomer
+    left = job.machine.state.workers["w1"]
+    assert left.state is WorkerState.RELEASED
+    job.lose("w1")
+    assert left.state is WorkerState.LOST and "w1" not in job.machine.state.nodes["n0"].workers
+    assert len(job.machine.incidents()) == 1
+
+
+def test_state_that_is_nowhere_ends_the_job() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    assert job.submit(events.Uncovered("w0", 7, "optimizer state of rank 1")) == []
+    (end,) = of(commands.EndJob, job.submit(events.Uncovered("w0", 0, "optimizer state of rank 1")))
+    assert (end.exit_code, end.message) == (1, "The lost state is nowhere: optimizer state of rank 1")
+
+
+def test_an_answer_for_a_generation_that_is_over_is_counted() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.lose("w1")
+    job.submit(events.Quiesced("w0", 0, Position(1, Stand.RUNNING), (), 1))
+    assert job.machine.state.refused == {("Quiesced", Why.GENERATION): 1}
+    assert job.machine.state.recovery is not None and job.machine.state.recovery.waiting == {"w0"}
+
+
+def test_a_newcomer_that_was_not_told_to_go_on_has_committed_nothing() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    newcomer = assigned(job.lose("w1")).worker
+    job.submit(events.Committed(newcomer, job.machine.state.generation, 1, 2))
+    assert job.machine.state.workers[newcomer].state is WorkerState.NEWCOMER
+
+
+def test_the_only_survivor_that_crashes_at_once_ends_the_job() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2))
+    job.lose("w1")
+    job.rest()
+    said = job.submit(events.WorkerLost("w0", LossCause.CRASHED, "SIGSEGV", job.now))
+    (end,) = of(commands.EndJob, said)
+    assert "SIGSEGV" in end.message

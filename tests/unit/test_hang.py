@@ -259,6 +259,22 @@ def test_a_transaction_in_front_of_which_others_have_ended_can_never_commit() ->
         assert "in transaction 8, and the script of rank 0 has ended" in behind[2]
 
 
+@pytest.mark.parametrize(("transaction", "words"), [(0, "transaction 0"), (-1, "the first transaction")])
+def test_where_a_rank_is_left_behind_is_said_by_its_number(transaction: int, words: str) -> None:
+    host = Host()
+    for clock in (50.0, 51.0):
+        host.read({"w0": page(Activity.FINISHED, transaction), "w2": page(Activity.RUNNING, transaction)}, clock)
+        behind = host.watch.left_behind(RANKS)
+    assert behind is not None and f"in {words}, and" in behind[2]
+
+
+def test_who_works_at_the_same_transaction_leaves_nobody_behind() -> None:
+    host = Host()
+    for clock in (50.0, 51.0, 52.0):
+        host.read({"w0": page(Activity.FINISHED, 9), "w1": page(Activity.RUNNING, 8), "w2": page(Activity.VOTED, 8)}, clock)
+        assert host.watch.left_behind(RANKS) is None
+
+
 def test_a_rank_that_sets_up_for_long_is_not_behind() -> None:
     waiting = page(Activity.VOTED, -1, step=0)
     pages = {"w0": page(Activity.SETUP, -1, step=0), "w1": waiting, "w2": waiting}
@@ -311,3 +327,17 @@ def test_one_rank_that_moves_is_enough_and_one_that_stands_is_not() -> None:
     assert host.watch.moves(RANKS, 59.0 + OFFSET)
     host.read(pages, 71.0)
     assert not host.watch.moves(RANKS, 71.0 + OFFSET)
+
+
+def test_how_long_some_stand_still_is_known_also_if_one_was_never_read() -> None:
+    host = Host()
+    host.read({"w0": page()}, 1.0)
+    host.read({"w0": page()}, 11.0)
+    assert host.watch.still(["w0", "w9"], 11.0 + OFFSET) == 11.0
+
+
+def test_the_first_transaction_is_one_like_any_other() -> None:
+    host = Host()
+    pages = {"w0": page(Activity.VOTED, 0), "w1": page(Activity.VOTED, 0), "w2": page(transaction=0)}
+    verdict = host.stand(pages, 120)
+    assert verdict is not None and verdict.worker == "w2" and "alone is behind" in verdict.detail

@@ -337,3 +337,33 @@ def test_who_lacks_the_end_of_the_log_gets_the_end_and_not_all_of_it() -> None:
     ((_, message),) = member.ready().messages
     assert isinstance(message, AppendEntries)
     assert (message.before, [entry.text for entry in message.entries]) == (7, ["7", "8", ""])
+
+
+def test_one_vote_is_no_majority_of_five() -> None:
+    """Nor a word that one would be given."""
+    member = Raft(0, 5, 0.0, lambda: 0.0, (3, -1))
+    member.campaign(ELECTION)
+    for sender, role in ((1, Role.PRE_CANDIDATE), (1, Role.PRE_CANDIDATE), (2, Role.CANDIDATE)):
+        member.receive(sender, Vote(4, True, pre_vote=True), ELECTION)
+        assert member.role is role
+    for sender, role in ((1, Role.CANDIDATE), (1, Role.CANDIDATE), (2, Role.LEADER)):
+        member.receive(sender, Vote(4, True, pre_vote=False), ELECTION)
+        assert member.role is role
+
+
+def test_an_answer_to_a_leader_that_it_was_before_is_not_counted() -> None:
+    """What it had sent then may have been cut off since."""
+    member = led(3, [Entry(1, "a")], term=5)
+    member.receive(1, AppendReply(3, True, 2, 0.0), 0.1)
+    assert member.committed == 0 and member.role is Role.LEADER
+    member.receive(1, AppendReply(5, True, 2, 0.0), 0.1)
+    assert member.committed == 2
+
+
+def test_who_has_other_entries_asks_for_those_behind_what_is_committed() -> None:
+    member = Raft(1, 3, 0.0, lambda: 0.0, (1, -1), [Entry(1, text) for text in "abcd"])
+    member.receive(0, AppendEntries(1, 2, 1, (), 2, 0.0), 0.0)
+    assert member.committed == 2
+    member.ready()
+    member.receive(0, AppendEntries(3, 4, 2, (), 2, 0.1), 0.1)
+    assert told(member) == [AppendReply(3, False, 2, 0.1)]

@@ -223,6 +223,7 @@ class Finished:
 
     worker: str
     generation: int
+    step: int = 0  # that it has committed: with this the journal alone knows how far the job came
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ def finished(state: JobState, event: Finished) -> None:
             state.refuse(event, Why.GENERATION)
             return
         _promote(state, worker)
+    worker.step = max(worker.step, event.step)
     worker.finished = True
     _settle(state)
     maybe_done(state)

@@ -27,7 +27,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         node.address = event.address
         _repeat(state, node)
         if node.lost:
-            node.lost, node.spares = False, _spares(state, event)
+            node.lost, node.spares, node.refused = False, _spares(state, event), 0
             state.tell(f"node {node.name} is back")
             want_more(state)
         return

@@ -97,7 +97,7 @@ class Runtime:
             self._between.join_newest()
         while True:
             control.page.enter(Activity.FINISHED, progress.transaction)
-            control.send(Finished(control.worker, progress.generation))
+            control.send(Finished(control.worker, progress.generation, progress.step))
             control.wait_for(lambda: control.released is not None or membership.pending is not None or membership.announced())
             if control.released is not None:
                 return control.released.exit_code
