@@ -399,7 +399,7 @@ def test_who_was_told_to_go_and_is_gone_is_lost_and_no_incident() -> None:
     left = job.machine.state.workers["w1"]
     assert left.state is WorkerState.RELEASED
     job.lose("w1")
-    assert left.state is WorkerState.LOST and "w1" not in job.machine.state.nodes["n0"].workers
+    assert job.machine.state.workers["w1"].state is WorkerState.LOST and "w1" not in job.machine.state.nodes["n0"].workers
     assert len(job.machine.incidents()) == 1
 
 
