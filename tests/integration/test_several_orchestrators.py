@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.postgres import Postgres, needs_postgres, postgres
 from tests.integration.processes import marked, wait_for_end, wait_until
@@ -17,7 +20,7 @@ from tests.integration.service import Service, Submitted
 from tests.integration.training import LONG, Outcome, survived
 from tests.model.validate import validate
 
-from understudy.orchestrator import journal
+from understudy.orchestrator import database, journal
 
 pytestmark = [needs_hosts, needs_postgres]
 HELD = 6
@@ -83,6 +86,34 @@ def test_a_leader_that_was_stopped_steps_down_when_it_wakes_up(scene: Scene, und
     scene.job.let("let go")
     scene.job.let("end")
     assert survived(scene.job.ends(), undisturbed_spread(2), losses=0) == []
+
+
+@pytest.mark.parametrize("begun", ["take", "renew"])
+def test_an_orchestrator_that_is_stopped_in_the_middle_of_a_transaction(
+    begun: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds a lock in the database, and goes on when another one leads."""
+    led = threading.Event()
+    within = threading.Event()
+    now = database._now
+
+    def stopped(connection: sa.Connection) -> float:
+        if threading.current_thread() is not threading.main_thread() and not led.is_set():
+            within.set()
+            assert led.wait(LONG)
+        return now(connection)
+
+    with postgres(tmp_path / "database") as server, ThreadPoolExecutor(1) as threads:
+        mine, another = (database.Lease(server.url, name, 0.5) for name in ("mine", "another"))
+        assert mine.take() == 1
+        monkeypatch.setattr(database, "_now", stopped)
+        call = threads.submit(mine.take if begun == "take" else lambda: mine.renew(1))
+        assert within.wait(LONG)
+        wait_until(lambda: another.take() == 2, "another one leads", LONG)
+        led.set()
+        assert isinstance(call.exception(LONG), sa.exc.SQLAlchemyError)
+        with pytest.raises(database.Deposed):
+            mine.renew(1)
 
 
 def _holder(scene: Scene) -> int:

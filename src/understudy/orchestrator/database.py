@@ -3,7 +3,8 @@
 Of several orchestrators one leads. It holds a *lease* in the database, which it renews; when that has run out another one takes
 it, and with it a higher *fence* number. Every write of the journal checks in its own transaction that the fence is still the
 writer's, so a leader that was stopped for a while and wakes up cannot add a line to what its successor has read. Agents obey the
-highest fence that they have met.
+highest fence that they have met. An orchestrator that is stopped, or whose host vanishes, in the middle of such a transaction holds the
+lease's row until the database ends it, which it does after `SILENT` seconds: nobody could take the lease before.
 Times are the database's own.
 """
 
@@ -19,6 +20,8 @@ import sqlalchemy as sa
 from sqlalchemy import event as sa_event
 
 from understudy.orchestrator import migrations
+
+SILENT = 5.0  # seconds for which a transaction that holds the lease may ask nothing
 
 metadata = sa.MetaData()
 version = sa.Table("version", metadata, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
@@ -183,6 +186,7 @@ class Lease:
         Raises `migrations.NewerJournal`.
         """
         with self._engine.begin() as connection:
+            _end_when_silent(connection)
             connection.execute(sa.text("select pg_advisory_xact_lock(7964311)"))  # two that make the tables at once
             # The lease may be older than this Understudy: a migration that changes its table has to read the older one here, too.
             row = connection.execute(sa.select(lease)).first() if migrations.version_of(connection) is not None else None
@@ -209,8 +213,15 @@ class Lease:
 
 def check(connection: sa.Connection, fence: int) -> None:
     """That nobody has taken the lease since, nor can before this transaction ends. Raises `Deposed`."""
+    _end_when_silent(connection)
     if connection.execute(sa.select(lease.c.fence).with_for_update()).scalar() != fence:
         raise Deposed
+
+
+def _end_when_silent(connection: sa.Connection) -> None:
+    """This transaction only: connections may be shared (PgBouncer)."""
+    limit = {"limit": f"{SILENT * 1000:.0f}ms"}
+    connection.execute(sa.text("select set_config('idle_in_transaction_session_timeout', :limit, true)"), limit)
 
 
 def _now(connection: sa.Connection) -> float:
