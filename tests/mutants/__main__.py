@@ -31,7 +31,10 @@ PURE = [*CORE, *OTHERS, SOURCE / "understudy/detectors/hang.py"]
 FAST = {  # the tests of each part, the quickest first
     "core": [
         "tests/scenarios",
-        *(f"tests/unit/test_core_{name}.py" for name in ("rules", "corners", "spares", "transitions", "assignment", "commit", "coverage")),
+        *(
+            f"tests/unit/test_core_{name}.py"
+            for name in ("rules", "corners", "drill", "spares", "transitions", "assignment", "commit", "coverage")
+        ),
         *(f"tests/unit/test_core_{name}.py" for name in ("judgement", "mismatch", "placement", "buddies", "again", "machine")),
         "tests/unit/test_lost_together.py",
     ],

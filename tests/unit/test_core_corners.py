@@ -9,6 +9,7 @@ from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.migration import refusal
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
+from understudy.core.state import Stage
 from understudy.core.transitions import Phase, Why, WorkerState
 
 
@@ -375,6 +376,56 @@ def test_who_finished_says_how_far_it_came() -> None:
     assert [job.machine.state.workers[name].step for name in ("w0", "w1")] == [1, 16]
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_no_rank_moves_once_one_has_finished(lost: bool) -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2))
+    job.submit(events.Finished("w1", 0, 1))
+    if lost:
+        job.lose("w1")
+    assert refusal(job.machine.state, 0) == "the job is about to finish"
+
+
+def test_a_newcomer_that_is_ready_for_another_generation_moves_nothing() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
+    migration = job.machine.state.migration
+    assert migration is not None
+    assert job.submit(events.NewcomerReady(newcomer, migration.generation + 1)) == []
+    assert job.machine.state.refused == {("NewcomerReady", Why.GENERATION): 1} and migration.stage is Stage.PREPARING
+
+
+def test_a_rank_that_has_moved_on_does_not_go_back_to_its_old_worker() -> None:
+    """The newcomer has voted, which is not known yet; the others stand behind that vote, and the old worker in front of it."""
+    job = Job(JobSpec("job", 3, 3, spares=2))
+    newcomer = moving(job)
+    job.lose("w2")
+    state = job.machine.state
+    copies = tuple(SnapshotRef(rank, 1) for rank in range(3))
+    job.submit(events.Quiesced("w1", state.generation, Position(1, Stand.IDLE), copies, 1))
+    said = job.submit(events.Quiesced("w0", state.generation, Position(2, Stand.RUNNING), copies, 2))
+    assert killed(said) == {"w1": "rank 1 has moved on"} and state.ranks[1] == newcomer
+
+
+def test_nobody_waits_for_an_old_worker_whose_rank_has_moved() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=2))
+    newcomer = moving(job)
+    generation = job.machine.state.generation
+    job.lose("w2")
+    recovery = job.machine.state.recovery
+    assert recovery is not None and recovery.waiting == {"w0", "w1"}
+    (release,) = of(commands.Release, job.submit(events.Verified(newcomer, generation, 3)))
+    assert release.worker == "w1" and recovery.waiting == {"w0", newcomer}
+
+
+def test_a_set_up_ahead_that_raises_in_an_incident_is_replaced_behind_it() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
+    (spare,) = [w.name for w in job.machine.state.idle(WorkerState.WARM) if w.prepare is not None]
+    job.submit(events.Prepared(spare, 0))
+    job.lose("w1")
+    said = job.submit(events.ScriptFailed(spare, 0, 0, "OSError: the file is locked", "..."))
+    assert list(killed(said)) == [spare] and not of(commands.StartWorker, said)
+
+
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
@@ -427,4 +478,24 @@ def test_the_only_survivor_that_crashes_at_once_ends_the_job() -> None:
     job.rest()
     said = job.submit(events.WorkerLost("w0", LossCause.CRASHED, "SIGSEGV", job.now))
     (end,) = of(commands.EndJob, said)
-    assert "SIGSEGV" in end.message
+    assert "SIGSEGV" in end.message and "healthy survivors" in end.message
+
+
+def test_who_waited_in_vain_for_a_spare_to_warm_fails() -> None:
+    """And one that warms later takes no rank of a job that is over."""
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    newcomer = assigned(job.lose("w1")).worker
+    job.lose(newcomer)
+    job.rest()
+    (warming,) = job.machine.state.idle(WorkerState.STARTING)
+    (end,) = of(commands.EndJob, job.submit(events.Expired("hold")))
+    assert end.exit_code == 1 and "(waited 900 s for one to warm)" in end.message
+    job.submit(events.WorkerStarted(warming.name, warming.node, 7))
+    assert not of(commands.Assign, job.submit(events.WorkerWarm(warming.name, "n0:7000")))
+
+
+def test_the_first_end_counts() -> None:
+    state = Job(JobSpec("job", 2, 2, spares=1)).machine.state
+    state.end(1, "first")
+    state.end(0, "second")
+    assert state.ended == commands.EndJob(1, "first") and of(commands.EndJob, state.out) == [state.ended]

@@ -367,3 +367,33 @@ def test_who_has_other_entries_asks_for_those_behind_what_is_committed() -> None
     member.ready()
     member.receive(0, AppendEntries(3, 4, 2, (), 2, 0.1), 0.1)
     assert told(member) == [AppendReply(3, False, 2, 0.1)]
+
+
+def test_who_is_refused_a_vote_has_not_got_it_later_either() -> None:
+    member = Raft(0, 3, 0.0, lambda: 0.0, (3, 1))
+    for _ in range(2):
+        member.receive(2, RequestVote(3, 0, 0, pre_vote=False), ELECTION + 1)
+        assert told(member) == [Vote(3, False, pre_vote=False)] and member.vote == 1
+
+
+def test_who_was_elected_leads_when_an_entry_of_its_own_is_committed() -> None:
+    """Until then it does not know what is, and it begins behind what it has itself."""
+    member = Raft(0, 3, 0.0, lambda: 0.0, (2, -1), [Entry(1, text) for text in "abcd"])
+    member.receive(1, AppendEntries(2, 4, 1, (), 4, 0.0), 0.0)
+    assert member.committed == 4
+    member.ready()
+    member._be_candidate(9.0)
+    member.receive(2, Vote(3, True, pre_vote=False), 9.0)
+    sent = [message for message in told(member) if isinstance(message, AppendEntries)]
+    assert [(message.before, [entry.text for entry in message.entries]) for message in sent] == [(4, [""])] * 2
+    assert member.role is Role.LEADER and not member.leads()
+    member.receive(2, AppendReply(3, True, 5, 9.0), 9.1)
+    assert member.leads()
+
+
+def test_what_is_more_than_a_batch_goes_in_several() -> None:
+    texts = [str(number) * (raft.BATCH // 2) for number in range(3)]
+    member = led(2, [Entry(1, text) for text in texts])
+    member.receive(1, AppendReply(3, False, 0, 0.0), 0.1)
+    (message,) = told(member)
+    assert isinstance(message, AppendEntries) and [entry.text for entry in message.entries] == texts[:2]

@@ -78,7 +78,8 @@ def asked(state: JobState, event: DrillAsked) -> None:
 def ready(state: JobState, spare: Worker) -> None:
     """The spare has been through the set-up."""
     drill = state.drill
-    if drill is None or drill.worker != spare.name or drill.running:
+    assert drill is not None, "else nobody rehearses"
+    if drill.running:
         return
     spare.ready = drill.running = True
     for command in _commands(state, drill):
@@ -105,7 +106,8 @@ def repeat(state: JobState, worker: Worker) -> None:
 
 def drilled(state: JobState, event: Drilled) -> None:
     drill = state.drill
-    if drill is None or (drill.worker, drill.number, drill.rank) != (event.worker, event.drill, event.rank):
+    assert drill is not None, "else nobody rehearses"
+    if (drill.number, drill.rank) != (event.drill, event.rank):
         state.refuse(event, Why.OVER)
         return
     _conclude(state, drill, event.verdict, event.detail, event)

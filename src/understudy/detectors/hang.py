@@ -174,7 +174,7 @@ class HangWatch(Detector):
 
     def _limit(self, worker: str, longest: float) -> float:
         page = self._workers[worker].page
-        if page.activity is Activity.WARMING or (page.step == 0 and page.activity not in (Activity.WARM, Activity.RECOVERING)):
+        if page.step == 0 and page.activity not in (Activity.WARM, Activity.RECOVERING):
             return self._timeouts.hang_first
         return max(self._timeouts.hang_floor, self._timeouts.hang_factor * longest)
 
