@@ -6,7 +6,7 @@ import pytest
 from tests.unit.core_job import Job, assigned, moving, of
 
 from understudy.core import commands, events
-from understudy.core.machine import Machine
+from understudy.core.machine import MOST_NOTICES, Machine
 from understudy.core.migration import refusal
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
 from understudy.core.state import Stage
@@ -34,6 +34,23 @@ def test_who_is_believed_is_one_of_the_ranks_that_there_are() -> None:
     job.rest()
     assert not of(commands.KillWorker, job.submit(events.Believed(9, "")))
     assert list(killed(job.submit(events.Believed(0, "")))) == ["w1"]
+
+
+def test_believing_one_does_not_replace_one_that_is_lost_already() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=0))
+    job.submit(events.ReplicasDiffer("w0", 0, (), ((0,), (1,)), "differs"))
+    job.lose("w1")
+    job.rest()
+    assert job.machine.state.ended is None, "it is held"
+    (end,) = of(commands.EndJob, job.submit(events.Believed(0, "")))
+    assert "No spare is left" in end.message and job.machine.state.nodes["n0"].taint == ""
+
+
+def test_when_all_that_differ_are_lost_nobody_is_asked_any_more() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=2))
+    job.submit(events.ReplicasDiffer("w0", 0, (), ((0,), (1,)), "differs"))
+    job.lose("w0", "w1")
+    assert "w2" in {recover.worker for recover in of(commands.Recover, job.rest())}
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------
@@ -64,7 +81,7 @@ def test_a_node_beyond_the_jobs_may_come_without_a_spare() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     assert job.submit(events.NodeJoined("n5", "h5", 5, "", 0)) == []
     assert "n5" in job.machine.state.nodes
-    job.submit(events.NodeJoined("n6", "h6", 6, "", -1))
+    job.submit(events.NodeJoined("n6", "h6", 1, "", -1))
     assert "n6" not in job.machine.state.nodes, "one without ranks says how many spares it has"
 
 
@@ -426,6 +443,35 @@ def test_a_set_up_ahead_that_raises_in_an_incident_is_replaced_behind_it() -> No
     assert list(killed(said)) == [spare] and not of(commands.StartWorker, said)
 
 
+def test_a_newcomer_that_is_lost_at_the_boundary_stands_in_the_incident() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=2))
+    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
+    job.submit(events.NewcomerReady(newcomer, 1))
+    job.lose(newcomer)
+    state = job.machine.state
+    assert state.incident is not None and not state.incident.planned
+    assert (newcomer, LossCause.KILLED) in [(part.old_worker, part.cause) for part in state.incident.ranks]
+
+
+def test_a_newcomer_that_is_lost_before_the_boundary_explains_no_broken_connection() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=2))
+    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
+    job.submit(events.CommunicationBroken("w0", 0, "rank 2 is silent"))
+    assert not of(commands.Abort, job.lose(newcomer))
+    assert job.machine.state.incident is None and "communication" in job.machine.state.timers
+
+
+def test_of_two_ranks_that_are_lost_one_has_a_spare_that_is_prepared_for_it() -> None:
+    job = Job(JobSpec("job", 3, 1, nodes=3, spares=1, prepared=1), spares={0: 0, 1: 0, 2: 1}, forming=True)
+    job.submit(events.NodeTainted("n1", "loud"))
+    job.warm()
+    job.commit(0)
+    (spare,) = [worker.name for worker in job.machine.state.idle(WorkerState.WARM)]
+    job.submit(events.Prepared(spare, 1))
+    said = job.submit(events.NodesLost((events.LostNode("n0", "silent"), events.LostNode("n1", "silent"))))
+    assert (assigned(said).worker, assigned(said).rank) == (spare, 1)
+
+
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
@@ -435,7 +481,7 @@ def test_who_would_start_anew_without_all_nodes_does_not() -> None:
     job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))
     said = job.submit(events.Quiesced("w0", 1, Position(0, Stand.RUNNING), (), 0))
     (end,) = of(commands.EndJob, said)
-    assert "not all nodes are there to start anew" in end.message and not of(commands.StartWorker, said)
+    assert end.exit_code == 1 and "not all nodes are there to start anew" in end.message and not of(commands.StartWorker, said)
 
 
 def test_who_was_told_to_go_and_is_gone_is_lost_and_no_incident() -> None:
@@ -453,6 +499,7 @@ def test_who_was_told_to_go_and_is_gone_is_lost_and_no_incident() -> None:
 def test_state_that_is_nowhere_ends_the_job() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     assert job.submit(events.Uncovered("w0", 7, "optimizer state of rank 1")) == []
+    assert job.machine.state.refused == {("Uncovered", Why.GENERATION): 1}
     (end,) = of(commands.EndJob, job.submit(events.Uncovered("w0", 0, "optimizer state of rank 1")))
     assert (end.exit_code, end.message) == (1, "The lost state is nowhere: optimizer state of rank 1")
 
@@ -499,3 +546,27 @@ def test_the_first_end_counts() -> None:
     state.end(1, "first")
     state.end(0, "second")
     assert state.ended == commands.EndJob(1, "first") and of(commands.EndJob, state.out) == [state.ended]
+
+
+def test_a_rank_that_cannot_be_started_ends_the_job_and_a_spare_does_not() -> None:
+    job = Job(JobSpec("job", 1, 1, spares=1), forming=True)
+    assert not of(commands.EndJob, job.submit(events.StartRefused("w1", "n0", "no room")))
+    (end,) = of(commands.EndJob, job.submit(events.StartRefused("w0", "n0", "no room")))
+    assert (end.exit_code, end.message) == (1, "node n0 could not start worker w0: no room")
+
+
+def test_nothing_is_started_on_a_node_that_comes_back_without_the_jobs_last_rank() -> None:
+    job = Job(JobSpec("job", 1, 1, spares=1))
+    job.lose("w1")
+    assert job.machine.state.idle(WorkerState.STARTING)
+    said = job.submit(events.NodeJoined("n0", "h0", 0, "", -1, ()))
+    (end,) = of(commands.EndJob, said)
+    assert not of(commands.StartWorker, said[said.index(end) :])
+
+
+def test_so_many_notices_are_kept() -> None:
+    job = Job(JobSpec("job", 1, 1, spares=0))
+    for number in range(MOST_NOTICES + 1):
+        told = of(commands.Tell, job.submit(events.Notice("w0", -1, f"notice {number}")))
+        assert len(told) == (number < MOST_NOTICES)
+    assert job.machine.state.refused == {("Notice", Why.LIMIT): 1} and len(job.machine.state.notices) == MOST_NOTICES

@@ -71,7 +71,7 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
     state.nodes[worker.node].failed_starts = 0
     if state.phase is Phase.FORMING:
         give_out_ranks(state)
-    elif state.phase is Phase.QUIESCING and state.vacant():
+    elif state.phase is Phase.QUIESCING:
         fill(state)
         advance(state)
     else:
