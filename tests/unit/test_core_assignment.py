@@ -16,10 +16,11 @@ def test_a_newcomer_on_the_lost_ones_node_takes_over_its_local_rank(rank: int) -
     assert (found.rank, found.environment["LOCAL_RANK"]) == (rank, str(rank))
 
 
-def test_a_newcomer_on_another_node_takes_the_lowest_local_rank_that_is_free_there() -> None:
+@pytest.mark.parametrize("lost", ["w0 w3", "w1 w2"])
+def test_a_newcomer_on_another_node_takes_the_lowest_local_rank_that_is_free_there(lost: str) -> None:
     """Two nodes with two ranks each and a node of spares: there nothing is taken yet, and then 0 is, and then 0 and 1 are."""
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=0), spares={2: 3})
-    first, second = assigned(job.lose("w0")), assigned(job.lose("w3"))
+    first, second = (assigned(job.lose(worker)) for worker in lost.split())
     assert [(job.node_of(one.worker), one.environment["LOCAL_RANK"]) for one in (first, second)] == [("n2", "0"), ("n2", "1")]
     third = assigned(job.lose(first.worker))
     assert third.environment["LOCAL_RANK"] == "0", "its predecessor's, on the same node"

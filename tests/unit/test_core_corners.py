@@ -472,6 +472,23 @@ def test_of_two_ranks_that_are_lost_one_has_a_spare_that_is_prepared_for_it() ->
     assert (assigned(said).worker, assigned(said).rank) == (spare, 1)
 
 
+def test_a_newcomer_that_is_lost_with_another_rank_while_its_own_moves_gives_it_back() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=3))
+    newcomer = moving(job)
+    job.lose("w2")
+    generation = job.machine.state.generation
+    said = job.lose(newcomer)
+    assert job.machine.state.generation == generation + 1 and job.machine.state.ranks[1] == "w1"
+    assert "w1" in {abort.worker for abort in of(commands.Abort, said)}
+
+
+def test_a_nodes_last_sign_of_life_is_the_moment_of_the_fault() -> None:
+    for happened in (0.005, 0.0):
+        job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
+        job.submit(events.NodesLost((events.LostNode("n1", "silent", happened),)))
+        assert job.machine.state.incident is not None and job.machine.state.incident.fault_at == (happened or job.machine.state.now)
+
+
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 

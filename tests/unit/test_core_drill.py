@@ -85,3 +85,22 @@ def test_a_migration_calls_a_drill_off() -> None:
     moving(job)
     (result,) = job.machine.state.drills
     assert result.detail == "called off: rank 1 migrates" and job.machine.state.workers[spare].state is WorkerState.LOST
+
+
+def test_where_there_was_no_room_beside_a_drill_there_is_room_behind_it() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    spare = asked(job)
+    (fresh,) = job.machine.state.idle(WorkerState.STARTING)
+    assert not of(commands.StartWorker, job.submit(events.StartRefused(fresh.name, "n0", "no memory")))
+    job.submit(events.Prepared(spare, 1))
+    (start,) = of(commands.StartWorker, job.submit(events.Drilled(spare, 1, 1, DrillVerdict.SAME, 1, "")))
+    assert start.spare and start.node == "n0"
+
+
+def test_a_drill_that_ends_with_the_job_starts_nothing() -> None:
+    job = Job(JobSpec("job", 1, 1, spares=1))
+    spare = asked(job, 0)
+    (fresh,) = job.machine.state.idle(WorkerState.STARTING)
+    job.submit(events.StartRefused(fresh.name, "n0", "no memory"))
+    job.submit(events.StopAsked("enough", 0))
+    assert not of(commands.StartWorker, job.lose(spare))

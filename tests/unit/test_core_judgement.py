@@ -36,6 +36,7 @@ def test_the_odd_one_is_found_in_what_is_proven_only() -> None:
     assert differences(known, tables(WEIGHT, 5, 5, 6, 5), moved(WEIGHT), NO_OWNERS) == [Difference(WEIGHT, ((0, 1, 3), (2,)))]
     assert differences(known, tables(WEIGHT, 5, 5, 6, 5), {}, NO_OWNERS) == []
     assert differences(known, tables(WEIGHT, 5, 5, 5, 5), moved(WEIGHT), NO_OWNERS) == []
+    assert differences(shared(), tables(WEIGHT, 5, 5, 6, 5), moved(WEIGHT), NO_OWNERS) == [], "it was never compared"
 
 
 def test_shards_are_compared_with_their_own_replicas() -> None:

@@ -227,7 +227,11 @@ def test_a_number_of_waits_must_last() -> None:
 def test_an_old_number_of_waits_proves_nothing() -> None:
     """It has stopped, and would be lost for its silence if it were granted less time."""
     pages = in_vote(1, 0, 1) | {"w3": page(longest=5.0)}
-    assert Host().stand(pages, frozen=("w1",), seconds=90) is None
+    host = Host()
+    assert host.stand(pages, seconds=71) is None
+    for second in range(71, 102):
+        host.read(pages | {"w1": pages["w1"]._replace(beat_at=71.0)}, 1.0 + second, frozen=("w1",))
+    assert host.judge() is None
     verdict = Host().stand(pages, seconds=102)
     assert verdict is not None and verdict.worker == "w1"
 

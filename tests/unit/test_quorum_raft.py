@@ -397,3 +397,20 @@ def test_what_is_more_than_a_batch_goes_in_several() -> None:
     member.receive(1, AppendReply(3, False, 0, 0.0), 0.1)
     (message,) = told(member)
     assert isinstance(message, AppendEntries) and [entry.text for entry in message.entries] == texts[:2]
+
+
+def test_a_leader_says_at_times_that_it_lives() -> None:
+    member = led(3, [])
+    for now, messages in ((HEARTBEAT / 2, 0), (HEARTBEAT, 2), (HEARTBEAT * 1.5, 0), (HEARTBEAT * 2, 2)):
+        member.tick(now)
+        assert len(told(member)) == messages
+    member.receive(2, AppendEntries(4, 0, 0, (), 0, 0.0), HEARTBEAT * 2)
+    assert member.role is Role.FOLLOWER and (member.leader, member.term) == (2, 4)
+
+
+def test_who_votes_for_nobody_campaigns_as_soon_as_before() -> None:
+    member = Raft(0, 3, 0.0, lambda: 0.0, (3, -1), [Entry(3, "a")])
+    member.receive(2, RequestVote(5, 0, 0, pre_vote=False), ELECTION)
+    assert told(member) == [Vote(5, False, pre_vote=False)]
+    member.tick(ELECTION)
+    assert member.role is Role.PRE_CANDIDATE

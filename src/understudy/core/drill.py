@@ -163,7 +163,9 @@ def _conclude(
     spare = state.workers[drill.worker]
     if spare.state is WorkerState.REHEARSING:
         fence(state, spare, f"drill {drill.number} is over")
-    if fresh and state.incident is None and state.ended is None:
+    node = state.nodes[spare.node]
+    node.spares, node.refused = node.spares + node.refused, 0  # there may be room again
+    if fresh and state.incident is None:
         top_up(state)
 
 

@@ -47,8 +47,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         there = [worker for worker in node.workers.values() if worker.pid and worker.state is not WorkerState.RELEASED]
         gone = [worker for worker in there if worker.name not in event.workers]
         lose(state, [Loss(worker, LossCause.NODE, f"{node.name} was started anew", state.now) for worker in gone])
-    if state.ended is None:
-        workers.node_joined(state, event)
+    workers.node_joined(state, event)
 
 
 def worker_lost(state: JobState, event: WorkerLost) -> None:
@@ -166,8 +165,7 @@ def lose(state: JobState, losses: list[Loss]) -> None:
             held.append(loss)
     _lose_holders(state, held)
     for loss, was in idle:
-        if state.ended is None:
-            workers.idle_lost(state, loss.worker, was, loss.detail)
+        workers.idle_lost(state, loss.worker, was, loss.detail)
 
 
 def _lose_holders(state: JobState, losses: list[Loss]) -> None:

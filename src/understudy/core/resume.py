@@ -47,7 +47,6 @@ def verified(state: JobState, event: Verified) -> None:
     for text in event.notes:
         state.tell(f"rank {worker.rank} on {worker.name}: {text}")
     _promote(state, worker)
-    _settle(state)
 
 
 def committed(state: JobState, event: Committed) -> None:
