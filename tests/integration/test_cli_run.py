@@ -139,7 +139,7 @@ def test_ask_a_running_job(tmp_path: Path) -> None:
         assert [rank["worker"] for rank in status["ranks"]] == ["w0", "w1"]
         refused = run.ask("migrate", "--rank", "1")
         assert refused.returncode == 1
-        assert "has not committed its first step" in refused.stderr
+        assert "not in plain training" in refused.stderr
         latest = json.loads(ask(tmp_path, "status", "--json").stdout)
         assert latest["job"] == status["job"], "found without --run-dir"
         (tmp_path / "empty").mkdir()

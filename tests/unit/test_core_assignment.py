@@ -33,6 +33,11 @@ def test_a_spare_on_the_ranks_own_node_comes_first_and_then_the_least_loaded_nod
     assert job.node_of(last.worker) == "n0"
 
 
+def test_spares_that_wait_are_no_load() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={0: 1, 1: 0, 2: 3})
+    assert job.node_of(assigned(job.lose("w1")).worker) == "n2"
+
+
 def test_after_the_loss_of_a_node_spares_outside_its_domain_come_first() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), domains=("rack", "b", "rack", "b"), spares={2: 1, 3: 1})
     found = assigned(job.submit(events.NodesLost((events.LostNode("n0", "silent"),))))

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.core_job import Job, assigned, moving, of
 
 from understudy.core import commands, events
+from understudy.core.incident import OpenIncident
 from understudy.core.machine import MOST_NOTICES, Machine
 from understudy.core.migration import refusal
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
@@ -42,6 +43,8 @@ def test_believing_one_does_not_replace_one_that_is_lost_already() -> None:
     job.lose("w1")
     job.rest()
     assert job.machine.state.ended is None, "it is held"
+    (told,) = of(commands.Tell, job.submit(events.Believed(1, "")))
+    assert told.text.endswith("the worker that held rank 1 when it was compared is lost: believe another one")
     (end,) = of(commands.EndJob, job.submit(events.Believed(0, "")))
     assert "No spare is left" in end.message and job.machine.state.nodes["n0"].taint == ""
 
@@ -273,6 +276,7 @@ def test_who_finished_and_was_lost_is_needed_by_those_that_stand_still() -> None
     said = job.submit(events.CommunicationBroken("w0", 0, "reset"))
     assert {command.worker for command in of(commands.Abort, said)} >= {"w0"}
     assert job.machine.state.phase is Phase.QUIESCING and not of(commands.Recover, said)
+    assert not job.machine.state.workers["w1"].finished
 
 
 def test_a_connection_that_broke_is_told_once_and_only_in_its_generation() -> None:
@@ -443,6 +447,65 @@ def test_a_set_up_ahead_that_raises_in_an_incident_is_replaced_behind_it() -> No
     assert list(killed(said)) == [spare] and not of(commands.StartWorker, said)
 
 
+@pytest.mark.parametrize("reason", ["drain", ""])
+def test_a_migration_says_why_and_begins_once(reason: str) -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    newcomer = assigned(job.submit(events.MigrationAsked(1, reason))).worker
+    ready = events.NewcomerReady(newcomer, job.machine.state.highest_announced_generation)
+    assert len(of(commands.Pause, job.submit(ready))) == 2 and job.submit(ready) == []
+    assert job.machine.state.refused == {("NewcomerReady", Why.OVER): 1}
+    assert job.machine.state.incident is not None and job.machine.state.incident.reason == (reason or "a migration was asked for")
+
+
+def test_a_migration_ends_when_somebody_has_finished_before_it_began_to_move() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    newcomer = assigned(job.submit(events.MigrationAsked(1, ""))).worker
+    job.submit(events.Finished("w0", 0, 1))
+    said = job.submit(events.NewcomerReady(newcomer, job.machine.state.highest_announced_generation))
+    assert list(killed(said)) == [newcomer] and not of(commands.Pause, said)
+    assert job.machine.state.incident is None and job.machine.state.migration is None
+
+
+def test_a_node_that_is_lost_with_one_that_had_finished_and_one_that_had_not_takes_both() -> None:
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=0), spares={2: 2})
+    job.submit(events.Finished("w1", 0, 1))
+    job.submit(events.NodesLost((events.LostNode("n0", "silent"),)))
+    incident = job.machine.state.incident
+    assert incident is not None
+    assert [(part.rank, part.cause) for part in incident.ranks] == [(0, LossCause.NODE), (1, LossCause.NODE)]
+
+
+def test_a_job_does_not_end_while_nobody_holds_a_rank_that_had_finished() -> None:
+    """It is lost while the others come to rest: what it had done may have to be done again."""
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.lose("w2")
+    job.submit(events.Finished("w1", 0, 1))
+    job.submit(events.CommunicationBroken("w0", 0, "reset"))
+    job.submit(events.Expired("communication"))
+    job.lose("w1")
+    assert not of(commands.EndJob, job.submit(events.Finished("w0", 0, 1)))
+
+
+def test_a_rank_before_its_first_transaction_waits_for_a_spare_that_warms() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1), forming=True)
+    job.warm()
+    newcomer = assigned(job.lose("w1")).worker
+    job.lose(newcomer)
+    assert not of(commands.KillWorker, job.rest(0))
+    assert job.machine.state.phase is Phase.QUIESCING and "hold" in job.machine.state.timers
+
+
+def test_a_spare_is_prepared_for_no_rank_once_too_many_were_not() -> None:
+    """Each rank has had two but the last, which has had none."""
+    job = Job(JobSpec("job", 5, 5, spares=1, prepared=1))
+    for number in range(8):
+        (spare,) = [worker for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None]
+        assert spare.prepare is not None and spare.prepare.rank == number // 2
+        job.submit(events.ScriptFailed(spare.name, spare.prepare.rank, 0, "OSError: the file is locked", "..."))
+        job.warm()
+    assert [worker.prepare for worker in job.machine.state.idle(WorkerState.WARM)] == [None]
+
+
 def test_a_newcomer_that_is_lost_at_the_boundary_stands_in_the_incident() -> None:
     job = Job(JobSpec("job", 3, 3, spares=2))
     newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
@@ -489,6 +552,21 @@ def test_a_nodes_last_sign_of_life_is_the_moment_of_the_fault() -> None:
         assert job.machine.state.incident is not None and job.machine.state.incident.fault_at == (happened or job.machine.state.now)
 
 
+def test_what_an_incident_notes_it_notes_once() -> None:
+    incident = OpenIncident(1, False, 0.0, 0.0, "lost")
+    for text in ("a", "b", "a"):
+        incident.note(text)
+    assert incident.notes == ["a", "b"]
+
+
+def test_a_rank_that_is_lost_again_and_again_at_the_first_transaction_is_told_so() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2, max_losses_per_transaction=1), forming=True)
+    job.warm()
+    job.lose("w1")
+    (end,) = of(commands.EndJob, job.rest(0))
+    assert "at transaction 0 " in end.message
+
+
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
@@ -508,7 +586,7 @@ def test_who_was_told_to_go_and_is_gone_is_lost_and_no_incident() -> None:
     assert of(commands.EndJob, job.commit(1)) == [] and job.machine.state.ranks[1] == newcomer
     left = job.machine.state.workers["w1"]
     seen = [left.state]
-    job.lose("w1")
+    assert killed(job.lose("w1")) == {}
     assert [*seen, left.state] == [WorkerState.RELEASED, WorkerState.LOST] and "w1" not in job.machine.state.nodes["n0"].workers
     assert len(job.machine.incidents()) == 1
 

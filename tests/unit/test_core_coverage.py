@@ -63,6 +63,7 @@ def test_who_lacks_an_entry_is_nobodys_replica_in_it() -> None:
     assert table.entries(0) == ["a", "mine"] and table.entries(1) == ["a"]
     assert table.local(0) == ["mine"] and table.local(1) == []
     assert table.of("unheard of", 0) == ()
+    assert refine(None, [{"a": 1}, {}, {}]).of("a", 1) == (), "that two lack it makes them no replicas"
     again = refine(table, [{"a": 2, "mine": 7}, {"a": 2, "mine": 7}])
     assert again.of("mine", 0) == (), "it came later, and nothing says that it is the same thing"
     both = refine(None, [{"mine": 7}, {"mine": 7}, {}])

@@ -39,7 +39,7 @@ def test_what_refuses_a_drill() -> None:
 def test_no_drill_while_a_rank_moves_or_when_one_has_finished() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2))
     job.submit(events.MigrationAsked(1, "asked"))
-    assert refusal(job.machine.state, 0) == "rank 1 is migrating"
+    assert refusal(job.machine.state, 0) == "rank 1 is already migrating"
     job = Job(JobSpec("job", 2, 2, spares=2))
     job.submit(events.Finished("w1", 0, 1))
     assert refusal(job.machine.state, 0) == "the job is about to finish"
@@ -104,3 +104,40 @@ def test_a_drill_that_ends_with_the_job_starts_nothing() -> None:
     job.submit(events.StartRefused(fresh.name, "n0", "no memory"))
     job.submit(events.StopAsked("enough", 0))
     assert not of(commands.StartWorker, job.lose(spare))
+
+
+def test_a_spare_that_is_prepared_already_does_not_set_up_again() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
+    (spare,) = [worker.name for worker in job.machine.state.idle(WorkerState.WARM)]
+    assert not of(commands.Prepare, job.submit(events.DrillAsked(0, "asked")))
+    assert [drill.worker for drill in of(commands.Drill, job.submit(events.Prepared(spare, 0)))] == ["w0", spare]
+    job.submit(events.Drilled(spare, 1, 0, DrillVerdict.SAME, 1, ""))
+    job.warm()
+    (spare,) = [worker.name for worker in job.machine.state.idle(WorkerState.WARM)]
+    job.submit(events.Prepared(spare, 0))
+    said = job.submit(events.DrillAsked(0, "asked"))
+    assert [drill.worker for drill in of(commands.Drill, said)] == ["w0", spare] and not of(commands.Prepare, said)
+
+
+def test_a_spare_that_is_prepared_for_another_rank_serves_only_whoever_asks_for_any() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=1, prepared=1), spares={0: 1, 1: 0})
+    (spare,) = [worker.name for worker in job.machine.state.idle(WorkerState.WARM)]
+    job.submit(events.DrillAsked(0, "asked"))
+    job.submit(events.Prepared(spare, 0))
+    job.submit(events.Drilled(spare, 1, 0, DrillVerdict.SAME, 1, ""))
+    job.submit(events.NodeTainted("n1", "loud"))
+    job.warm()
+    assert [worker.prepare.rank for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None] == [1]
+    assert refusal(job.machine.state, 0) == "no spare is left (see --spares)"
+    assert refusal(job.machine.state, -1) == refusal(job.machine.state, 1) == ""
+
+
+def test_an_agent_that_comes_back_hears_of_a_drill_again() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    spare = asked(job)
+    again = job.submit(events.NodeJoined("n0", "h0", 0))
+    assert [one.worker for one in of(commands.Publish, again)] == ["w0", "w1"]
+    assert [one.worker for one in of(commands.Prepare, again)] == [spare]
+    job.submit(events.Prepared(spare, 1))
+    again = job.submit(events.NodeJoined("n0", "h0", 0))
+    assert [one.worker for one in of(commands.Drill, again)] == ["w1", spare] and not of(commands.Publish, again)

@@ -43,3 +43,8 @@ def test_what_is_missing() -> None:
     offers = [Offer("a", "a", 3), Offer("b", "b", 1)]
     assert place(_spec(2, 2, 0), offers) == "2 nodes with 2 free slots each are needed, 1 are there"
     assert place(_spec(1, 3, 2), offers) == "2 slots are needed for spares, 1 are free beside the ranks"
+
+
+def test_a_spare_goes_to_a_node_without_ranks() -> None:
+    parts = place(JobSpec("job", 1, 1, spares=1), [Offer("a", "x", 4), Offer("b", "x", 4)])
+    assert parts == [Part("a", 0, 0), Part("b", 1, 1)]

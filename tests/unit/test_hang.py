@@ -157,6 +157,13 @@ def test_ranks_that_differ_in_collectives_by_nature_are_not_judged_by_them() -> 
     assert host.judge() is None
 
 
+def test_a_rank_that_is_alone_in_its_job_is_behind_nobody() -> None:
+    host = Host()
+    for second in range(300):
+        host.read({"w0": page(waits=0)}, 1.0 + second)
+    assert host.watch.judge({0: "w0"}, (), host.clock + OFFSET) is None
+
+
 def test_any_progress_of_any_rank_counts() -> None:
     host = Host()
     for second in range(30):

@@ -414,3 +414,18 @@ def test_who_votes_for_nobody_campaigns_as_soon_as_before() -> None:
     assert told(member) == [Vote(5, False, pre_vote=False)]
     member.tick(ELECTION)
     assert member.role is Role.PRE_CANDIDATE
+
+
+def test_it_is_known_to_all_when_all_others_have_answered() -> None:
+    member = led(3, [])
+    for other, known in ((1, False), (2, True)):
+        member.receive(other, AppendReply(3, True, 1, 0.5), 0.6)
+        assert member.known_by(0.4) is known and not member.known_by(0.5)
+
+
+def test_who_is_a_candidate_waits_for_the_votes() -> None:
+    member = Raft(0, 3, 0.0, lambda: 0.0, (3, -1))
+    member.campaign(ELECTION)
+    member.receive(1, Vote(4, True, pre_vote=True), ELECTION * 1.9)
+    member.tick(ELECTION * 2)
+    assert member.role is Role.CANDIDATE

@@ -18,7 +18,7 @@ from understudy.core.events import DrillAsked, DrillBroken, Drilled
 from understudy.core.membership import fence, top_up
 from understudy.core.model import DrillResult, DrillVerdict
 from understudy.core.state import DrillUnderWay, JobState, Worker
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Why, WorkerState
 
 TIMER = "drill"
 KEPT = 200  # results
@@ -28,18 +28,12 @@ def refusal(state: JobState, rank: int) -> str:
     """Why no spare can be drilled for `rank` (-1: any) now; empty if one can."""
     if rank not in range(-1, state.spec.world_size):
         return f"there is no rank {rank}: this job has ranks 0 to {state.spec.world_size - 1}"
-    if state.phase is Phase.ENDED:
-        return "the job is over"
+    if why_not := state.unsettled():
+        return why_not
     if state.drill is not None:
         return f"a drill of rank {state.drill.rank} is under way"
     if not state.spec.replenish:
         return "a drill uses up its spare, and this job does not replace spares"
-    if state.phase is not Phase.TRAINING or state.incident is not None or state.broken or not state.all_committed:
-        return "the job is not in plain training: wait until every rank has committed a step"
-    if state.migration is not None:
-        return f"rank {state.migration.rank} is migrating"
-    if state.finished_then_lost or any(worker.finished for worker in state.members()):
-        return "the job is about to finish"
     if choose_spare(state, turn(state) if rank < 0 else rank) is None:
         return "no spare is warm: try again shortly" if state.idle(WorkerState.STARTING) else "no spare is left (see --spares)"
     return ""

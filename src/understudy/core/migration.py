@@ -26,16 +26,8 @@ def refusal(state: JobState, rank: int) -> str:
     """Why `rank` cannot migrate now; empty if it can."""
     if rank not in range(state.spec.world_size):
         return f"there is no rank {rank}: this job has ranks 0 to {state.spec.world_size - 1}"
-    if state.phase is Phase.ENDED:
-        return "the job is over"
-    if state.migration is not None:
-        return f"rank {state.migration.rank} is already migrating"
-    if state.phase is not Phase.TRAINING or state.incident is not None or state.broken:
-        return "the job is not in plain training: wait until every rank has committed a step"
-    if not state.all_committed:
-        return "the job has not committed its first step yet"
-    if state.finished_then_lost or any(worker.finished for worker in state.members()):
-        return "the job is about to finish"
+    if why_not := state.unsettled():
+        return why_not
     if choose_spare(state, rank) is None:
         warming = bool(state.idle(WorkerState.STARTING))
         if not warming and any(spare.prepare is not None for spare in state.idle(WorkerState.WARM)):

@@ -22,7 +22,7 @@ from understudy.core.commands import Prepare, Publish
 from understudy.core.events import Prepared
 from understudy.core.membership import fence, start_worker, top_up
 from understudy.core.state import JobState, Worker
-from understudy.core.transitions import Phase, WorkerState
+from understudy.core.transitions import WorkerState
 
 ATTEMPTS = 2  # for each rank
 TIMER = "prepare"
@@ -31,9 +31,7 @@ IN_A_ROW = 8  # of any rank, without one that came through: then it is the scrip
 
 def prepare(state: JobState) -> None:
     """In plain training: lets spares that have nothing to do set up for a rank, and those whose generation has ended ask again."""
-    plain = state.phase is Phase.TRAINING and state.all_committed and state.incident is None and state.migration is None
-    hopeless = state.unprepared_in_a_row >= IN_A_ROW
-    if not state.spec.prepared or hopeless or not plain or state.finished_then_lost or any(worker.finished for worker in state.members()):
+    if not state.spec.prepared or state.unprepared_in_a_row >= IN_A_ROW or state.unsettled():
         return
     idle = state.idle(WorkerState.WARM)
     chosen = [(worker, worker.prepare) for worker in idle if worker.prepare is not None]

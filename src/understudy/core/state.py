@@ -285,6 +285,20 @@ class JobState:
         """The last step that every rank is known to have committed. Workers say so only at the edges of a recovery."""
         return min((worker.step for worker in self.members()), default=0)
 
+    def unsettled(self) -> str:
+        """Why this is not plain training, in which a rank can move or be drilled; empty if it is. (When all have committed in this
+        generation the last incident is over, and the next one begins with another generation.)
+        """
+        if self.phase is Phase.ENDED:
+            return "the job is over"
+        if self.migration is not None:
+            return f"rank {self.migration.rank} is already migrating"
+        if not self.all_committed or self.broken:
+            return "the job is not in plain training: wait until every rank has committed a step"
+        if self.finished_then_lost or any(worker.finished for worker in self.members()):
+            return "the job is about to finish"
+        return ""
+
     def all_finished(self) -> bool:
         return bool(self.ranks) and self.all_of("finished", len(self.ranks), self._has_finished)
 
