@@ -45,7 +45,7 @@ def launch(system: str, ranks: int, args: argparse.Namespace, folder: Path) -> R
     script = [str(ENTRY), str(folder), system, str(args.wait), "--steps", str(args.steps), "--log-every", "100000", *SIZES[args.model]]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     if system == "understudy":
-        command = [sys.executable, "-m", "understudy.cli", "run", "--run-dir", str(folder / "run"), "--spares", "1"]
+        command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", "--run-dir", str(folder / "run"), "--spares", "1"]
         command += ["--nproc-per-node", str(ranks), "--compare-every", str(args.compare_every)]
     limits = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}  # as `overhead.py` says
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **limits}

@@ -51,8 +51,8 @@ def main() -> int:
     training = ["--steps", str(args.steps), "--parallel", args.parallel, "--device", args.device]
     training += args.script_arguments
 
-    def start(name: str) -> RunningJob:
-        return RunningJob(folder / name, training, ranks=args.ranks, spares=args.spares, options=args.option, final=True)
+    def start(name: str, *more: str) -> RunningJob:
+        return RunningJob(folder / name, training, ranks=args.ranks, spares=args.spares, options=[*args.option, *more], final=True)
 
     with start("disturbed") as job:
         kill = watch(job, args, console, folder)
@@ -64,7 +64,7 @@ def main() -> int:
     report = job.last_report()
 
     console.print("\nThe same command again, undisturbed, as the reference:", highlight=False, soft_wrap=True)
-    with start("reference") as reference:
+    with start("reference", "--drill", "off") as reference:
         watch(reference, None, console, folder, steps=args.steps)
         if not ended_well(reference, console):
             return 1
@@ -77,12 +77,12 @@ def main() -> int:
 
 
 def watch(job: RunningJob, args: argparse.Namespace | None, console: Console, folder: Path, steps: int = 0) -> Kill | None:
-    """Show the job until it ends. With `args`, send the signal at half time. Returns what was killed."""
+    """Show the job until it ends. With `args`, send the signal at half time, or as soon as a spare is warm. Returns what was killed."""
     steps = args.steps if args else steps
     title = f"understudy: {job.ranks} ranks and a spare" + ("" if args else ", undisturbed")
     moment = Moment(title, steps)
     kill: Kill | None = None
-    pictured = False
+    pictured, drilled = False, ""
     with LiveView(console) as view:
         while job.running():
             if time.time() - job.started > LIMIT:
@@ -92,8 +92,11 @@ def watch(job: RunningJob, args: argparse.Namespace | None, console: Console, fo
             job.metrics.refresh()
             moment.losses = job.metrics.losses[0]
             moment.status = job.status() or moment.status
-            if args and kill is None and moment.status and steps // 2 <= job.metrics.last_step() < steps:
-                step = job.metrics.last_step()
+            if moment.status and not drilled and (drilled := verdicts(moment.status)):
+                moment.story.append(drilled)
+            step = job.metrics.last_step()
+            waits = step < steps * 3 // 4 and not any(spare["state"] == "warm" for spare in moment.status.get("spares", []))
+            if args and kill is None and moment.status and steps // 2 <= step < steps and not waits:
                 pid, when = job.kill(args.kill_rank, signal.Signals[f"SIG{args.signal}"])
                 kill = Kill(args.kill_rank, step, pid, when, VERBS[args.signal])
                 moment.marked = step + 1
@@ -113,6 +116,16 @@ def watch(job: RunningJob, args: argparse.Namespace | None, console: Console, fo
         moment.status = {**moment.status, "state": f"ended with code {job.process.returncode}"}
         view.show(moment)
     return kill
+
+
+def verdicts(status: dict[str, Any]) -> str:
+    """What the first drill has said; empty while there is none."""
+    for drill in status["drills"]:
+        if drill["verdict"] == "same":
+            return f"drill: spare {drill['worker']} computed rank {drill['rank']}'s step beside it, bit for bit the same (step {drill['step']})"
+        if drill["verdict"]:
+            return f"drill: rank {drill['rank']} is {drill['verdict']}: {drill['detail']}"
+    return ""
 
 
 def seen(job: RunningJob, kill: Kill) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+
+# Most tests mean to use their only spare themselves. Those of drills say so (`--drill`).
+os.environ["UNDERSTUDY_DRILL"] = "off"
 
 # A shell that starts the tests in the background has SIGINT ignored, nohup SIGHUP; children inherit that, and Understudy
 # respects it. The tests of Ctrl-C and of a closed terminal need the usual dispositions.

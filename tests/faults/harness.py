@@ -67,7 +67,7 @@ class Job:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.faults, self.mark = folder, faults, mark
         self.run_dir = folder / "run"
-        command = [sys.executable, "-m", "understudy.cli", "run", "--nproc-per-node", str(len(RANKS))]
+        command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", "--nproc-per-node", str(len(RANKS))]
         exact = ["--spares", str(sum(fault.losses for fault in faults)), "--no-replenish"]
         command += exact if spares is None else ["--spares", str(spares)]
         command += ["--chaos", "--run-dir", str(self.run_dir), *flags]

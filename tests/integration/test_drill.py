@@ -65,6 +65,44 @@ def test_drills_of_every_rank_change_nothing_and_a_loss_after_them_is_survived(t
     assert finals == [json.loads((reference.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
 
 
+def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(training: Training) -> None:
+    started = begin(training, str(SOAK), "--pace", "0.1", flags=("--drill", "3"))
+    wait_until(lambda: any(found["verdict"] for found in status(started)["drills"]), "a drill", LONG)
+    found = status(started)
+    (drilled,) = [one for one in found["drills"] if one["verdict"]]
+    assert (drilled["verdict"], drilled["rank"], [rank["proven"] for rank in found["ranks"]]) == ("same", 0, [drilled["step"]] * 2), found
+    assert f"drill: rank 0: proven at step {drilled['step']}" in understudy("status", "--run-dir", str(started.folder / "run")).stdout
+    os.kill(found["ranks"][1]["pid"], signal.SIGKILL)
+    wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
+    (started.folder / "stop").touch()
+    (incident,) = started.succeeds().incidents
+    assert f"rank 0, with the role of rank 1, was proven at step {drilled['step']} (drill 1)" in incident["notes"], incident
+    finals = [json.loads((started.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
+    reference = training.torchrun(str(SOAK), "--steps", finals[0]["committed"])
+    assert finals == [json.loads((reference.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -> None:
+    command = [
+        "-m",
+        "understudy.cli",
+        "run",
+        "--nproc-per-node",
+        "2",
+        "--drill",
+        "2",
+        "--require-drill",
+        *LIMITS,
+        "--run-dir",
+        "FOLDER/run",
+    ]
+    started = training.start(command, "hidden.py", "attribute")
+    assert started.process.wait(LONG) == 3, started.output
+    assert (
+        "module attribute net.module.1.p is 0.1 on the rank and 0.3 on the spare" in started.output and "--require-drill" in started.output
+    )
+
+
 @pytest.mark.parametrize(
     ("how", "code", "says"),
     [

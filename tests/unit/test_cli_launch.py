@@ -131,3 +131,14 @@ def test_refusals_say_why(flags: dict[str, object], reason: str) -> None:
 def test_notes() -> None:
     notes = plan(rdzv_conf="timeout=3", event_log_handler="console", rdzv_endpoint="h:1").notes
     assert len(notes) == 3
+
+
+def test_drills_begin_at_a_step_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (plan(drill="20").spec.drill_at, plan(drill="1").spec.drill_at, plan(drill="off").spec.drill_at) == (20, 1, 0)
+    for wrong in ("0", "-3", "on", "", "1.5"):
+        with pytest.raises(Usage, match="from 1 on, or off"):
+            plan(drill=wrong)
+    assert plan(require_drill=True).spec.require_drill
+    for without in ({"drill": "off"}, {"spares": 0}, {"no_replenish": True}):
+        with pytest.raises(Usage, match="--require-drill: there are no drills"):
+            plan(require_drill=True, **without)

@@ -49,6 +49,32 @@ class Flags:
         ),
     ] = 0
     no_replenish: Annotated[bool, _option(OURS, "--no-replenish", help="Do not start a new spare for each one that was used.")] = False
+    drill: Annotated[
+        str,
+        typer.Option(
+            "--drill",
+            metavar="STEP|off",
+            envvar="UNDERSTUDY_DRILL",
+            help="From this step on a spare computes, now and then, one step of a rank beside it, and both are compared bit by bit (see "
+            "the guide). What the script does up to its first step then happens once more, beside the rank that is alive. off: only on "
+            "understudy drill.",
+            rich_help_panel=OURS,
+        ),
+    ] = "20"
+    drill_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--drill-bytes",
+            min=0,
+            envvar="UNDERSTUDY_DRILL_BYTES",
+            help="Results of collectives of which more is not compared in a drill. Default: 8 GiB.",
+            rich_help_panel=OURS,
+        ),
+    ] = None
+    require_drill: Annotated[
+        bool,
+        _option(OURS, "--require-drill", help="A drill that finds a rank not survivable ends the job, with exit code 3."),
+    ] = False
     hang_limit: Annotated[
         float | None,
         _option(

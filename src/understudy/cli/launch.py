@@ -75,6 +75,11 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         raise Usage(f"--prepare {flags.prepare}: so many of the spares are prepared, and there are {flags.spares} (--spares)")
     if flags.max_restarts is not None and flags.max_restarts < 0:
         raise Usage("--max-restarts must not be negative")
+    drill_at = 0 if flags.drill == "off" else int(flags.drill) if flags.drill.isascii() and flags.drill.isdecimal() else -1
+    if drill_at < 0 or flags.drill == "0":
+        raise Usage(f"--drill {flags.drill}: the step at which the first drill begins, from 1 on, or off")
+    if flags.require_drill and not (drill_at and flags.spares and not flags.no_replenish):
+        raise Usage("--require-drill: there are no drills with --drill off, --spares 0 or --no-replenish")
     named = flags.rdzv_id != "none" and not flags.standalone
     spec = JobSpec(
         job=flags.rdzv_id if named else job,
@@ -85,6 +90,8 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         replenish=not flags.no_replenish,
         max_restarts=JobSpec.max_restarts if flags.max_restarts is None else flags.max_restarts,
         prepared=flags.prepare,
+        drill_at=drill_at,
+        require_drill=flags.require_drill,
     )
     return Launch(
         spec=spec,

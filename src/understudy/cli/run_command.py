@@ -46,6 +46,8 @@ def run(flags: Flags) -> None:
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     if flags.compare_every is not None:
         os.environ["UNDERSTUDY_COMPARE_EVERY"] = str(flags.compare_every)  # for the workers, also of a job that is submitted
+    if flags.drill_bytes is not None:
+        os.environ["UNDERSTUDY_DRILL_BYTES"] = str(flags.drill_bytes)
     try:
         plan = launch(flags, flags.run_dir.name if flags.run_dir else name, submitted=bool(flags.orchestrator))
         if flags.orchestrator:

@@ -32,12 +32,12 @@ def status_view(status: dict[str, Any]) -> RenderableType:
         str(status["job"]),
         *(part for key in ("state", "generation", "step", "incidents") for part in ((f"  {key} ", "dim"), str(status[key]))),
     )
-    table = Table("rank", "worker", "pid", "node", "state", "step")
+    table = Table("rank", "worker", "pid", "node", "state", "step", "proven at")
     for rank in status["ranks"]:
-        table.add_row(*(_cell(rank.get(key)) for key in ("rank", "worker", "pid", "node", "state", "step")))
+        table.add_row(*(_cell(rank.get(key)) for key in ("rank", "worker", "pid", "node", "state", "step", "proven")))
     for spare in status["spares"]:
         state = f"{spare['state']} for rank {spare['rank']}" if spare.get("rank") is not None else spare["state"]
-        table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node")), state, "")
+        table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node")), state, "", "")
     ending = [Text(plain(status["message"]))] if status["message"] else []
     taints = (f"{node}: {why}" for node, why in status["taints"].items())
     drills = map(drill_line, status["drills"])

@@ -12,6 +12,7 @@ What a verdict is worth: it holds for the script, the state and the devices as t
 
 from __future__ import annotations
 
+from understudy.core import proofs
 from understudy.core.assignment import choose_spare, environment, local_rank
 from understudy.core.commands import Drill, Prepare, Publish
 from understudy.core.events import DrillAsked, DrillBroken, Drilled
@@ -22,6 +23,7 @@ from understudy.core.transitions import Why, WorkerState
 
 TIMER = "drill"
 KEPT = 200  # results
+NOT_SURVIVABLE = 3  # the exit code of a job that must be, as of `understudy drill`
 
 
 def refusal(state: JobState, rank: int) -> str:
@@ -34,15 +36,15 @@ def refusal(state: JobState, rank: int) -> str:
         return f"a drill of rank {state.drill.rank} is under way"
     if not state.spec.replenish:
         return "a drill uses up its spare, and this job does not replace spares"
-    if choose_spare(state, turn(state) if rank < 0 else rank) is None:
+    if choose_spare(state, proofs.turn(state) if rank < 0 else rank) is None:
         return "no spare is warm: try again shortly" if state.idle(WorkerState.STARTING) else "no spare is left (see --spares)"
     return ""
 
 
-def turn(state: JobState) -> int:
-    """The rank whose drill is the longest ago."""
-    last = {result.rank: result.number for result in state.drills}
-    return min(state.ranks, key=lambda rank: (last.get(rank, -1), rank))
+def due(state: JobState, step: int) -> bool:
+    """Whether a drill should begin by itself, when every rank has committed `step` steps."""
+    wanted = state.spec.drill_at
+    return bool(wanted) and step >= max(wanted, state.drill_next) and not refusal(state, -1)
 
 
 def asked(state: JobState, event: DrillAsked) -> None:
@@ -50,11 +52,11 @@ def asked(state: JobState, event: DrillAsked) -> None:
     if why_not:
         state.tell(f"no drill of {f'rank {event.rank}' if event.rank >= 0 else 'any rank'}: {why_not}")
         return
-    rank = turn(state) if event.rank < 0 else event.rank
+    rank = proofs.turn(state) if event.rank < 0 else event.rank
     spare = choose_spare(state, rank)
     assert spare is not None, "else it is refused"
     state.drilled += 1
-    state.drill = DrillUnderWay(state.drilled, rank, spare.name, state.holder(rank).name, event.reason)
+    state.drill = DrillUnderWay(state.drilled, rank, spare.name, state.holder(rank).name, event.reason, event.step)
     state.tell(f"drill {state.drilled}: spare {spare.name} on node {spare.node} will compute a step of rank {rank} beside it")
     state.become(spare, WorkerState.REHEARSING)
     state.timer(TIMER, state.timeouts.hang_first)
@@ -154,6 +156,10 @@ def _conclude(
     )
     state.drills = [*state.drills, result][-KEPT:]
     state.tell(told(result))
+    proofs.concluded(state, drill, result)
+    if state.spec.require_drill and verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):
+        state.end(NOT_SURVIVABLE, f"{told(result)}. The job ends because of --require-drill")
+        return
     spare = state.workers[drill.worker]
     if spare.state is WorkerState.REHEARSING:
         fence(state, spare, f"drill {drill.number} is over")

@@ -244,11 +244,27 @@ class MigrationAsked:
 
 
 @dataclass(frozen=True)
+class Registered:
+    """From rank 0, behind a comparison of all ranks: `roles[i]` is alike for ranks that hold entries of the same names. `fingerprint`:
+    of these names and of who holds them; `step`: of the job.
+    """
+
+    worker: str
+    generation: int
+    step: int
+    roles: tuple[int, ...]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
 class DrillAsked:
-    """From the API: prove that a spare computes the same bits as `rank`, or, if that is -1, as the rank whose turn it is."""
+    """From the API: prove that a spare computes the same bits as `rank`, or, if that is -1, as the rank whose turn it is. `step`: that the
+    job has reached, if it is by itself that a drill is due; -1: somebody has asked.
+    """
 
     rank: int
     reason: str
+    step: int = -1
 
 
 @dataclass(frozen=True)
@@ -290,6 +306,7 @@ FromWorker = (
     | Prepared
     | Drilled
     | DrillBroken
+    | Registered
     | PhaseDone
     | Verified
     | VerifyFailed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core import drill, preparation, workers
+from understudy.core import drill, preparation, proofs, workers
 from understudy.core.events import CommunicationBroken, Expired, NodeJoined, NodesLost, VerifyFailed, WorkerLost, WorkerWarm
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
@@ -188,6 +188,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         interrupts = True
         incident = open_incident(state, loss.happened, what)
         incident.lost(worker.rank, loss.cause, loss.detail, worker.name)
+        proofs.lost(state, incident, worker.rank)
         if state.crashes is not None:
             state.crashes.count(worker.name, loss.cause, what)
         if state.holds(worker):

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from understudy.core import dispute, drill, events, loss, migration, preparation, quiesce, resume, workers
+from understudy.core import dispute, drill, events, loss, migration, preparation, proofs, quiesce, resume, workers
 from understudy.core.commands import Command
 from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
@@ -97,6 +97,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.Prepared: preparation.prepared,
     events.Drilled: drill.drilled,
     events.DrillBroken: drill.broken,
+    events.Registered: proofs.registered,
     events.PhaseDone: resume.phase_done,
     events.Verified: resume.verified,
     events.VerifyFailed: loss.verify_failed,
@@ -155,6 +156,10 @@ class Machine:
     def drill_refusal(self, rank: int) -> str:
         """Why no spare can be drilled for `rank` (-1: any) now; empty if one can."""
         return drill.refusal(self.state, rank)
+
+    def drill_due(self, step: int) -> bool:
+        """Whether one should begin by itself, when every rank has committed `step` steps."""
+        return drill.due(self.state, step)
 
     def belief_refusal(self, rank: int) -> str:
         """Why nobody can say now that `rank` is right; empty if somebody can."""

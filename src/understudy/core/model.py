@@ -47,6 +47,8 @@ class JobSpec:
     max_restarts: int = 3  # of the whole job, and only before its first transaction
     max_losses_per_transaction: int = 3  # the same rank lost so often at one transaction: not the hardware's fault
     prepared: int = 0  # so many of the spares run the script's set-up ahead, each for one rank
+    drill_at: int = 0  # the step at which the first drill begins by itself (`proofs.py`); 0: none does
+    require_drill: bool = False  # a drill that finds a rank not survivable ends the job
 
 
 @dataclass(frozen=True)

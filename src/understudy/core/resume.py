@@ -6,7 +6,7 @@ its part; its rank is taken over again only if the others turn out to need it.
 
 from __future__ import annotations
 
-from understudy.core import drill
+from understudy.core import drill, proofs
 from understudy.core.commands import Release
 from understudy.core.events import Committed, Finished, PhaseDone, Uncovered, Verified
 from understudy.core.incident import OpenIncident
@@ -134,6 +134,7 @@ def _settle(state: JobState) -> None:
         return
     state.incidents.append(incident.freeze(state.now))
     state.tell(_summary(incident, state.now))
+    proofs.survived(state, incident)
     if state.all_finished():
         return
     for node in state.nodes.values():

@@ -121,6 +121,7 @@ class DrillUnderWay:
     worker: str  # the spare
     holder: str
     reason: str
+    step: int = -1  # of the job when it was due; -1: somebody has asked for it
     running: bool = False  # both were told to begin
 
 
@@ -150,6 +151,10 @@ class JobState:
     drill: DrillUnderWay | None = None
     drilled: int = 0  # drills so far, the present one included
     drills: list[DrillResult] = field(default_factory=list)  # the last ones that are over
+    drill_next: int = 0  # the step at which the next one is due, if any begins by itself
+    void: int = 0  # the number of the last drill before what is registered has changed
+    roles: tuple[int, ...] = ()  # alike for ranks that hold entries of the same names; empty: not known yet
+    fingerprint: str = ""  # of these names
     incident: OpenIncident | None = None
     incidents: list[Incident] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)

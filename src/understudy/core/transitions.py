@@ -114,6 +114,7 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
     events.Prepared: frozenset({WARM, REHEARSING}),
     events.Drilled: frozenset({REHEARSING}),
     events.DrillBroken: frozenset({MEMBER, LEAVING}),
+    events.Registered: frozenset({MEMBER}),
     events.NewcomerReady: frozenset({NEWCOMER}),
     events.Verified: frozenset({NEWCOMER}),
     events.VerifyFailed: frozenset({NEWCOMER}),

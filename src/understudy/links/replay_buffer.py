@@ -14,6 +14,7 @@ _REPEATED = (
     events.Prepared,
     events.Drilled,
     events.DrillBroken,
+    events.Registered,
     events.Verified,
     events.VerifyFailed,
     events.Uncovered,

@@ -32,6 +32,12 @@ class Submission(BaseModel):
         description="how many of the spares, at most all, run the script's set-up ahead of time, each for one rank",
     )
     replenish: bool = Field(default=True, description="start a new spare for each one that was used")
+    drill_at: int = Field(
+        default=20,
+        ge=0,
+        description="the step at which the first drill begins by itself, one for each role of a rank, and then at steps 2^n; 0: none does",
+    )
+    require_drill: bool = Field(default=False, description="a drill that finds a rank not survivable ends the job, with exit code 3")
     max_restarts: int = Field(
         default=3, ge=0, description="how often the job may start anew when a rank is lost before the first transaction"
     )
@@ -47,6 +53,8 @@ class Submission(BaseModel):
     def _check(self) -> Submission:
         if self.prepared > self.spares:
             raise ValueError(f"{self.prepared} spares cannot be prepared where there are {self.spares}")
+        if self.require_drill and not (self.drill_at and self.spares and self.replenish):
+            raise ValueError("drills are required, and none can be: they need drill_at, spares, and that these are replaced")
         return self
 
 

@@ -53,6 +53,9 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
     tainted = GaugeMetricFamily("understudy_job_tainted_nodes", "Nodes that the job does not trust.", labels=["job_name"])
     seconds = CounterMetricFamily("understudy_incident_seconds", "From fault to the next commit by all, summed.", labels=["job_name"])
     moved = CounterMetricFamily("understudy_state_moved_bytes", "State that newcomers have received from donors.", labels=["job_name"])
+    drills = GaugeMetricFamily("understudy_job_drills", "Drills that are over, of the last 200.", labels=["job_name", "verdict"])
+    paused = GaugeMetricFamily("understudy_job_drill_pause_seconds", "What the last drill has cost its rank.", labels=["job_name"])
+    proven = GaugeMetricFamily("understudy_job_proven_ranks", "Ranks whose last drill came to the same bits.", labels=["job_name"])
     refused = CounterMetricFamily("understudy_refused", "Words that meant nothing.", labels=["job_name", "event", "why"])
     found: Counter[str] = Counter()
     for job in jobs:
@@ -71,6 +74,10 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
             incidents.add_metric([job.name, cause], count)
         seconds.add_metric([job.name], sum(incident.seconds for incident in over))
         moved.add_metric([job.name], sum(incident.bytes_moved for incident in over))
+        for verdict, count in Counter(str(drill.verdict) for drill in job.service.machine.state.drills).items():
+            drills.add_metric([job.name, verdict], count)
+        paused.add_metric([job.name], next((drill.pause for drill in reversed(job.service.machine.state.drills)), 0.0))
+        proven.add_metric([job.name], sum(rank["proven"] is not None for rank in status["ranks"]))
         for (event, why), count in job.service.machine.state.refused.items():
             refused.add_metric([job.name, event, why], count)
     for name in aside:
@@ -78,7 +85,7 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
         state.add_metric([name, "aside"], 1)
     for name, count in found.items():
         states.add_metric([name], count)
-    yield from (states, state, steps, generations, workers, tainted, incidents, seconds, moved, refused)
+    yield from (states, state, steps, generations, workers, tainted, incidents, seconds, moved, drills, paused, proven, refused)
 
 
 def _of_nodes(cluster: Cluster) -> Iterator[Metric]:

@@ -20,6 +20,7 @@ from understudy.common.console import say
 from understudy.common.page_view import PageView
 from understudy.core.commands import Command, SetTimer
 from understudy.core.events import (
+    DrillAsked,
     Event,
     Expired,
     FromAgent,
@@ -313,7 +314,7 @@ class Service:
                 self._journal.progress(self.pages)
 
     def look(self) -> None:
-        """Does a worker hang? Then it is lost."""
+        """Does a worker hang? Then it is lost. Is a drill due? Then it begins."""
         state, now = self.machine.state, self._clock()
         _ = self.pages  # what has come since the last look
         there = {w.name: w for node in state.nodes.values() for w in node.workers.values() if w.state is not WorkerState.RELEASED}
@@ -338,6 +339,9 @@ class Service:
             rank, page, detail = behind
             self.submit(ScriptFailed(held[rank], rank, page.step, detail, ""))
             return
+        steps = [self._pages[name].step for name in held.values() if name in self._pages]
+        if len(steps) == state.spec.world_size and self.machine.drill_due(min(steps)):
+            self.submit(DrillAsked(-1, f"step {min(steps)}", min(steps)))
         stalled = not self._watch.moves(held, now) and self._watch.stalled(held, now)
         if not held or stalled < state.timeouts.hang_first:
             self._warned_stall = False

@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from understudy.common.names import JOURNAL
 from understudy.common.page_view import PageView
 from understudy.common.phases import PHASES
+from understudy.core import proofs
 from understudy.core.machine import Machine
 from understudy.core.model import Incident
 from understudy.core.state import Worker
@@ -58,6 +59,12 @@ class RankStatus(TypedDict):
         ),
     ]
     step: Annotated[int, Field(description="steps that it has committed")]
+    proven: Annotated[
+        int | None,
+        Field(
+            description="the step at which a drill of this rank, or else of one with its role, has come to the same bits; null: none has"
+        ),
+    ]
 
 
 class SpareStatus(TypedDict):
@@ -188,6 +195,7 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
                 node=worker.node,
                 state=_worker_state(machine, worker),
                 step=_step(worker, pages),
+                proven=found if (found := proofs.proven(state, rank)) >= 0 else None,
             )
         )
     members = state.members() or [state.workers[name] for name in state.ranks.values()]

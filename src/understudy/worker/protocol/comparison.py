@@ -28,6 +28,7 @@ from dataclasses import replace
 import torch
 
 from understudy.core.coverage import Replicas, refine
+from understudy.core.events import Registered
 from understudy.core.judgement import is_training_state
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Compared, pack, unpack
@@ -85,6 +86,7 @@ class Comparison:
         self._last = 0  # the transaction before which states were compared in full last
         self._proof = -1  # the transaction before which a recovery is proven
         self._seen: dict[str, int] = {}  # digests of the last comparison, of entries that were the same on all replicas of this rank
+        self._roles: tuple[tuple[int, ...], str] | None = None  # as rank 0 has told them
         self._parted = False  # the last vote has told that what all ranks had alike is not the same any more
         self._reading: _Reading | None = None
         self._doubt: dict[str, int] | None = None  # this rank's digests of a comparison on the side that has found a difference
@@ -230,12 +232,20 @@ class Comparison:
                 f"coverage: {parted[0]} (one of {len(parted)}) has become different on ranks that shared it: they no longer replace each "
                 "other in it"
             )
+        if local.comparisons >= 2:  # the first one knows no moments
+            self._tell_roles(local.replicas)
         if local.comparisons <= 2:
             channel = self._membership.channel
             assert channel is not None
             text, covered = coverage(local.replicas, self._held.state, channel.places)
             if local.comparisons == 2 or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
                 self._notices.tell(text, everyone=False)
+
+    def _tell_roles(self, replicas: Replicas) -> None:
+        progress, control = self._progress, self._membership.control
+        if progress.rank == 0 and replicas.classes and (found := replicas.roles()) != self._roles:
+            self._roles = found
+            control.send(Registered(control.worker, progress.generation, progress.step, *found))
 
     def _part(self) -> None:
         """Learns which buffers and values were not the same any more at the last vote, even if they are now."""

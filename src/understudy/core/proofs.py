@@ -1,0 +1,86 @@
+"""What drills have proven, whose turn is next, and when. Nothing here begins one: the orchestrator sees the steps and asks `drill.due`.
+
+Ranks that hold entries of the same names have the same *role*: the stages of a pipeline have different ones, replicas and shards the same.
+One rank of each role is drilled first, from step `JobSpec.drill_at` on, and then at steps 2^n whichever rank's drill is the longest ago. A
+drill of which nothing came is tried again at twice its step. No verdict outlasts a change of the names or roles (`Registered`).
+"""
+
+from __future__ import annotations
+
+from understudy.core.events import Registered
+from understudy.core.incident import OpenIncident
+from understudy.core.model import DrillResult, DrillVerdict
+from understudy.core.state import DrillUnderWay, JobState
+from understudy.core.transitions import Why
+
+PROVEN = (DrillVerdict.SAME, DrillVerdict.PARTLY)
+
+
+def verdict(state: JobState, rank: int) -> DrillResult | None:
+    """What the last drill that came to a verdict has said of this rank, or else of one with its role; None: there was none."""
+    known = [result for result in reversed(state.drills) if result.number > state.void and result.verdict is not DrillVerdict.BROKEN]
+    own = (result for result in known if result.rank == rank)
+    alike = (result for result in known if state.roles and state.roles[result.rank] == state.roles[rank])
+    return next(own, None) or next(alike, None)
+
+
+def proven(state: JobState, rank: int) -> int:
+    """The step at which that was; -1: not proven."""
+    found = verdict(state, rank)
+    return found.step if found is not None and found.verdict in PROVEN else -1
+
+
+def standing(state: JobState, rank: int) -> str:
+    """For a person who reads of an incident."""
+    found = verdict(state, rank)
+    if found is None:
+        return f"rank {rank} is not proven: no spare has computed a step as it would have"
+    which = f"rank {rank}" if found.rank == rank else f"rank {found.rank}, with the role of rank {rank},"
+    if found.verdict not in PROVEN:
+        return f"rank {rank} is not proven: drill {found.number} of rank {found.rank} at step {found.step} found it {found.verdict}"
+    return f"{which} was proven{' in part' if found.verdict is DrillVerdict.PARTLY else ''} at step {found.step} (drill {found.number})"
+
+
+def turn(state: JobState) -> int:
+    """The rank that is drilled next: one whose role has no verdict, one that did not come as a newcomer, one whose drill is long ago."""
+    last = {result.rank: result.number for result in state.drills}
+
+    def order(rank: int) -> tuple[bool, bool, int, int]:
+        assign = state.holder(rank).assign
+        return verdict(state, rank) is not None, assign is not None and assign.newcomer, last.get(rank, -1), rank
+
+    return min(state.ranks, key=order)
+
+
+def concluded(state: JobState, of: DrillUnderWay, result: DrillResult) -> None:
+    """When the next one is due."""
+    if result.verdict is DrillVerdict.BROKEN:
+        state.drill_next = max(state.drill_next, 2 * of.step)
+        return
+    step = max(of.step, result.step)
+    open_roles = bool(state.roles) and any(verdict(state, rank) is None for rank in state.ranks)
+    state.drill_next = step + 1 if open_roles else 1 << step.bit_length()
+
+
+def registered(state: JobState, event: Registered) -> None:
+    """Repeated by whoever holds rank 0."""
+    if event.generation != state.generation or len(event.roles) != state.spec.world_size:
+        state.refuse(event, Why.GENERATION if event.generation != state.generation else Why.UNKNOWN)
+        return
+    before = state.roles, state.fingerprint
+    state.roles, state.fingerprint = event.roles, event.fingerprint
+    if before[0] and before != (event.roles, event.fingerprint):
+        state.void, state.drill_next = state.drilled, min(state.drill_next, event.step + state.spec.drill_at)
+        state.tell("what is registered has changed: what drills have proven so far holds no more")
+
+
+def lost(state: JobState, incident: OpenIncident, rank: int) -> None:
+    """A rank is lost: its incident says whether that was proven to be survivable."""
+    if state.spec.drill_at or state.drills:
+        incident.note(standing(state, rank))
+
+
+def survived(state: JobState, incident: OpenIncident) -> None:
+    """The incident is over. What was not proven is, as soon as a spare is warm."""
+    if not incident.planned and any(part.rank in state.ranks and verdict(state, part.rank) is None for part in incident.ranks):
+        state.drill_next = 0
