@@ -117,19 +117,8 @@ class Training:
     def __init__(self, folder: Path, args: argparse.Namespace) -> None:
         folder.mkdir(parents=True)
         self.folder, self.run_dir = folder, folder / "run"
-        command = [
-            sys.executable,
-            "-m",
-            "understudy.cli",
-            "run",
-            "--drill",
-            "off",
-            "--chaos",
-            "--hang-limit",
-            str(HANG),
-            "--run-dir",
-            str(self.run_dir),
-        ]
+        command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", "--chaos", "--hang-limit", str(HANG)]
+        command += ["--run-dir", str(self.run_dir)]
         command += ["--nproc-per-node", str(args.ranks), "--spares", str(args.spares)]
         command += [str(SCRIPT), str(folder), "--pace", str(args.pace)]
         with (folder / "output.txt").open("wb") as output:

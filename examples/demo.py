@@ -122,7 +122,8 @@ def verdicts(status: dict[str, Any]) -> str:
     """What the first drill has said; empty while there is none."""
     for drill in status["drills"]:
         if drill["verdict"] == "same":
-            return f"drill: spare {drill['worker']} computed rank {drill['rank']}'s step beside it, bit for bit the same (step {drill['step']})"
+            how = f"spare {drill['worker']} computed the same bits beside it"
+            return f"drill: rank {drill['rank']} is proven at step {drill['step']}: {how}"
         if drill["verdict"]:
             return f"drill: rank {drill['rank']} is {drill['verdict']}: {drill['detail']}"
     return ""

@@ -146,19 +146,8 @@ class Understudy(System):
 
     def command(self) -> list[str]:
         options = ["--run-dir", str(self.folder / "run"), "--nproc-per-node", str(self.training.ranks)]
-        return [
-            sys.executable,
-            "-m",
-            "understudy.cli",
-            "run",
-            "--drill",
-            "off",
-            *options,
-            *self.spares(),
-            "-m",
-            "peers.entry_understudy",
-            *self.arguments(),
-        ]
+        command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", *options, *self.spares()]
+        return [*command, "-m", "peers.entry_understudy", *self.arguments()]
 
 
 class UnderstudyPrepared(Understudy):

@@ -52,18 +52,8 @@ def run(script: Script, folder: Path, places: Sequence[tuple[int, int]] = PLACES
     holds = [Armed(f"drill-{number}", HOLD, rank, "between", step) for number, (rank, step) in enumerate(places) if rank < script.ranks]
     for hold in holds:
         armed.arm(hold)
-    command = [
-        sys.executable,
-        "-m",
-        "understudy.cli",
-        "run",
-        "--drill",
-        "off",
-        "--nproc-per-node",
-        str(script.ranks),
-        "--run-dir",
-        str(run_dir),
-    ]
+    command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", "--nproc-per-node", str(script.ranks)]
+    command += ["--run-dir", str(run_dir)]
     command += ["--chaos", "--spares", "1", str(script.path.absolute()), *script.arguments]
     output = folder / "output.txt"
     with marked() as mark:

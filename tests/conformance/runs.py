@@ -104,18 +104,8 @@ def torchrun(script: Script, folder: Path) -> Ran:
 def understudy(script: Script, folder: Path, kills: tuple[Kill, ...] = ()) -> Ran:
     folder.mkdir(parents=True, exist_ok=True)
     run_dir = folder / "run"
-    command = [
-        sys.executable,
-        "-m",
-        "understudy.cli",
-        "run",
-        "--drill",
-        "off",
-        "--nproc-per-node",
-        str(script.ranks),
-        "--run-dir",
-        str(run_dir),
-    ]
+    command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", "--nproc-per-node", str(script.ranks)]
+    command += ["--run-dir", str(run_dir)]
     command += ["--chaos", "--no-replenish", "--spares", str(len(kills))] if kills else ["--spares", "1"]
     if kills:
         run_dir.mkdir()

@@ -84,7 +84,7 @@ class Scenario:
         self.domains = options.pop("domains", "," * (nodes - 1)).split(",")
         replenish = options.pop("replenish", "yes") == "yes"
         limits = {name: float(options.pop(name)) for name in ("quiesce",) if name in options}
-        rest = {name: int(value) for name, value in options.items()}
+        rest: dict[str, Any] = {name: int(value) for name, value in options.items()}
         spec = JobSpec("job", world, world // nodes, nodes=nodes, replenish=replenish, **rest)
         self.machine = Machine(spec, Timeouts(**limits))
         self.now = START

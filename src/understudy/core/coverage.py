@@ -8,7 +8,6 @@ that still count as replicas of a lost rank must agree with each other at the tr
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,14 +39,13 @@ class Replicas:
         ]
 
     def roles(self) -> tuple[tuple[int, ...], str]:
-        """Ranks that hold entries of the same names (gradients, which come and go, do not count) have the same number; and a fingerprint of
-        the names and of who holds them.
+        """Ranks that hold entries of the same names (gradients, which come and go, do not count) have the same number; and the names, with
+        who holds them.
         """
         holders = {entry: tuple(number >= 0 for number in row) for entry, row in self.classes.items() if not entry.endswith("/gradient")}
         kinds: dict[tuple[bool, ...], int] = {}
         roles = tuple(kinds.setdefault(held, len(kinds)) for held in zip(*set(holders.values()), strict=True))
-        names = "\n".join(f"{entry} {held}" for entry, held in sorted(holders.items()))
-        return roles, hashlib.sha256(names.encode()).hexdigest()[:16]
+        return roles, "\n".join(f"{entry} {held}" for entry, held in sorted(holders.items()))
 
     def local(self, rank: int) -> list[str]:
         """Entries of `rank` that no other rank has: its rank-local state."""

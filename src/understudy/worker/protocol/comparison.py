@@ -243,9 +243,12 @@ class Comparison:
 
     def _tell_roles(self, replicas: Replicas) -> None:
         progress, control = self._progress, self._membership.control
-        if progress.rank == 0 and replicas.classes and (found := replicas.roles()) != self._roles:
-            self._roles = found
-            control.send(Registered(control.worker, progress.generation, progress.step, *found))
+        if progress.rank == 0 and replicas.classes:
+            roles, names = replicas.roles()
+            told = roles, f"{digest_bytes(names.encode()):016x}"
+            if told != self._roles:
+                self._roles = told
+                control.send(Registered(control.worker, progress.generation, progress.step, *told))
 
     def _part(self) -> None:
         """Learns which buffers and values were not the same any more at the last vote, even if they are now."""
