@@ -1,4 +1,4 @@
-"""The runs of a script: under torchrun, under `understudy run`, and there with kills. Real processes, and files that tell of them.
+"""The runs of a script: under torchrun, under `understudy run` with drills, and with kills. Real processes, and files that tell of them.
 
 Each run has a folder of its own: `trace` (what the script tells, see `scripts/_trace.py`), `output.txt`, and the run directory `run`.
 Kills are armed as files before the start (`understudy.chaos.armed`), so that no newcomer can be too early for one.
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.conformance.drills import Drills
 from tests.conformance.scripts import Kill, Script
 from tests.integration.processes import Mark, marked
 from understudy.chaos.armed import Armed, Folder
@@ -31,6 +32,7 @@ from understudy.orchestrator import journal, views
 
 ROOT = Path(__file__).parents[2]
 FOR_A_RECOVERY = 15.0  # seconds that a run may take longer for each kill
+FOR_A_DRILL = 30.0  # and for each drill
 ABORTED = ("terminate called", "SIGABRT", "SIGSEGV", "Segmentation fault", "Fatal Python error")
 
 LOOK = 0.5  # seconds between two looks whether the suite is being ended
@@ -82,6 +84,7 @@ class Ran:
     kills: tuple[Kill, ...] = ()  # that struck
     incidents: Sequence[Mapping[str, Any]] = field(default=())  # as in `understudy report`
     crashes: tuple[str, ...] = ()  # deaths of workers by a signal of their own
+    drills: Sequence[Mapping[str, Any]] = field(default=())  # as in `understudy status`, in their order
 
     @property
     def aborted(self) -> str:
@@ -102,15 +105,18 @@ def torchrun(script: Script, folder: Path) -> Ran:
 
 
 def understudy(script: Script, folder: Path, kills: tuple[Kill, ...] = ()) -> Ran:
+    """With kills, or undisturbed but for drills (`drills`)."""
     folder.mkdir(parents=True, exist_ok=True)
     run_dir = folder / "run"
+    run_dir.mkdir()
     command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", "--nproc-per-node", str(script.ranks)]
-    command += ["--run-dir", str(run_dir)]
-    command += ["--chaos", "--no-replenish", "--spares", str(len(kills))] if kills else ["--spares", "1"]
+    command += ["--chaos", "--run-dir", str(run_dir)]
     if kills:
-        run_dir.mkdir()
         arm(kills, run_dir)
-    return _run(command, script, folder, script.limit + FOR_A_RECOVERY * len(kills), kills)
+        command += ["--no-replenish", "--spares", str(len(kills))]
+        return _run(command, script, folder, script.limit + FOR_A_RECOVERY * len(kills), kills)
+    with Drills(script, run_dir) as drills:
+        return _run([*command, "--spares", "1"], script, folder, script.limit + FOR_A_DRILL * drills.number)
 
 
 def arm(kills: tuple[Kill, ...], run_dir: Path) -> None:
@@ -129,9 +135,8 @@ def _run(command: list[str], script: Script, folder: Path, limit: float, kills: 
     with marked() as mark:
         code = _code([*command, str(script.path.absolute()), *script.arguments], folder, output, _environment(mark, traces), limit)
     struck = tuple(kill for number, kill in enumerate(kills) if Folder(folder / "run").has_fired(str(number)))
-    incidents, crashes = _journalled(folder / "run")
     text = output.read_text(errors="replace")
-    return Ran(Trace.of(traces, script.ranks), code or 0, text, code is None, struck, incidents, crashes)
+    return Ran(Trace.of(traces, script.ranks), code or 0, text, code is None, struck, *_journalled(folder / "run"))
 
 
 def _code(command: list[str], folder: Path, output: Path, environment: dict[str, str], limit: float) -> int | None:
@@ -163,11 +168,12 @@ def _environment(mark: Mark, traces: Path) -> dict[str, str]:
     )
 
 
-def _journalled(run_dir: Path) -> tuple[Sequence[Mapping[str, Any]], tuple[str, ...]]:
+def _journalled(run_dir: Path) -> tuple[Sequence[Mapping[str, Any]], tuple[str, ...], Sequence[Mapping[str, Any]]]:
+    """Incidents, crashes and drills."""
     recorded = journal.read(run_dir / JOURNAL) if (run_dir / JOURNAL).exists() else None
     if recorded is None:
-        return (), ()
+        return (), (), ()
     lost = [event for _, event in recorded.events if isinstance(event, WorkerLost) and event.cause is LossCause.CRASHED]
     machine = journal.replay(recorded.settings, recorded.events)
-    incidents: Sequence[Mapping[str, Any]] = views.report(machine)["incidents"]
-    return incidents, tuple(f"worker {event.worker} died: {event.detail}" for event in lost)
+    crashes = tuple(f"worker {event.worker} died: {event.detail}" for event in lost)
+    return views.report(machine)["incidents"], crashes, views.status(machine, {})["drills"]

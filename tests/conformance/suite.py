@@ -1,10 +1,10 @@
-"""Tries scripts: each under torchrun, under `understudy run`, and there with kills, a few scripts at once."""
+"""Tries scripts: each under torchrun, under `understudy run` with drills, and there with kills, a few scripts at once."""
 
 from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.conformance import runs, verdict
 from tests.conformance.scripts import Script, phases
-from tests.conformance.verdict import BITWISE, TOLD, Found
+from tests.conformance.verdict import BITWISE, NAMED, TOLD, Found
 
 Say = Callable[[Script, str], None]  # what is being done with a script now
 
@@ -21,6 +21,7 @@ Say = Callable[[Script, str], None]  # what is being done with a script now
 class Result:
     script: Script
     found: Found
+    drills: Sequence[Mapping[str, Any]] = ()  # of the undisturbed run
     alone: tuple[tuple[str, str], ...] = ()  # phases run alone because the run with all kills differs, and their verdicts
 
     @property
@@ -37,6 +38,7 @@ class Result:
             "expected": script.expectation,
             "found": found.verdict,
             "why": found.why,
+            "drills": [verdict.of_drill(drill) for drill in self.drills],
             "kills": [str(kill) for kill in found.kills],
             "alone": dict(self.alone),
             "wrong": self.wrong,
@@ -57,15 +59,16 @@ def attempt(script: Script, folder: Path, say: Say, alone: bool = True) -> Resul
     reference = runs.torchrun(script, folder / "torchrun")
     if bad := verdict.steady(reference):
         return Result(script, bad)
-    say(script, "undisturbed")
-    before = verdict.undisturbed(script, reference, runs.understudy(script, folder / "undisturbed"))
+    say(script, "undisturbed, with drills")
+    drilled = runs.understudy(script, folder / "undisturbed")
+    before = verdict.undisturbed(script, reference, drilled)
     if before.verdict not in (BITWISE, TOLD):
-        return Result(script, steady_or(before))
+        return Result(script, steady_or(before), drilled.drills)
     say(script, f"with {len(script.kills)} kills")
     found = verdict.disturbed(script, reference, runs.understudy(script, folder / "disturbed", script.kills), before)
-    found = steady_or(found)
-    result = Result(script, found)
-    if not alone or not result.wrong or found.verdict in (BITWISE, TOLD, "idle", "unsteady"):
+    found = verdict.named(steady_or(found), drilled.drills)
+    result = Result(script, found, drilled.drills)
+    if not alone or not result.wrong or found.verdict in (BITWISE, TOLD, NAMED, "idle", "unsteady"):
         return result
     verdicts = []
     for number, kills in enumerate(phases(script.kills)):
@@ -74,7 +77,7 @@ def attempt(script: Script, folder: Path, say: Say, alone: bool = True) -> Resul
         ran = runs.understudy(script, folder / f"alone-{number}", kills)
         by_itself = verdict.disturbed(script, reference, ran, before)
         verdicts.append((name, "never reached" if not ran.kills else BITWISE if by_itself.verdict == "idle" else by_itself.text))
-    return Result(script, found, tuple(verdicts))
+    return Result(script, found, drilled.drills, tuple(verdicts))
 
 
 def everything(

@@ -16,21 +16,24 @@ Values = Mapping[str, Any]  # of `suite.Result.values`
 HEAD = """# Conformance
 
 One small script for each thing that real training scripts do, in `tests/conformance/scripts/`. Each runs three times: under torchrun, under
-`understudy run`, and there with its workers killed one after another in different phases (in the first step, in a forward and the newcomer
-that comes of it, in the vote, in an evaluation, behind the vote, between steps, two ranks at once, in a backward). All that the ranks tell
-in each step or evaluation, and their whole state at the end, is compared with the run under torchrun, bit by bit.
+`understudy run` with drills of up to three ranks, and there with its workers killed one after another in different phases (in the first
+step, in a forward and the newcomer that comes of it, in the vote, in an evaluation, behind the vote, between steps, two ranks at once, in a
+backward). All that the ranks tell in each step or evaluation, and their whole state at the end, is compared with the run under torchrun,
+bit by bit.
 
 | verdict | meaning |
 |---|---|
 | bitwise | all three runs are the same, bit by bit |
 | refused | the undisturbed run ends with a message that names what is wrong, before its third step is committed |
 | told | the undisturbed run prints a notice that names what would not survive, and nothing was killed yet |
+| named | a drill in the undisturbed run says that the script is not survivable as it is, and why, and nothing was killed yet |
 | anything else | a failure |
 
 Failures are named, too: **silent** (it differs without a word), **missing** (it did not tell of something), **hung**, **aborted** (a worker
-died in C++), **crashed** (another message), **lost** (an incident for which no kill is to blame), **idle** (too few kills were reached),
-**unsteady** (the script itself is not the same twice). A kill is written as POINT@STEP:RANK, at a point of `understudy chaos`. A script
-that waits for an issue is expected to fail until that is built; it then has to lose that mark.
+died in C++), **crashed** (another message), **alarm** (a drill is against a script that is bitwise), **lost** (an incident for which no
+kill is to blame), **idle** (too few kills were reached), **unsteady** (the script itself is not the same twice). A kill is written as
+POINT@STEP:RANK, at a point of `understudy chaos`; a drill as VERDICT@STEP:RANK, with what it says beside that. A script that waits for an
+issue is expected to fail until that is built; it then has to lose that mark.
 """
 
 
@@ -42,11 +45,18 @@ def document(results: Sequence[Values], how: str, torch: str) -> str:
         text += [
             f"## {group[:1].upper()}{group[1:]}",
             "",
-            "| script | what it does | expected | found | kills that struck |",
-            "|---|---|---|---|---|",
+            "| script | what it does | expected | found | drills | kills that struck |",
+            "|---|---|---|---|---|---|",
         ]
         for result in members:
-            cells = (f"`{result['script']}`", result["about"], result["expected"], _found(result), ", ".join(result["kills"]) or "-")
+            cells = (
+                f"`{result['script']}`",
+                result["about"],
+                result["expected"],
+                _found(result),
+                "; ".join(result["drills"]) or "-",
+                ", ".join(result["kills"]) or "-",
+            )
             text.append(f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |")
         text.append("")
     return "\n".join(text)

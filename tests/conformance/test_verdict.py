@@ -13,7 +13,7 @@ from tests.conformance import runs, scripts, verdict
 from tests.conformance.runs import Ran, Trace
 from tests.conformance.scripts import Kill, Script, phases, plan, read
 from tests.conformance.table import document, summary
-from tests.conformance.verdict import Found, disturbed, steady, undisturbed
+from tests.conformance.verdict import Found, disturbed, named, steady, undisturbed
 
 RANKS, STEPS = 3, 6
 SCRIPT = Script(Path("made_up.py"), "Made up.")
@@ -292,6 +292,26 @@ def test_every_script_can_be_read() -> None:
     assert len({script.name for script in found}) == len(found)
 
 
+@pytest.mark.parametrize(
+    ("drill", "kills", "verdict"),
+    [
+        ("same", "silent", "silent"),  # the drill missed it: that is a defect
+        ("broken", "silent", "silent"),
+        ("different", "silent", "named"),
+        ("not reproducible", "crashed", "named"),
+        ("different", "bitwise", "alarm"),
+        ("same", "bitwise", "bitwise"),
+        ("different", "told", "told"),
+        ("different", "unsteady", "unsteady"),
+    ],
+)
+def test_what_a_drill_said_before_the_kills(drill: str, kills: str, verdict: str) -> None:
+    drills = [{"verdict": "same", "step": 1, "rank": 0, "detail": ""}, {"verdict": drill, "step": 3, "rank": 1, "detail": "why"}]
+    found = named(Found(kills, "what came out"), drills)
+    assert found.verdict == verdict
+    assert verdict not in ("named", "alarm") or f"{drill}@3:1: why" in found.why
+
+
 def test_the_document_says_what_was_found() -> None:
     values = {
         "script": "one",
@@ -300,8 +320,9 @@ def test_the_document_says_what_was_found() -> None:
         "expected": "bitwise",
         "found": "silent",
         "why": "x",
+        "drills": ["same@1:0", "different@3:1: why"],
         "kills": ["forward@0:1"],
     }
     text = document([{**values, "alone": {}, "wrong": "it is"}], "make conformance", "2.13.0")
-    assert "| `one` | a \\| b | bitwise | **WRONG** silent: x | forward@0:1 |" in text
+    assert "| `one` | a \\| b | bitwise | **WRONG** silent: x | same@1:0; different@3:1: why | forward@0:1 |" in text
     assert summary([{**values, "alone": {}, "wrong": "it is"}]) == "1 script: 1 silent; 1 not as expected"

@@ -3,6 +3,7 @@
     bitwise   every rank ends with the state, and has told the lines, of the run under torchrun
     refused   the undisturbed run ended with the message that the script expects, before 3 steps were committed
     told      the undisturbed run printed the notice that the script expects; with kills it may then end with a message, or differ
+    named     a drill of the undisturbed run found that the script is not survivable, and said why; with kills it is not
 
 Everything else is a failure:
 
@@ -11,6 +12,7 @@ Everything else is a failure:
     hung      it did not end, or a healthy rank counted as one that hangs
     aborted   a worker died in C++, by a signal that nobody sent
     crashed   it ended with another message
+    alarm     a drill found something against a script that is bitwise the same with kills
     lost      it ends well, but a worker was lost, or a recovery made, for which no kill is to blame
     idle      too few of its kills struck to say anything
     unsteady  under torchrun it fails, or is not the same twice: the script is wrong
@@ -29,8 +31,10 @@ from typing import Any
 
 from tests.conformance.runs import Line, Ran, Trace
 from tests.conformance.scripts import PARTS, Kill, Script
+from understudy.core.model import DrillVerdict
 
-BITWISE, REFUSED, TOLD = "bitwise", "refused", "told"
+BITWISE, REFUSED, TOLD, NAMED = "bitwise", "refused", "told", "named"
+AGAINST = (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE)
 ENOUGH = 3  # kills that must have struck
 REFUSED_BEFORE = 3  # committed steps
 _ERROR = re.compile(r"\b(\w*Error|Misuse|\w*Exception|GenerationAborted): \S")
@@ -130,6 +134,22 @@ def disturbed(script: Script, reference: Ran, ran: Ran, before: Found) -> Found:
     if len(ran.kills) < enough:
         return Found("idle", f"{len(ran.kills)} of at least {enough} kills struck", ran.kills)
     return Found(BITWISE, kills=ran.kills)
+
+
+def named(found: Found, drills: Sequence[Mapping[str, Any]]) -> Found:
+    """`found` of the run with kills, with what the drills of the undisturbed run said before."""
+    against = [of_drill(drill) for drill in drills if drill["verdict"] in AGAINST]
+    if not against or found.verdict in (TOLD, "unsteady"):
+        return found
+    if found.verdict in (BITWISE, "idle"):
+        return Found("alarm", against[0], found.kills)
+    return Found(NAMED, f"{against[0]}; {found.text}", found.kills)
+
+
+def of_drill(drill: Mapping[str, Any]) -> str:
+    """In words."""
+    detail = f": {drill['detail']}" if drill["detail"] else ""
+    return f"{drill['verdict'] or 'not over'}@{drill['step']}:{drill['rank']}{detail}"
 
 
 def _ended_badly(ran: Ran, which: str) -> Found | None:
