@@ -33,7 +33,7 @@ FAST = {  # the tests of each part, the quickest first
         "tests/scenarios",
         *(
             f"tests/unit/test_core_{name}.py"
-            for name in ("rules", "corners", "drill", "spares", "transitions", "assignment", "commit", "coverage")
+            for name in ("rules", "corners", "drill", "spares", "transitions", "assignment", "commit", "coverage", "proofs")
         ),
         *(f"tests/unit/test_core_{name}.py" for name in ("judgement", "mismatch", "placement", "buddies", "again", "machine")),
         "tests/unit/test_lost_together.py",
