@@ -69,9 +69,10 @@ def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(traini
     started = begin(training, str(SOAK), "--pace", "0.1", flags=("--drill", "3"))
     wait_until(lambda: any(found["verdict"] for found in status(started)["drills"]), "a drill", LONG)
     found = status(started)
-    (drilled,) = [one for one in found["drills"] if one["verdict"]]
-    assert (drilled["verdict"], drilled["rank"], [rank["proven"] for rank in found["ranks"]]) == ("same", 0, [drilled["step"]] * 2), found
-    assert f"drill: rank 0: proven at step {drilled['step']}" in understudy("status", "--run-dir", str(started.folder / "run")).stdout
+    drilled = [one for one in found["drills"] if one["verdict"]]  # more than one, where this test was slow to look
+    assert [(one["verdict"], one["rank"]) for one in drilled] == [("same", number % 2) for number in range(len(drilled))], found
+    assert found["ranks"][0]["proven"] in [one["step"] for one in drilled] and found["ranks"][1]["proven"] is not None, found
+    assert "drill: rank 0: proven at step" in understudy("status", "--run-dir", str(started.folder / "run")).stdout
     os.kill(found["ranks"][1]["pid"], signal.SIGKILL)
     wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
     (started.folder / "stop").touch()
@@ -98,9 +99,8 @@ def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -
     ]
     started = training.start(command, "hidden.py", "attribute")
     assert started.process.wait(LONG) == 3, started.output
-    assert (
-        "module attribute net.module.1.p is 0.1 on the rank and 0.3 on the spare" in started.output and "--require-drill" in started.output
-    )
+    assert "module attribute net.module.1.p is 0.1 on the rank and 0.3 on the spare" in started.output
+    assert "--require-drill" in started.output
 
 
 @pytest.mark.parametrize(
