@@ -81,3 +81,9 @@ class Shards:
     def reshard(self, module: torch.nn.Module) -> None:
         for kind in self._kinds:
             kind.reshard(module)
+
+    def keeps_attributes(self, part: torch.nn.Module) -> bool:
+        return any(kind.keeps_attributes(part) for kind in self._kinds)
+
+    def keeps_parameters(self, part: torch.nn.Module) -> bool:
+        return any(kind.keeps_parameters(part) for kind in self._kinds)

@@ -86,6 +86,16 @@ class FrameworkAdapter:
     def reshard(module: torch.nn.Module) -> None:
         """In a recovery, between two transactions: lets go of what was gathered, as a newcomer has gathered nothing."""
 
+    @staticmethod
+    def keeps_attributes(part: torch.nn.Module) -> bool:
+        """Whether the attributes of this one module, but its mode, are the framework's own, which the adapter takes care of."""
+        return False
+
+    @staticmethod
+    def keeps_parameters(part: torch.nn.Module) -> bool:
+        """Whether the framework binds the parameters of this one module anew, so that a redo must leave them as they are bound."""
+        return False
+
     def replaces_parameters(self) -> bool:
         """Whether other tensors may be in the place of parameters in the middle of a step: then nothing of them is read there."""
         return False

@@ -69,6 +69,10 @@ class Ddp(FrameworkAdapter):
         self._layouts: dict[int, tuple[bool, Layout]] = {}  # by id of the DDP: whether it was final when it was read, and it
         self._begun: list[Steering] = []  # of each DDP, as the present attempt found it
 
+    @staticmethod
+    def keeps_attributes(part: torch.nn.Module) -> bool:
+        return isinstance(part, DistributedDataParallel)
+
     def watch(self, training: Callable[[], bool]) -> None:
         """A public hook of torch.nn tells of every one that is made. Refuses `join`."""
 

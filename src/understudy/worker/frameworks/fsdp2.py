@@ -80,6 +80,10 @@ class Fsdp2(FrameworkAdapter):
         for part in filter(is_sharded, module.modules()):
             part.reshard()  # type: ignore[operator]
 
+    @staticmethod
+    def keeps_parameters(part: torch.nn.Module) -> bool:
+        return is_sharded(part)
+
     def replaces_parameters(self) -> bool:
         return bool(self._sharded())
 

@@ -9,7 +9,7 @@ Two uses:
   compared and in every recovery; an entry that was found once is then read in every step, because it may differ from rank to rank.
 
 Known limits: attributes of another kind (own objects, tensors larger than `LARGEST` or on a device) are bound again by a redo, but not
-given to a newcomer; a tensor of that kind is told about. DDP's and FSDP2's own attributes are left to `frameworks`. Hooks that a script
+given to a newcomer; a tensor of that kind is told about. Frameworks' own attributes are left to them (`sharding`). Hooks that a script
 adds in an attempt are not taken away again.
 """
 
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.errors import UnderstudyError
+from understudy.worker.state.sharding import Sharding, Whole
 
 LARGEST = 1 << 20  # bytes of one attribute
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}
@@ -44,7 +44,7 @@ class _Places:
     dicts: list[dict[Any, Any]]  # of attributes, parts, parameters, buffers; plain dicts
     lists: list[Any]  # plain lists and sets
     parameters: list[torch.Tensor]
-    wrappers: list[torch.nn.Module]  # DDPs, which keep much of their own beside what is noted here
+    wrappers: list[torch.nn.Module]  # whose other attributes a framework keeps
     tables: list[dict[str, Any]]  # of parts, whose sizes tell whether some came or went
 
     def size(self) -> int:
@@ -59,12 +59,13 @@ class Noted:
     dicts: list[dict[Any, Any]]
     lists: list[Any]
     trained: list[bool]  # of each parameter: requires_grad
-    training: list[bool]  # of each DDP: its mode
+    training: list[bool]  # of each wrapper: its mode
 
 
 class Attributes:
-    def __init__(self, modules: Mapping[str, torch.nn.Module]) -> None:
+    def __init__(self, modules: Mapping[str, torch.nn.Module], sharding: Sharding | None = None) -> None:
         self._modules = modules
+        self._sharding = sharding or Whole()
         self._parts: list[tuple[str, torch.nn.Module]] = []  # with the prefix of their entries
         self._places = _Places([], [], [], [], [])
         self._size = -1
@@ -87,11 +88,11 @@ class Attributes:
         for _, part in self._parts:
             if part._modules:
                 places.tables.append(part._modules)
-            if isinstance(part, DistributedDataParallel):
+            if self._sharding.keeps_attributes(part):
                 places.wrappers.append(part)
                 continue
             tables = [part.__dict__, part._modules, part._buffers]
-            if not hasattr(part, "_get_fsdp_state"):  # which puts its own parameters into the table, and knows which
+            if not self._sharding.keeps_parameters(part):
                 tables.append(part._parameters)
             places.dicts.extend(table for table in tables if table)
             for name, value in part.__dict__.items():
@@ -244,8 +245,9 @@ class Attributes:
             entry = f"{key}/attribute-requires_grad"
             if only is None or entry in only:
                 yield entry, encode([[name for name, parameter in module.named_parameters() if not parameter.requires_grad]])
+        wrappers = set(map(id, self._places.wrappers))
         for prefix, part in self._parts:
-            if isinstance(part, DistributedDataParallel):
+            if id(part) in wrappers:
                 yield f"{prefix}:training", encode([part.training])
                 continue
             for name, value in list(part.__dict__.items()):

@@ -66,7 +66,7 @@ class State:
         self.tensors: dict[str, torch.Tensor] = {}
         self.loaders: dict[str, Any] = {}
         self.randomness = Randomness()
-        self.attributes = Attributes(self.modules)
+        self.attributes = Attributes(self.modules, self._sharding)
         self._copies: dict[str, torch.Tensor] = {}
         self._shards: dict[str, dict[tuple[int, str], torch.Tensor]] | None = None  # by module
         self._groups: dict[str, int] = {}  # of each optimizer: how many groups of parameters it had when the set-up ended

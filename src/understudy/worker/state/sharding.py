@@ -1,4 +1,4 @@
-"""The parameters of modules whose attributes are not always their parameters.
+"""What frameworks keep in modules that a script registers: attributes of their own, and parameters that are not always the attributes.
 
 While a sharded module is gathered (in the middle of a step, or for as long as a script likes: `reshard_after_forward=False`, `unshard()`)
 its attributes are whole parameters. The optimizer's own are the shards, and these exist all the time. They are looked up where the
@@ -22,6 +22,12 @@ class Sharding(Protocol):
     def reshard(self, module: torch.nn.Module) -> None:
         """Lets go of what is gathered, as a newcomer has gathered nothing either."""
 
+    def keeps_attributes(self, part: torch.nn.Module) -> bool:
+        """Whether the attributes of this one module, but its mode, are a framework's own."""
+
+    def keeps_parameters(self, part: torch.nn.Module) -> bool:
+        """Whether a framework binds the parameters of this one module anew, and knows when."""
+
 
 class Whole:
     """No module is sharded."""
@@ -30,6 +36,12 @@ class Whole:
         return {}
 
     def reshard(self, module: torch.nn.Module) -> None: ...
+
+    def keeps_attributes(self, part: torch.nn.Module) -> bool:
+        return False
+
+    def keeps_parameters(self, part: torch.nn.Module) -> bool:
+        return False
 
 
 def named_parameters(module: torch.nn.Module, shards: dict[tuple[int, str], torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
