@@ -246,7 +246,7 @@ class MigrationAsked:
 @dataclass(frozen=True)
 class Registered:
     """From rank 0, behind a comparison of all ranks: `roles[i]` is alike for ranks that hold entries of the same names. `fingerprint`:
-    of these names and of who holds them; `step`: of the job.
+    of these names, of who holds them, and of the layouts that steer collectives; `step`: of the job.
     """
 
     worker: str

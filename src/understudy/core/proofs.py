@@ -2,7 +2,7 @@
 
 Ranks that hold entries of the same names have the same *role*: the stages of a pipeline have different ones, replicas and shards the same.
 One rank of each role is drilled first, from step `JobSpec.drill_at` on, and then at steps 2^n whichever rank's drill is the longest ago. A
-drill of which nothing came is tried again at twice its step. No verdict outlasts a change of the names or roles (`Registered`).
+drill of which nothing came is tried again at twice its step. No verdict outlasts a change of the names, roles or layouts (`Registered`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def registered(state: JobState, event: Registered) -> None:
     state.roles, state.fingerprint = event.roles, event.fingerprint
     if before[0] and before != (event.roles, event.fingerprint):
         state.void, state.drill_next = state.drilled, min(state.drill_next, event.step + state.spec.drill_at)
-        state.tell("what is registered has changed: what drills have proven so far holds no more")
+        state.tell("what is registered, or laid out, has changed: what drills have proven so far holds no more")
 
 
 def lost(state: JobState, incident: OpenIncident, rank: int) -> None:

@@ -30,6 +30,7 @@ import torch
 from understudy.core.coverage import Replicas, refine
 from understudy.core.events import Registered
 from understudy.core.judgement import is_training_state
+from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Compared, pack, unpack
 from understudy.worker.errors import Misuse, UnderstudyError
@@ -87,6 +88,7 @@ class Comparison:
         self._proof = -1  # the transaction before which a recovery is proven
         self._seen: dict[str, int] = {}  # digests of the last comparison, of entries that were the same on all replicas of this rank
         self._roles: tuple[tuple[int, ...], str] | None = None  # as rank 0 has told them
+        self._layouts = b""  # on rank 0: what steers collectives on all ranks, as they told last
         self._parted = False  # the last vote has told that what all ranks had alike is not the same any more
         self._reading: _Reading | None = None
         self._doubt: dict[str, int] | None = None  # this rank's digests of a comparison on the side that has found a difference
@@ -245,7 +247,7 @@ class Comparison:
         progress, control = self._progress, self._membership.control
         if progress.rank == 0 and replicas.classes:
             roles, names = replicas.roles()
-            told = roles, f"{digest_bytes(names.encode()):016x}"
+            told = roles, f"{digest_bytes(names.encode() + self._layouts):016x}"
             if told != self._roles:
                 self._roles = told
                 control.send(Registered(control.worker, progress.generation, progress.step, *told))
@@ -264,6 +266,8 @@ class Comparison:
         mine = Compared(self.every, self.summary(table).message(), brief(frameworks.described()))
         heard = [unpack(Compared, data) for data in channel.gather(pack(mine))]
         self.every = heard[0].every
+        if self._progress.rank == 0:
+            self._layouts = encode([there.frameworks for there in heard])
         if different := disagreement({rank: there.frameworks for rank, there in enumerate(heard)}):
             raise Misuse(f"before transaction {self._progress.transaction}: {different}. Ranks that use it together need it alike")
         told = [StateSummary.of(there.state) for there in heard]
