@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.integration.processes import wait_until
-from tests.integration.training import LONG, Started, Training, training, understudy
+from tests.integration.training import LONG, Started, Training, survived, template_of, training, understudy
 
 __all__ = ["training"]
 
@@ -137,3 +137,28 @@ def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training
     assert found["verdict"] == "broken" and "called off: rank 0" in found["detail"], found
     (started.folder / "stop").touch()
     started.succeeds()
+
+
+def test_the_spare_of_a_drill_takes_the_rank_that_is_killed_while_it_is_in_the_set_up(training: Training) -> None:
+    """Nobody has told it to begin: it is in the place of a spare that is prepared, and no other one is there."""
+    reference = training.undisturbed("moving.py", "held")
+    for name in ("go on", "end"):
+        (reference.folder / name).touch()
+    started = begin(training, "moving.py", "held", flags=("--drill", "off"))
+    before = status(started)
+    (spare,) = before["spares"]
+    template = template_of(started.folder)
+    os.kill(template, signal.SIGSTOP)  # the fresh spare does not come
+    asked = understudy("drill", "--rank", "1", "--json", "--run-dir", str(started.folder / "run"))
+    assert json.loads(asked.stdout)["number"] == 1, asked.stderr
+    wait_until(lambda: (started.folder / "marker set-up of 1 again").exists(), "the spare's set-up", LONG)
+    os.kill(before["ranks"][1]["pid"], signal.SIGKILL)
+    wait_until(lambda: f"spare {spare['worker']} on node" in started.output and "takes over rank 1" in started.output, "the loss", LONG)
+    os.kill(template, signal.SIGCONT)
+    for name in ("set up", "go on", "end"):
+        (started.folder / name).touch()
+    outcome = started.ends()
+    (incident,) = survived(outcome, reference)
+    assert (incident["rank"], incident["new_worker"]) == (1, spare["worker"]), incident
+    (found,) = outcome.ask("status")["drills"]
+    assert found["verdict"] == "broken" and "called off: rank 1" in found["detail"], found

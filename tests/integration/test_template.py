@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.integration.processes import wait_until
-from tests.integration.training import JOBS, LONG, Outcome, Training, training, understudy
+from tests.integration.training import JOBS, LONG, Outcome, Training, template_of, training, understudy
 
 from understudy.agent.config import AgentConfig
 from understudy.agent.processes import hash_seed, worker_environment
@@ -111,7 +110,7 @@ def test_a_killed_template_is_replaced(training: Training) -> None:
         ["-m", "understudy.cli", "run", "--nproc-per-node", "1", "--spares", "1", "--run-dir", "FOLDER/run"], "surroundings.py", "wait"
     )
     run = str(job.folder / "run")
-    template = _template(job.folder)
+    template = template_of(job.folder)
     os.kill(template, signal.SIGKILL)  # while it imports, with two workers asked for
 
     def spare() -> dict[str, Any] | None:
@@ -121,34 +120,16 @@ def test_a_killed_template_is_replaced(training: Training) -> None:
     wait_until(spare, "a warm spare", LONG)
     first = spare()
     assert first is not None
-    second = _template(job.folder, template)
+    second = template_of(job.folder, template)
     os.kill(second, signal.SIGKILL)
     os.kill(first["pid"], signal.SIGKILL)
     wait_until(lambda: (found := spare()) is not None and found["pid"] != first["pid"], "another spare", LONG)
-    third = _template(job.folder, second)
+    third = template_of(job.folder, second)
     (job.folder / "end").touch()
     outcome = job.ends()
     assert outcome.code == 0, outcome.output
     assert outcome.incidents == []
     assert not Path(f"/proc/{third}").exists(), "it has ended with the job"
-
-
-def _template(folder: Path, but: int = 0) -> int:
-    """The pid of the template of the job in `folder`, once there is one other than `but`."""
-
-    def found() -> int | None:
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                words = path.read_text()
-                pid = int(path.parent.name)
-                if "--template" in words and "template---" in words and f"\0{folder}\0" in words and pid != but:
-                    return pid
-        return None
-
-    wait_until(found, "a template", LONG)
-    pid = found()
-    assert pid is not None
-    return pid
 
 
 def test_a_template_that_cannot_import_torch_says_so(training: Training, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.processes import Mark, marked
+from tests.integration.processes import Mark, marked, wait_until
 
 JOBS = Path(__file__).with_name("jobs")
 LONG = 240.0  # seconds; a job of these tests takes about ten
@@ -120,6 +121,24 @@ class Training:
 
     def python(self, script: str, *arguments: str) -> Outcome:
         return self.start([], script, *arguments).succeeds()
+
+
+def template_of(folder: Path, but: int = 0) -> int:
+    """The pid of the template of the job in `folder`, once there is one other than `but`."""
+
+    def found() -> int | None:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = path.read_text()
+                pid = int(path.parent.name)
+                if "--template" in words and "template---" in words and f"\0{folder}\0" in words and pid != but:
+                    return pid
+        return None
+
+    wait_until(found, "a template", LONG)
+    pid = found()
+    assert pid is not None
+    return pid
 
 
 @pytest.fixture

@@ -187,9 +187,31 @@ def check(state: JobState) -> None:
     if state.phase is Phase.TRAINING and state.all_committed:
         assert state.incident is None and state.recovery is None
     prepared = [worker.prepare.rank for worker in state.idle(WorkerState.WARM) if worker.prepare is not None]
-    assert len(prepared) == len(set(prepared)) <= state.spec.prepared
+    more = 1 if state.unsettled() else 0  # the spare of a drill that a loss has called off
+    assert len(prepared) == len(set(prepared)) <= state.spec.prepared + more
+    check_drill(state)
     check_timers(state)
     check_indexes(state)
+
+
+def check_drill(state: JobState) -> None:
+    """Whose spare computes beside a rank is nothing else, and is counted by nobody."""
+    rehearsing = [worker for worker in state.workers.values() if worker.state is WorkerState.REHEARSING]
+    if state.phase is Phase.ENDED:
+        return
+    drill = state.drill
+    assert [worker.name for worker in rehearsing] == ([drill.worker] if drill is not None else [])
+    if drill is None:
+        return
+    assert state.phase is Phase.TRAINING and state.all_committed and state.migration is None, "something more important is under way"
+    (spare,) = rehearsing
+    assert spare.rank < 0 and spare.assign is None and spare.recovered < 0, "it has, or had, a rank"
+    assert spare.name not in state.ranks.values() and spare not in state.idle(*WorkerState)
+    assert spare.prepare is not None and spare.prepare.rank == drill.rank and spare.ready == drill.running
+    assert state.ranks[drill.rank] == drill.holder, "the rank was given to another one, and its drill goes on"
+    for node in state.nodes.values():
+        idle = [worker for worker in node.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare]
+        assert len(idle) >= node.spares or not state.trusted(node), "it is counted as a spare"
 
 
 def check_timers(state: JobState) -> None:
@@ -208,6 +230,7 @@ def check_timers(state: JobState) -> None:
         "resume": resuming and bool(state.newcomers()),
         "communication": bool(state.broken),
         "migration": preparing,
+        "drill": state.drill is not None,
     }
     assert state.timers - {"prepare", "hold"} == {name for name, needed in wanted.items() if needed}, (state.phase, state.timers)
     assert not asked or "prepare" in state.timers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.core.commands import Abort, Assign, Command, EndJob, KillWorker, Recover, SetTimer, StartWorker, Tell
+from understudy.core.commands import Abort, Assign, Command, Drill, EndJob, KillWorker, Recover, SetTimer, StartWorker, Tell
 from understudy.core.events import Believed, Expired, LostNode
 from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.lease_term import LeaseTerm
@@ -124,6 +124,7 @@ def test_a_lease_is_good_from_the_moment_in_which_it_was_asked_for() -> None:
 ASSIGN = Assign("w0", 0, 0, False, False, "", {})
 NEWCOMER = Assign("w3", 1, 0, True, False, "", {})
 ABORT = Abort("w1", 1, "", (0,), "lost")
+DRILL = Drill("w1", 0, 1, 1, "")
 RECOVER = Recover("w1", 1, 5, "redo", "", (0,), (1,), ())
 END = EndJob(0, "all 2 ranks finished")
 
@@ -134,11 +135,12 @@ END = EndJob(0, "all 2 ranks finished")
         (ASSIGN, False, True),
         (NEWCOMER, False, False),
         (ABORT, False, False),
+        (DRILL, False, True),
         (RECOVER, False, True),
         (END, False, False),
         (END, True, True),
     ],
-    ids=["first rank", "newcomer", "abort", "recover", "end", "strict end"],
+    ids=["first rank", "newcomer", "abort", "drill", "recover", "end", "strict end"],
 )
 def test_what_waits_for_the_journal(command: Command, strict: bool, waits: bool) -> None:
     told: Command = Tell("hello")

@@ -57,8 +57,8 @@ def local_rank(state: JobState, worker: Worker, rank: int) -> int:
     old = state.holder(rank) if rank in state.ranks else None
     if old is not None and old.node == worker.node and old.local_rank >= 0:
         return old.local_rank
-    prepared = [other for other in state.nodes[worker.node].idle(WorkerState.WARM) if other.prepare is not None]
-    used = {other.local_rank for other in [*_on(state, worker.node), *prepared]}
+    ahead = state.nodes[worker.node].idle(WorkerState.WARM, WorkerState.REHEARSING)
+    used = {other.local_rank for other in [*_on(state, worker.node), *(other for other in ahead if other.prepare is not None)]}
     return next(number for number in range(len(used) + 1) if number not in used)
 
 

@@ -7,6 +7,9 @@
 From the beginning to the end of it the spare is `REHEARSING`: neither member nor donor, and no spare that anybody counts on. So a fresh one
 is started in its place at once. Whatever else happens (a loss, a migration, the end of the job) calls the drill off: nothing waits for it.
 
+The spare is ended then, with one exception: a loss that comes before both were told to begin finds it in the set-up of a rank, as any
+prepared spare (`preparation.keep`). One that was told may have taken state over, and never takes a rank.
+
 What a verdict is worth: it holds for the script, the state and the devices as they were at that step.
 """
 
@@ -77,6 +80,9 @@ def ready(state: JobState, spare: Worker) -> None:
     assert drill is not None, "else nobody rehearses"
     if drill.running:
         return
+    if state.workers[drill.holder].state is not WorkerState.MEMBER:  # its script had ended, so that was no loss
+        _conclude(state, drill, DrillVerdict.BROKEN, "the rank has finished, and is gone")
+        return
     spare.ready = drill.running = True
     for command in _commands(state, drill):
         state.emit(command)
@@ -136,6 +142,14 @@ def overdue(state: JobState) -> None:
     if state.drill is not None:
         stage = "was told" if state.drill.running else "was not ready"
         _conclude(state, state.drill, DrillVerdict.BROKEN, f"the spare {stage}, and nothing came of it in {state.timeouts.hang_first:g} s")
+
+
+def in_set_up(state: JobState) -> Worker | None:
+    """The spare of a drill, if it is there and was not told to begin."""
+    if state.drill is None or state.drill.running:
+        return None
+    spare = state.workers[state.drill.worker]
+    return spare if spare.state is WorkerState.REHEARSING else None
 
 
 def call_off(state: JobState, why: str) -> None:

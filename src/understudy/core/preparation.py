@@ -9,6 +9,7 @@ alive.
     prepared     it is ready: the next one
     start_over   a rank is lost for which nobody is prepared, and no other spare is left: one that is prepared for another rank is ended,
                  so that a fresh one starts in its place
+    keep         a loss calls a drill off whose spare is in a rank's set-up: it is one more of these, until the incident is over
 
 Ranks on tainted nodes come first, then those on the spare's own node. A preparation costs nobody anything when it fails: the spare is
 replaced, and a rank in whose set-up two have failed is left alone.
@@ -31,7 +32,10 @@ IN_A_ROW = 8  # of any rank, without one that came through: then it is the scrip
 
 def prepare(state: JobState) -> None:
     """In plain training: lets spares that have nothing to do set up for a rank, and those whose generation has ended ask again."""
-    if not state.spec.prepared or state.unprepared_in_a_row >= IN_A_ROW or state.unsettled():
+    if not (state.spec.prepared or prepared_spares(state)) or state.unsettled():
+        return
+    _end_surplus(state)
+    if not state.spec.prepared or state.unprepared_in_a_row >= IN_A_ROW:
         return
     idle = state.idle(WorkerState.WARM)
     chosen = [(worker, worker.prepare) for worker in idle if worker.prepare is not None]
@@ -52,6 +56,32 @@ def prepare(state: JobState) -> None:
         _ask(state, worker, rank)
         busy.add(worker.node)
         missing -= 1
+
+
+def prepared_spares(state: JobState) -> list[Worker]:
+    """Those that are in a rank's set-up, or have been through it."""
+    return [worker for worker in state.idle(WorkerState.WARM) if worker.prepare is not None]
+
+
+def keep(state: JobState, spare: Worker) -> None:
+    """The spare of a drill that a loss calls off before it has begun. If another one is prepared for the rank, it stays that of the drill,
+    and ends with it.
+    """
+    prepare = spare.prepare
+    if prepare is None or any(other.prepare is not None and other.prepare.rank == prepare.rank for other in prepared_spares(state)):
+        return
+    state.become(spare, WorkerState.WARM)
+    state.timer(TIMER, state.timeouts.hang_first)
+    state.tell(f"spare {spare.name} on node {spare.node}, in the set-up of rank {prepare.rank} for a drill, goes on as a prepared one")
+
+
+def _end_surplus(state: JobState) -> None:
+    """Spares of drills that were kept, and that nobody has needed: they can take one rank only, and nobody has asked for so many."""
+    surplus = sorted(prepared_spares(state), key=lambda worker: not worker.ready)[state.spec.prepared :]  # stable
+    for worker in surplus:
+        fence(state, worker, "it set up for a drill, and was not needed")
+    if surplus:
+        top_up(state)
 
 
 def _ask(state: JobState, worker: Worker, rank: int) -> None:
@@ -120,9 +150,7 @@ def overdue(state: JobState) -> None:
 
 def publish_again(state: JobState, member: Worker) -> None:
     """To a rank whose agent has connected again: for whom it should publish records."""
-    if not state.spec.prepared:
-        return
-    for spare in state.idle(WorkerState.WARM):
+    for spare in prepared_spares(state):
         if spare.prepare is not None and not spare.ready:
             state.emit(Publish(member.name, spare.prepare.generation, spare.prepare.store, (spare.prepare.rank,)))
 
@@ -130,12 +158,13 @@ def publish_again(state: JobState, member: Worker) -> None:
 def start_over(state: JobState, vacant: int) -> None:
     """So many ranks wait for a spare, and those that are warm are prepared for others."""
     wanted = vacant - len(state.idle(WorkerState.STARTING))
-    others = [worker for worker in state.idle(WorkerState.WARM) if worker.prepare is not None]
+    others = prepared_spares(state)
     others.sort(key=lambda worker: not state.trusted(state.nodes[worker.node]))  # stable
     for worker in others[: max(0, wanted)]:
         assert worker.prepare is not None
         node = state.nodes[worker.node]
         fence(state, worker, "a rank is lost for which it is not prepared")
-        if not state.trusted(node):  # else it is topped up
+        there = [one for one in node.idle(WorkerState.STARTING, WorkerState.WARM) if one.spare]
+        if not state.trusted(node) or len(there) >= node.spares:  # else it is topped up; more are there only behind a drill (`keep`)
             start_worker(state, node, spare=True)
         state.tell(f"spare {worker.name} on node {worker.node}, prepared for rank {worker.prepare.rank}, is started over for another rank")

@@ -19,7 +19,7 @@ from understudy.core.membership import fence, give_back, give_rank, open_inciden
 from understudy.core.migration import disrupted
 from understudy.core.mismatch import Crashes
 from understudy.core.model import LossCause, Stand
-from understudy.core.preparation import start_over
+from understudy.core.preparation import keep, prepared_spares, start_over
 from understudy.core.state import JobState, Recovery, Stage, Worker
 from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
 
@@ -63,9 +63,13 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
         message = Abort(worker.name, state.generation, state.store, absent, reason)
         recovery.sent[worker.name] = message
         state.emit(message)
+    # Before the ranks are given out: its spare may take one, and where there was no room beside it there is room now.
+    spare = drill.in_set_up(state)
+    if lost and spare is not None:
+        keep(state, spare)
+    drill.call_off(state, reason)
     fill(state)
     state.timer("quiesce", state.timeouts.quiesce)
-    drill.call_off(state, reason)
 
 
 def _finished_then_lost(state: JobState) -> list[tuple[int, LossCause]]:
@@ -83,7 +87,7 @@ def fill(state: JobState) -> None:
     """Warm spares take the vacant ranks. If there are too few, hold for one that is warming."""
     for rank in state.vacant():
         spare = choose_spare(state, rank)
-        if spare is None and not state.spec.prepared:
+        if spare is None and not prepared_spares(state):
             break  # any spare can take any rank
         if spare is None:
             continue

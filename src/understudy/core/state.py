@@ -204,6 +204,9 @@ class JobState:
         worker.state = state
         if state not in (WorkerState.STARTING, WorkerState.WARM):
             self.unassigned.pop(worker.name, None)
+        elif worker.name not in self.unassigned:  # a spare of a drill: in its old place again
+            there = {*self.unassigned, worker.name}
+            self.unassigned = {name: one for name, one in self.workers.items() if name in there}
         if state is WorkerState.NEWCOMER:
             self.unverified[worker.name] = worker
         else:

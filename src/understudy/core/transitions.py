@@ -11,7 +11,7 @@ A worker. It has a rank from WARM on, if ever, and that one for life; it never c
     STARTING ----> WARM ----> MEMBER <-----------> LEAVING     its rank moves, or stays after all
        |            |           ^  |                  |
        |            +------> NEWCOMER                 |
-       |            +------> REHEARSING               |    a spare in a drill: it takes no rank any more
+       |            +<-----> REHEARSING               |    a spare in a drill; back: a loss came before it had begun
        |            |           |  |                  |
        +------------+-----------+--+------------------+---> RELEASED ----> LOST    told to go, and gone
        +------------+-----------+--+------------------+-----------------> LOST     gone, or fenced
@@ -85,7 +85,7 @@ FORMING, TRAINING, QUIESCING, RESUMING, ENDED = Phase
 WORKER: Mapping[WorkerState, frozenset[WorkerState]] = {
     STARTING: frozenset({WARM, RELEASED, LOST}),
     WARM: frozenset({MEMBER, NEWCOMER, REHEARSING, RELEASED, LOST}),
-    REHEARSING: frozenset({RELEASED, LOST}),
+    REHEARSING: frozenset({WARM, RELEASED, LOST}),
     NEWCOMER: frozenset({MEMBER, RELEASED, LOST}),
     MEMBER: frozenset({LEAVING, RELEASED, LOST}),
     LEAVING: frozenset({MEMBER, RELEASED, LOST}),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from understudy.core.commands import Assign, Command, EndJob, Prepare, Recover, SetTimer, StartWorker, Tell
+from understudy.core.commands import Assign, Command, Drill, EndJob, Prepare, Recover, SetTimer, StartWorker, Tell
 from understudy.core.events import Believed, Event
 
 
@@ -23,9 +23,9 @@ def split(event: Event, commands: Sequence[Command], *, strict: bool) -> tuple[l
 
 
 def _decides(command: Command, strict: bool) -> bool:
-    """It says who is which rank, or can be no other, what is redone, or that it is over."""
+    """It says who is which rank, or can be no other or (a drill) none any more, what is redone, or that it is over."""
     first = isinstance(command, Assign) and not command.newcomer
-    return first or isinstance(command, Prepare | Recover) or (strict and isinstance(command, EndJob))
+    return first or isinstance(command, Prepare | Drill | Recover) or (strict and isinstance(command, EndJob))
 
 
 @dataclass

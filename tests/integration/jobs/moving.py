@@ -1,6 +1,8 @@
-"""Stops between two steps until the test lets it go on, so that a rank can be moved at a known time."""
+"""Stops between two steps until the test lets it go on, so that a rank can be moved at a known time; if asked to, in a set-up, too."""
 
 from __future__ import annotations
+
+import sys
 
 import torch
 from support import final, first_time, log, seed, wait_for_file  # type: ignore[import-not-found]
@@ -29,6 +31,8 @@ def train() -> torch.Tensor:
 
 if not first_time(f"set-up of {job.rank}"):
     first_time(f"set-up of {job.rank} again")
+    if "held" in sys.argv:
+        wait_for_file("set up")
 for number in job.steps(300):
     if number == 10:
         first_time(f"waiting on {job.rank}")
