@@ -11,6 +11,7 @@ there were so many `--incidents`, or after `--minutes`, whichever is first. Then
 - the journal, which is read when the job has ended, must have them all;
 - the complete state of all ranks, with the loss of every step, must be bit by bit that of the same training under torchrun.
 
+It also shows, by the point at which ranks were lost, how often a survivor had come to its vote, so that the redo was compared with that.
 Exit code 0 only if all of it holds. Faults that this machine cannot do, and those that end the job on purpose, are left out.
 """
 
@@ -28,6 +29,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,7 @@ WEIGHTS = {
 IN_STEP = ("forward", "backward", "reduced", "vote", "vote copies", "vote agreement", "vote passed", "apply", "applied", "between")
 OF_NEWCOMER = ("newcomer", "attach", "transfer", "verify", "verified", "attached")
 OF_SURVIVOR = ("quiesce", "attach", "donate")
+TWO = "two in one recovery"
 PAIRS = 0.1  # of the faults come with a second one in the recovery
 
 
@@ -85,10 +88,10 @@ def taken_for_hung(record: Record) -> bool:
     return record.injection.fault == "socket_reset" and record.outcome == Outcome.REPLACED and HANG < EXPLAIN_WITHIN
 
 
-def make_plan(seed: int, faults: int, ranks: int) -> dict[str, Any]:
-    """As from a file. The same arguments give the same plan."""
+def make_plan(seed: int, faults: int, ranks: int, only: Collection[str] = ()) -> dict[str, Any]:
+    """As from a file. The same arguments give the same plan. `only`: faults; empty: all."""
     chance, known = random.Random(seed), registry()
-    possible = {name: weight for name, weight in WEIGHTS.items() if not known.find(name).why_not()}
+    possible = {name: weight for name, weight in WEIGHTS.items() if not known.find(name).why_not() and (not only or name in only)}
     entries: list[dict[str, Any]] = []
     while len(entries) < faults:
         after = 0.001 * len(entries)  # in this order
@@ -117,7 +120,7 @@ class Training:
     def __init__(self, folder: Path, args: argparse.Namespace) -> None:
         folder.mkdir(parents=True)
         self.folder, self.run_dir = folder, folder / "run"
-        command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", "--chaos", "--hang-limit", str(HANG)]
+        command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", "--chaos", "--hang-limit", str(args.hang_limit)]
         command += ["--run-dir", str(self.run_dir)]
         command += ["--nproc-per-node", str(args.ranks), "--spares", str(args.spares)]
         command += [str(SCRIPT), str(folder), "--pace", str(args.pace)]
@@ -165,10 +168,15 @@ def undisturbed(folder: Path, ranks: int, steps: int) -> list[dict[str, str]]:
     return states(folder, ranks)
 
 
-def check_incidents(run_dir: Path, result: Result) -> list[str]:
-    """What is wrong with the incidents as the journal has them, now that the job has ended."""
+def journalled(run_dir: Path) -> list[dict[str, Any]]:
+    """The incidents of a job that has ended."""
     command = [sys.executable, "-m", "understudy.cli", "report", "--json", "--run-dir", str(run_dir)]
-    incidents = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["incidents"]
+    found: list[dict[str, Any]] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["incidents"]
+    return found
+
+
+def check_incidents(incidents: list[dict[str, Any]], result: Result) -> list[str]:
+    """What is wrong with the incidents as the journal has them."""
     seen = {number for record in result.records for number in record.incidents}
     problems = [f"incident {number} of a fault is not in the journal" for number in seen - {one["number"] for one in incidents}]
     for one in incidents:
@@ -201,6 +209,31 @@ def show(records: list[Record], console: Console) -> None:
     console.print(table)
 
 
+def redone(records: list[Record], incidents: list[dict[str, Any]]) -> dict[str, Counter[str]]:
+    """By the point of a loss: how many there were, and of how many the transaction was rolled forward, redone, and redone and proven."""
+    decided = {one["number"]: one for one in incidents}
+    shared = Counter(number for record in records for number in record.incidents)
+    found: dict[str, Counter[str]] = {}
+    for record in records:
+        if record.outcome != Outcome.REPLACED or len(record.incidents) != 1:
+            continue
+        number = record.incidents[0]
+        incident = decided[number]
+        point = TWO if shared[number] > 1 else record.point or "any moment"
+        proven = incident["decision"] == "redo" and bool(incident["proven_by"])
+        found.setdefault(point, Counter()).update({"losses": 1, incident["decision"]: 1, "proven": int(proven)})
+    order = (*IN_STEP, "any moment", TWO)
+    return {point: found[point] for point in sorted(found, key=lambda point: order.index(point) if point in order else len(order))}
+
+
+def show_redone(found: dict[str, Counter[str]], console: Console) -> None:
+    table = Table("lost at", "times", "rolled forward", "redone", "of these proven", box=None, padding=(0, 2, 0, 0))
+    total = sum(found.values(), Counter[str]())
+    for point, count in (*found.items(), ("all", total)):
+        table.add_row(point, *(str(count[what]) for what in ("losses", "roll forward", "redo", "proven")))
+    console.print(table)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="A job under random faults; every incident is checked.")
     parser.add_argument("--incidents", type=int, default=20)
@@ -209,6 +242,8 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--spares", type=int, default=3)
     parser.add_argument("--pace", type=float, default=0.05, help="seconds to wait in each step, so that there are not too many of them")
+    parser.add_argument("--hang-limit", type=float, default=HANG, help="as of `understudy run`; more on a machine that does something else")
+    parser.add_argument("--faults", default="", help="of the registry, with commas between them; default: all that are in the soak")
     parser.add_argument("--json", default="", help="file for everything")
     parser.add_argument("--keep", default="", help="folder for run directory and states; default: none is kept unless something is wrong")
     args = parser.parse_args()
@@ -216,7 +251,7 @@ def main() -> int:
     left_out = sorted(name for name in WEIGHTS if registry().find(name).why_not())
     if left_out:
         print(f"not possible on this machine: {', '.join(left_out)}")
-    plan = plans.make(make_plan(args.seed, 3 * args.incidents + 20, args.ranks), registry())
+    plan = plans.make(make_plan(args.seed, 3 * args.incidents + 20, args.ranks, args.faults.split(",") if args.faults else ()), registry())
     schedule = scheduled(plan, registry(), args.ranks, ["node0"])
 
     training = Training(folder / "disturbed", args)
@@ -239,7 +274,8 @@ def main() -> int:
         training.kill()
 
     problems = [line(record) for record in result.records if not record.met and not taken_for_hung(record)]
-    problems += check_incidents(training.run_dir, result)
+    incidents = journalled(training.run_dir)
+    problems += check_incidents(incidents, result)
     if code != 0:
         problems.append(f"the job's exit code is {code}: {result.message}")
         steps = -1
@@ -251,13 +287,15 @@ def main() -> int:
         problems += [f"not as in the undisturbed run: {text}" for text in different]
 
     show(result.records, Console())
+    proofs = redone(result.records, incidents)
+    show_redone(proofs, Console())
     count = len({number for record in result.records for number in record.incidents})
     print(f"{len(result.records)} faults, {count} incidents, {steps} steps in {lasted:.0f} s, seed {args.seed}")
     for problem in problems:
         print(f"WRONG: {problem}")
     print("identical to the undisturbed run, bit by bit" if not problems else f"{len(problems)} problems; everything is in {folder}")
     if args.json:
-        summary = {"arguments": vars(args), "seconds": lasted, "steps": steps, "incidents": count, "problems": problems}
+        summary = {"arguments": vars(args), "seconds": lasted, "steps": steps, "incidents": count, "redone": proofs, "problems": problems}
         Path(args.json).write_text(json.dumps({**summary, **as_values(result)}, indent=1) + "\n")
     if not problems and not args.keep:
         shutil.rmtree(folder)

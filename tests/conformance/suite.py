@@ -22,6 +22,7 @@ class Result:
     script: Script
     found: Found
     drills: Sequence[Mapping[str, Any]] = ()  # of the undisturbed run
+    incidents: Sequence[Mapping[str, Any]] = ()  # of the run with kills
     alone: tuple[tuple[str, str], ...] = ()  # phases run alone because the run with all kills differs, and their verdicts
 
     @property
@@ -40,6 +41,9 @@ class Result:
             "why": found.why,
             "drills": [verdict.of_drill(drill) for drill in self.drills],
             "kills": [str(kill) for kill in found.kills],
+            "redone": [
+                incident["proven_by"] for incident in self.incidents if incident["decision"] == "redo"
+            ],  # and by whom each is proven
             "alone": dict(self.alone),
             "wrong": self.wrong,
         }
@@ -65,9 +69,10 @@ def attempt(script: Script, folder: Path, say: Say, alone: bool = True) -> Resul
     if before.verdict not in (BITWISE, TOLD):
         return Result(script, steady_or(before), drilled.drills)
     say(script, f"with {len(script.kills)} kills")
-    found = verdict.disturbed(script, reference, runs.understudy(script, folder / "disturbed", script.kills), before)
+    killed = runs.understudy(script, folder / "disturbed", script.kills)
+    found = verdict.disturbed(script, reference, killed, before)
     found = verdict.named(steady_or(found), drilled.drills)
-    result = Result(script, found, drilled.drills)
+    result = Result(script, found, drilled.drills, killed.incidents)
     if not alone or not result.wrong or found.verdict in (BITWISE, TOLD, NAMED, "idle", "unsteady"):
         return result
     verdicts = []
@@ -77,7 +82,7 @@ def attempt(script: Script, folder: Path, say: Say, alone: bool = True) -> Resul
         ran = runs.understudy(script, folder / f"alone-{number}", kills)
         by_itself = verdict.disturbed(script, reference, ran, before)
         verdicts.append((name, "never reached" if not ran.kills else BITWISE if by_itself.verdict == "idle" else by_itself.text))
-    return Result(script, found, drilled.drills, tuple(verdicts))
+    return Result(script, found, drilled.drills, killed.incidents, tuple(verdicts))
 
 
 def everything(

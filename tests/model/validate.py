@@ -110,7 +110,7 @@ class Validator:
                 _must(known, f"{event.worker} is verified in generation {event.generation}, for which it was told nothing")
             case events.Committed():
                 self._check_commit(told, event)
-            case events.ReplicasDiffer():
+            case events.ReplicasDiffer() | events.RedoDiffers():
                 joined = told.assigned is not None and (event.generation in told.recover or event.generation == told.assigned.generation)
                 _must(joined, f"{event.worker} compares in generation {event.generation}, to which it does not belong")
             case events.Finished():

@@ -22,7 +22,7 @@ KINDS = (
     "NodeJoined", "NodesLost", "WorkerStarted", "StartRefused", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerLost",
     "CommunicationBroken", "Quiesced", "Quiesced", "Quiesced", "Quiesced", "NewcomerReady", "Prepared", "PhaseDone", "Verified", "Verified",
     "VerifyFailed", "Committed", "Committed", "Committed", "Committed", "Finished", "Notice", "MigrationAsked", "ReplicasDiffer",
-    "Believed", "NodeTainted", "Expired",
+    "RedoDiffers", "Believed", "NodeTainted", "Expired",
 )  # fmt: skip
 ENDING = ("Uncovered", "ScriptFailed", "StopAsked")  # no job is long after one of these, so at most one comes, at the end
 BYTE = st.integers(0, 255)
@@ -140,6 +140,10 @@ class Said:
         odd = self.pick(((), (0,), (1,), (0, 1) if self.more % 8 == 0 else (0,)), self.detail)
         sides = self.pick((((0,), (1,)), ()), self.detail // 4)
         return events.ReplicasDiffer(self.worker(WorkerState.MEMBER), self.generation(), odd, sides, "differs")
+
+    def _RedoDiffers(self) -> events.Event:
+        step = self.state.step()
+        return events.RedoDiffers(self.worker(WorkerState.MEMBER), self.generation() - self.detail % 2, step, step, "differs")
 
     def _Believed(self) -> events.Event:
         return events.Believed(self.pick((0, 1, -1, 7), self.subject), "")

@@ -79,9 +79,10 @@ def believe(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Let a job that is held, because replicas differ and nobody can tell who is right, go on with what a rank holds.
+    """Let a job that is held, because something differs and nobody can tell what is right, go on with what a rank holds.
 
-    Those that hold something else are replaced by spares, which get their state from this rank and its like.
+    Replicas that hold something else are replaced by spares, which get their state from this rank and its like. Where a redo differs from
+    what it redoes, nobody holds anything else: all go on with the redo.
     """
     _ask("believe", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
     say(f"rank {rank} is believed; understudy status shows how the job goes on")

@@ -1,11 +1,16 @@
-"""Replicas that differ: the odd one is replaced if most of its replicas speak against it, else the job is held; and taints of nodes.
+"""Replicas that differ: the odd one is replaced if most of its replicas speak against it, else the job is held; and taints of nodes. A redo
+that differs from what it redoes holds the job, too.
 
-The workers compare (`worker/protocol/comparison.py`, and in every recovery) and say what they found; nobody of them goes on in that
-generation.
+The workers compare (`worker/protocol/comparison.py`, `redo.py`, and in every recovery) and say what they found; nobody of them goes on in
+that generation.
 
     replicas_differ   who is odd: it is lost (or had finished, and is gone), its node is tainted, a spare takes its rank like after any loss
                       nobody can tell: everyone comes to rest, and `quiesce.advance` decides nothing as long as there is a dispute
+    redo_differs      the same; all ranks stand in the vote of the redo, and only its state is left. So all of them are one side, and
+                      whoever is believed, all go on with it: the vote is rolled forward
     believed          somebody has said who is right: those that hold something else are lost, and the job goes on
+
+Where it is known why a redo differs (the device does not compute reproducibly; a rank was corrupt before) it is told, and not held.
 
 A loss in a job that is held is a loss like others (the next generation, a spare sets up), but it settles nothing: that one of two
 replicas is gone does not make the other one right. Held is a state of the machine, so it is in the journal like all others.
@@ -19,11 +24,13 @@ handed to its buddies, and the incident says so.
 
 from __future__ import annotations
 
-from understudy.core.events import Believed, NodeTainted, ReplicasDiffer
+from understudy.core import proofs
+from understudy.core.events import Believed, NodeTainted, RedoDiffers, ReplicasDiffer
+from understudy.core.incident import OpenIncident
 from understudy.core.loss import Loss, finished_then_lost_needed, lose
 from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
-from understudy.core.model import LossCause
+from understudy.core.model import DrillVerdict, LossCause
 from understudy.core.quiesce import advance, begin, want_more
 from understudy.core.state import Dispute, JobState, Stage, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
@@ -74,21 +81,73 @@ def _hold(state: JobState, sides: tuple[tuple[int, ...], ...], found: str) -> No
         f"{found}. It cannot be told who is right, {told}: the job is held. `understudy believe --rank RANK` goes on with what "
         "that rank holds, `understudy stop` ends the job"
     )
-    workers = tuple(_at(state, rank).name for side in sides for rank in side)
-    state.dispute = Dispute(sides, workers, detail)
+    _dispute(state, sides, found, detail).disputed = True
+    disrupted(state, set(), "replicas differ")
+    begin(state, found, [])
+
+
+def _dispute(state: JobState, sides: tuple[tuple[int, ...], ...], found: str, detail: str) -> OpenIncident:
+    """From now on nothing is decided. Whoever still runs is told otherwise."""
+    state.dispute = Dispute(sides, tuple(_at(state, rank).name for side in sides for rank in side), detail)
+    return _told(state, found, detail)
+
+
+def _told(state: JobState, found: str, detail: str) -> OpenIncident:
     state.tell(detail)
     incident = open_incident(state, state.now, found)
     incident.note(detail)
-    incident.disputed = True
-    disrupted(state, set(), "replicas differ")
-    begin(state, found, [])
+    return incident
+
+
+def redo_differs(state: JobState, event: RedoDiffers) -> None:
+    """It comes in a vote that nobody passes: before all ranks have committed in this generation, or, if that has ended meanwhile, before
+    its worker comes to rest."""
+    worker, recovery = state.workers[event.worker], state.recovery
+    if event.generation <= worker.differed:
+        state.refuse(event, Why.AGAIN)
+        return
+    at_rest = recovery is None or worker.name not in recovery.waiting
+    resuming = state.phase is Phase.RESUMING and event.generation == state.generation
+    if not resuming and (state.phase is not Phase.QUIESCING or at_rest or event.generation != worker.recovered):
+        state.refuse(event, Why.GENERATION)
+        return
+    worker.differed = event.generation
+    rank = worker.rank
+    found = (
+        f"rank {rank} (worker {worker.name}) has redone transaction {event.transaction}, behind step {event.step}, and has not come to "
+        f"what it had come to before the loss: {event.detail}"
+    )
+    if why := _expected(state, rank):
+        incident = _told(state, found, f"{found}. {why}: the job goes on with the redo")
+    elif state.dispute is not None:
+        incident = _told(state, found, found)  # another rank has said so before
+    else:
+        detail = (
+            f"{found}. The step is fed by something that is not registered and changes in it, or is not computed reproducibly. Only the "
+            f"redo is left, and nobody has committed it: the job is held. `understudy believe --rank {rank}` goes on with the redo, "
+            "`understudy stop` ends the job"
+        )
+        incident = _dispute(state, (tuple(sorted(state.ranks)),), found, detail)
+    incident.differed = True
+    if resuming:
+        disrupted(state, set(), "a redo differs")
+        begin(state, found, [])
+
+
+def _expected(state: JobState, rank: int) -> str:
+    """Why a redo had to differ, or may; empty: it must not."""
+    drilled = proofs.verdict(state, rank)
+    if drilled is not None and drilled.verdict is DrillVerdict.NOT_REPRODUCIBLE:
+        return f"Drill {drilled.number} of rank {drilled.rank} has found at step {drilled.step} that it is not reproducible on this device"
+    corrupt = [part.rank for part in state.incident.ranks if part.cause is LossCause.CORRUPT] if state.incident is not None else []
+    return f"Rank {corrupt[0]} was corrupt, and what it gave was in what had been computed before" if corrupt else ""
 
 
 def refusal(state: JobState, rank: int) -> str:
     """Why nobody can say now that `rank` is right; empty if somebody can."""
     dispute = state.dispute
     if dispute is None or state.phase is Phase.ENDED:
-        return "the job is not held: its replicas do not differ"
+        return "the job is not held: nothing is in dispute"
     if not any(rank in side for side in dispute.sides):
         return f"rank {rank} is not one of those that differ: {', '.join(_list(side) for side in dispute.sides)}"
     holder = state.holder(rank)

@@ -196,13 +196,29 @@ class ReplicasDiffer:
 
 
 @dataclass(frozen=True)
-class Committed:
-    """The worker's first commit in this generation (later ones are not sent; progress is read from its page)."""
+class RedoDiffers:
+    """A survivor that had come to its vote of `transaction` before a loss has come to something else in the redo. Nobody goes on in this
+    generation. `detail`: to what, by name; `step`: steps that it has committed.
+    """
 
     worker: str
     generation: int
     transaction: int
     step: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The worker's first commit in this generation (later ones are not sent; progress is read from its page). `compared`: digests of a
+    redo that are those of the attempt before it; 0: it has redone nothing, or nothing was left to compare with.
+    """
+
+    worker: str
+    generation: int
+    transaction: int
+    step: int
+    compared: int = 0
 
 
 @dataclass(frozen=True)
@@ -269,7 +285,7 @@ class DrillAsked:
 
 @dataclass(frozen=True)
 class Believed:
-    """From the API, for a job that is held because its replicas differ: what this rank holds is right."""
+    """From the API, for a job that is held because its replicas, or a redo and what it redoes, differ: what this rank holds is right."""
 
     rank: int
     reason: str
@@ -312,6 +328,7 @@ FromWorker = (
     | VerifyFailed
     | Uncovered
     | ReplicasDiffer
+    | RedoDiffers
     | Committed
     | ScriptFailed
     | Finished

@@ -34,6 +34,9 @@ class OpenIncident:
     digests_verified: int = 0
     notes: list[str] = field(default_factory=list)
     disputed: bool = False
+    redone: bool = False  # a transaction of it was
+    differed: bool = False  # the redo, from what it redoes
+    proven_by: set[int] = field(default_factory=set)  # ranks whose redo is what they had come to before
 
     def lost(self, rank: int, cause: LossCause, detail: str, worker: str) -> None:
         self.ranks.append(Interruption(rank, cause, detail, worker))
@@ -74,5 +77,6 @@ class OpenIncident:
             digests_verified=self.digests_verified,
             notes=tuple(self.notes),
             disputed=self.disputed,
+            proven_by=tuple(sorted(self.proven_by)),
             seconds=-1.0 if now is None else max(0.0, now - self.fault_at),
         )

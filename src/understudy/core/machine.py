@@ -103,6 +103,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.VerifyFailed: loss.verify_failed,
     events.Uncovered: resume.uncovered,
     events.ReplicasDiffer: dispute.replicas_differ,
+    events.RedoDiffers: dispute.redo_differs,
     events.Committed: resume.committed,
     events.ScriptFailed: _script_failed,
     events.Finished: resume.finished,

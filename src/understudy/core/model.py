@@ -163,4 +163,5 @@ class Incident:
     steps_lost: int = 0
     notes: tuple[str, ...] = ()
     disputed: bool = False  # replicas differed, and nobody could tell who was right
+    proven_by: tuple[int, ...] = ()  # survivors whose redo is, bit by bit, what they had come to before the loss
     seconds: float = field(default=-1.0)  # fault to next commit by every rank; -1 while open

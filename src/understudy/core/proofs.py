@@ -1,4 +1,5 @@
-"""What drills have proven, whose turn is next, and when. Nothing here begins one: the orchestrator sees the steps and asks `drill.due`.
+"""What drills and redos have proven, which rank is drilled next, and when. Nothing here begins a drill: the orchestrator sees the steps and
+asks `drill.due`.
 
 Ranks that hold entries of the same names have the same *role*: the stages of a pipeline have different ones, replicas and shards the same.
 One rank of each role is drilled first, from step `JobSpec.drill_at` on, and then at steps 2^n whichever rank's drill is the longest ago. A
@@ -78,6 +79,16 @@ def lost(state: JobState, incident: OpenIncident, rank: int) -> None:
     """A rank is lost: its incident says whether that was proven to be survivable."""
     if state.spec.drill_at or state.drills:
         incident.note(standing(state, rank))
+
+
+def redone(incident: OpenIncident) -> None:
+    """The incident is over: says whether what was redone has come to what it was before."""
+    ranks = sorted(incident.proven_by)
+    if ranks:
+        who = f"rank {ranks[0]}: it" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}: they"
+        incident.note(f"the redo is proven by {who} had come to the vote before the loss, with the same bits")
+    elif incident.redone and not incident.differed:
+        incident.note("the redo has nothing to be compared with: no survivor had come to its vote")
 
 
 def survived(state: JobState, incident: OpenIncident) -> None:

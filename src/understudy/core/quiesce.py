@@ -13,7 +13,7 @@ from __future__ import annotations
 from understudy.core import drill, forming
 from understudy.core.assignment import choose_spare
 from understudy.core.commands import Abort, Recover
-from understudy.core.commit import BOUNDARY, Decision, InvariantBroken, decide
+from understudy.core.commit import BOUNDARY, REDO, Decision, InvariantBroken, decide
 from understudy.core.events import Quiesced
 from understudy.core.membership import fence, give_back, give_rank, open_incident, top_up
 from understudy.core.migration import disrupted
@@ -278,6 +278,7 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
         migration.stage, leavers = Stage.MOVING, (migration.rank,)
     if state.incident is not None:
         state.incident.decision = word
+        state.incident.redone |= word == REDO
     recovery.decision = decision
     state.enter(Phase.RESUMING)
     newcomers = state.newcomers()

@@ -59,6 +59,8 @@ def committed(state: JobState, event: Committed) -> None:
         _promote(state, worker)  # nobody votes unverified: what said so was lost with a connection
     if worker.state is WorkerState.MEMBER:
         worker.committed, worker.step = event.generation, event.step
+        if event.compared > 0 and state.incident is not None:
+            state.incident.proven_by.add(worker.rank)
         _settle(state)
 
 
@@ -132,6 +134,7 @@ def _settle(state: JobState) -> None:
     if incident is None:
         prepare(state)
         return
+    proofs.redone(incident)
     state.incidents.append(incident.freeze(state.now))
     state.tell(_summary(incident, state.now))
     proofs.survived(state, incident)

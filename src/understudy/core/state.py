@@ -59,6 +59,7 @@ class Worker:
     last_seen_generation: int = -1  # highest generation of an event from it
     recovered: int = -1  # generation of the last Recover sent to it
     committed: int = -1  # generation of its last Committed
+    differed: int = -1  # generation of its last RedoDiffers
     step: int = 0  # last step that it said it has committed
     finished: bool = False  # its script has ended; that cannot be undone
 
@@ -105,7 +106,7 @@ class Migration:
 
 @dataclass(frozen=True)
 class Dispute:
-    """Replicas differ, and nobody can tell who is right: the job is held until somebody says so."""
+    """Replicas differ, or a redo and what it redoes, and nobody can tell what is right: the job is held until somebody says so."""
 
     sides: tuple[tuple[int, ...], ...]  # the ranks in question, grouped by what they hold
     workers: tuple[str, ...]  # who held those ranks

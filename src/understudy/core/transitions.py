@@ -121,6 +121,7 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
     events.Finished: frozenset({NEWCOMER, MEMBER}),
     events.Quiesced: HAS_STATE,
     events.ReplicasDiffer: HAS_STATE,
+    events.RedoDiffers: HAS_STATE,
     events.CommunicationBroken: _HAD_A_RANK,  # not a spare that is prepared: training has nothing to do with it
     events.PhaseDone: _HAD_A_RANK,
     events.Uncovered: _HAD_A_RANK,
@@ -134,6 +135,7 @@ DURING: Mapping[type[Any], frozenset[Phase]] = {  # all others: as long as the j
     events.NodeTainted: _ALWAYS,
     events.CommunicationBroken: frozenset({TRAINING, RESUMING}),
     events.ReplicasDiffer: frozenset({TRAINING, RESUMING, QUIESCING}),
+    events.RedoDiffers: frozenset({RESUMING, QUIESCING}),
 }
 
 

@@ -19,13 +19,15 @@ _REPEATED = (
     events.VerifyFailed,
     events.Uncovered,
     events.ReplicasDiffer,
+    events.RedoDiffers,
     events.Committed,
     events.ScriptFailed,
     events.Finished,
 )
 
 
-_TRUE_FOR_EVER = (events.ScriptFailed, events.Finished, events.Prepared, events.Drilled)
+# A redo that differs is not found again in a later generation: if nobody hears of it there, it counts.
+_TRUE_FOR_EVER = (events.ScriptFailed, events.Finished, events.Prepared, events.Drilled, events.RedoDiffers)
 
 
 class ReplayBuffer:

@@ -27,7 +27,7 @@ class WantDrill(BaseModel):
 
 
 class Believe(BaseModel):
-    """Of a job that is held because replicas differ: what this rank holds is right."""
+    """Of a job that is held because replicas differ, or a redo from what it redoes: what this rank holds is right."""
 
     rank: int = Field(ge=0, description="which")
     reason: str = Field(default="", max_length=1000, description="for the report")

@@ -93,7 +93,9 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/believe", **operate, responses=REFUSED)
     async def believe(job: str, wish: Believe) -> Accepted:
-        """Let a job that is held go on with what this rank holds. Those that hold something else are replaced, and their nodes tainted."""
+        """Let a job that is held go on with what this rank holds. Replicas that hold something else are replaced, and their nodes tainted;
+        where a redo differs from what it redoes, nobody holds anything else.
+        """
         service = found(job).service
         why_not = service.machine.belief_refusal(wish.rank)
         if why_not:

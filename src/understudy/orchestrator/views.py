@@ -25,7 +25,8 @@ from understudy.links.messages import encode
 from understudy.orchestrator import journal
 
 STATES = (
-    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (replicas differ, and somebody must say who is right), "
+    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (replicas, or a redo and what it redoes, differ, and somebody must "
+    "say what is right), "
     "`finished`, `failed`, `aside` (the journal cannot be read where it tells of the job; nothing is decided for it)"
 )
 
@@ -168,6 +169,13 @@ class IncidentReport(TypedDict):
     bytes_moved: Annotated[int, Field(description="bytes of state that newcomers received from donors, over all attempts")]
     steps_lost: Annotated[int, Field(description="0: the protocol loses none")]
     digests_verified: Annotated[int, Field(description="how many digests of newcomers' state agreed with the donors'")]
+    proven_by: Annotated[
+        list[int],
+        Field(
+            description="ranks that had come to their vote before the loss, and whose redo has come to the same bits; empty: nothing was "
+            "redone, or nobody had come so far, or it differed"
+        ),
+    ]
     notes: Annotated[list[str], Field(description="what a person should know")]
 
 
@@ -354,5 +362,6 @@ def _incident(incident: Incident) -> IncidentReport:
         bytes_moved=incident.bytes_moved,
         steps_lost=incident.steps_lost,
         digests_verified=incident.digests_verified,
+        proven_by=list(incident.proven_by),
         notes=list(incident.notes),
     )

@@ -1,9 +1,11 @@
-"""How a rank stands at three moments of a step that a spare computes beside it, as digests by name; and in what two of them differ."""
+"""How a rank stands at three moments of a step that is computed twice, as digests by name; and in what two of them differ. It is
+computed by a spare beside the rank, in a drill; or by the rank itself, before a loss and in the redo.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 from understudy.worker.encoding.codec import decode
 from understudy.worker.encoding.contents import content_of
@@ -14,7 +16,19 @@ from understudy.worker.state.tensors import digest_of
 
 BEGIN, VOTE, END = "begin", "vote", "end"
 _SHOWN = 64  # bytes of an encoding that is told to a person
+NAMED = 3  # differences that are named
 ARGUMENTS, RESULT = "the arguments of the step", "the result of the step"
+
+
+class Whose(NamedTuple):
+    """In words, where the two were computed that are compared."""
+
+    there: str
+    here: str
+
+
+DRILLED = Whose("on the rank", "on the spare")
+REDONE = Whose("before the loss", "in the redo")
 
 
 def at_begin(held: RankState, arguments: Any) -> DrilledMoment:
@@ -24,11 +38,14 @@ def at_begin(held: RankState, arguments: Any) -> DrilledMoment:
     return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes), 0, 0, 0)
 
 
-def at_vote(held: RankState) -> DrilledMoment:
-    """What an attempt has made: gradients, buffers, values, streams, and what it changes before its vote."""
+def at_vote(held: RankState, written: Collection[str] | None = None) -> DrilledMoment:
+    """What an attempt has made: gradients, buffers, values, streams, and what it changes before its vote: `written`, or all that is known
+    to be now.
+    """
     state = held.state
+    changed = held.pre_vote.entries if written is None else written
     found = dict(state.mutable_tensors()) | dict(state.gradients())
-    found |= {entry: tensor for entry, tensor in (*state.parameters(), *state.moments()) if entry in held.pre_vote.entries}
+    found |= {entry: tensor for entry, tensor in (*state.parameters(), *state.moments()) if entry in changed}
     return _moment(VOTE, held, {entry: digest_of(tensor) for entry, tensor in found.items()})
 
 
@@ -53,22 +70,27 @@ def _short(values: Mapping[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in values.items() if len(data) <= _SHOWN}
 
 
-def differences(here: DrilledMoment, there: DrilledMoment) -> list[str]:
-    """What is not the same, by name; of short values with both. `here` is the spare's."""
+def differences(here: DrilledMoment, there: DrilledMoment, whose: Whose = DRILLED, without: Collection[str] = ()) -> list[str]:
+    """What is not the same, by name; of short values with both. `here` is the spare's, or the redo's. `without`: what does not count."""
     mine, theirs = here.digests, there.digests
     names = [name for name in theirs if mine.get(name) != theirs[name]] + [name for name in mine if name not in theirs]
-    return [_told(name, here, there) for name in names]
+    return [_told(name, here, there, whose) for name in names if name not in without]
 
 
-def _told(name: str, here: DrilledMoment, there: DrilledMoment) -> str:
+def joined(texts: list[str]) -> str:
+    """The first of them, and how many more there are."""
+    return "; ".join(texts[:NAMED]) + (f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else "")
+
+
+def _told(name: str, here: DrilledMoment, there: DrilledMoment, whose: Whose) -> str:
     plain = name.replace("/attribute/", ".").replace(".:", ".").replace(":", ".") if "/attribute/" in name else name
     what = f"module attribute {plain}" if "/attribute/" in name else plain
     if name not in there.digests:
-        return f"{what} is there on the spare only"
+        return f"{what} is there {whose.here} only"
     if name not in here.digests:
-        return f"{what} is missing on the spare"
+        return f"{what} is missing {whose.here}"
     if name in here.shown and name in there.shown:
-        return f"{what} is {_value(there.shown[name])} on the rank and {_value(here.shown[name])} on the spare"
+        return f"{what} is {_value(there.shown[name])} {whose.there} and {_value(here.shown[name])} {whose.here}"
     return f"{what} is not the same"
 
 

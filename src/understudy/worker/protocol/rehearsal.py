@@ -36,7 +36,6 @@ from understudy.worker.state.registry import Snapshot
 from understudy.worker.transport.peers import Buffers, Peers, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous
 
-NAMED = 3  # differences that a verdict names
 _UNLIKE_ITSELF = (
     "two attempts of the spare itself are not the same: the device does not compute reproducibly, or the step is fed by something that is "
     "not registered and changes in it (a counter, a generator)"
@@ -192,12 +191,12 @@ class Rehearsal(StepWatch):
             quiet = [text for text in behind if moments.is_result(text)]
         if len(attempts) > 1 and (unlike := [*self._replay.unlike_itself, *moments.differences(attempts[1], attempts[0])]):
             if at_vote[0] or self._replay.unlike_before:
-                self.tell(DrillVerdict.NOT_REPRODUCIBLE, self._with_causes([f"{_UNLIKE_ITSELF}: {_joined(unlike)}"]))
-            self.tell(DrillVerdict.DIFFERENT, f"the spare's first attempt is the rank's, and its redo is not: {_joined(unlike)}")
+                self.tell(DrillVerdict.NOT_REPRODUCIBLE, self._with_causes([f"{_UNLIKE_ITSELF}: {moments.joined(unlike)}"]))
+            self.tell(DrillVerdict.DIFFERENT, f"the spare's first attempt is the rank's, and its redo is not: {moments.joined(unlike)}")
         if found:
             self.tell(DrillVerdict.DIFFERENT, self._with_causes(found))
         quiet += self._causes()
-        detail = f"not the same, and of no consequence in this step: {_joined(quiet)}" if quiet else ""
+        detail = f"not the same, and of no consequence in this step: {moments.joined(quiet)}" if quiet else ""
         self.tell(DrillVerdict.SAME if moments.END in self._here else DrillVerdict.PARTLY, detail)
 
     def _causes(self) -> list[str]:
@@ -207,7 +206,7 @@ class Rehearsal(StepWatch):
     def _with_causes(self, found: list[str]) -> str:
         causes = self._causes()
         unique = list(dict.fromkeys(found))
-        return f"{_joined(causes)}; the first that follows: {unique[0]}" if causes else _joined(unique)
+        return f"{moments.joined(causes)}; the first that follows: {unique[0]}" if causes else moments.joined(unique)
 
     def tell(self, verdict: DrillVerdict, detail: str) -> NoReturn:
         """Says what came of it, and waits until this worker is ended."""
@@ -232,7 +231,3 @@ class Rehearsal(StepWatch):
         control.wait_for(lambda: control.released is not None)
         assert control.released is not None
         os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank
-
-
-def _joined(texts: list[str]) -> str:
-    return "; ".join(texts[:NAMED]) + (f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else "")

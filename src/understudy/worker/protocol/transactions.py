@@ -38,6 +38,7 @@ from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.script.arguments import Arguments
 from understudy.worker.script.async_work import Works
@@ -74,6 +75,7 @@ class Transactions:
         self._post_vote = post_vote
         self._count = count
         self._notices = notices
+        self._redo = RedoProof(progress, membership, held)
         self.watch = StepWatch()  # a drill, on a rank or on a spare
         self._works = Works()
         self._carried = False  # the last vote was of gradients that a later transaction goes on with
@@ -178,6 +180,7 @@ class Transactions:
         if self.watch.vote():
             self._passed()
             return
+        self._redo.look()
         channel = membership.channel
         assert channel is not None
         place, boundary = self._loops.next_place(), self._loops.boundary
@@ -187,6 +190,7 @@ class Transactions:
         self._carried = carried
         progress.phase = Stand.VOTED
         membership.control.page.enter(Activity.VOTED, progress.transaction)
+        whole = not membership.aborted()  # no wait of its collectives was ended
         try:
             points.reach("vote")
             for rank, received in channel.hand_over(data).items():
@@ -198,8 +202,10 @@ class Transactions:
             points.reach("vote passed")
             self._read(Agreed.of(agreed))
         except RuntimeError as error:
-            decision = membership.quiesce_after(error)
+            decision = self._redo.told(membership.quiesce_after(error))
             if decision.start != progress.transaction + 1:
+                if whole:
+                    self._redo.keep()
                 progress.must_redo = True
                 raise GenerationAborted("this transaction is redone") from error
         self._passed()
@@ -214,9 +220,11 @@ class Transactions:
         announcement = self._membership.control.announcement
         pause = announcement.generation if announcement is not None and not isinstance(announcement, Abort) else -1
         held = self._held
-        return Flags(pause, held.local.shared, held.pre_vote.flags(), self._post_vote.flags(), self._comparison.flags())
+        return Flags(pause, held.local.shared, self._redo.flag, held.pre_vote.flags(), self._post_vote.flags(), self._comparison.flags())
 
     def _read(self, agreed: Agreed) -> None:
+        if agreed.redo_differs:
+            self._redo.disputed()
         if agreed.pause > self._progress.generation:
             self._membership.pause_agreed = agreed.pause
         self._comparison.at_vote(agreed.alike)
@@ -234,6 +242,7 @@ class Transactions:
         progress.transaction += 1
         progress.step += kind == "step"
         progress.phase = Stand.IDLE
+        self._redo.committed()
         self._post_vote.committed()
         self._results.keep(place, result)
         now = time.monotonic()
@@ -255,7 +264,8 @@ class Transactions:
         if progress.redo_since:
             membership.phase_of(generation, "redo", progress.redo_since)
             progress.redo_since = 0.0
-        membership.control.send(Committed(membership.control.worker, generation, progress.transaction - 1, progress.step))
+        done = progress.transaction - 1
+        membership.control.send(Committed(membership.control.worker, generation, done, progress.step, self._redo.compared()))
 
     def _explain_after_vote(self, error: Exception) -> None:
         if self._membership.aborted() or self._membership.groups.is_broken():

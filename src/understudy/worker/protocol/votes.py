@@ -13,12 +13,13 @@ from understudy.worker.state.pre_vote_changes import FLAGS as PRE_VOTE
 class Flags:
     pause: int  # the generation for which this rank has been asked to pause, -1: none
     shared: int  # a digest of what all ranks have alike, as far as known
+    redo: int  # 1: what this rank has redone is not what it had come to before
     pre_vote: Sequence[int]
     post_vote: Sequence[int]
     compared: Sequence[int]
 
     def numbers(self) -> list[int]:
-        return [self.pause, -self.pause, self.shared, -self.shared, *self.pre_vote, *self.post_vote, *self.compared]
+        return [self.pause, -self.pause, self.shared, -self.shared, self.redo, *self.pre_vote, *self.post_vote, *self.compared]
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,14 @@ class Agreed:
 
     pause: int  # the generation for which all have been asked to pause, -1: none or not all
     alike: bool  # whether the digests of what all have alike are equal
+    redo_differs: bool  # on any rank
     pre_vote: Sequence[int]
     post_vote: list[int]
     compared: Sequence[int]
 
     @staticmethod
     def of(numbers: Sequence[int]) -> Agreed:
-        pause, asked, shared, negative, *rest = numbers
+        pause, asked, shared, negative, redo, *rest = numbers
         points = PRE_VOTE + POINTS
-        return Agreed(pause if pause == -asked else -1, shared == -negative, rest[:PRE_VOTE], rest[PRE_VOTE:points], rest[points:])
+        for_all = pause if pause == -asked else -1
+        return Agreed(for_all, shared == -negative, redo > 0, rest[:PRE_VOTE], rest[PRE_VOTE:points], rest[points:])

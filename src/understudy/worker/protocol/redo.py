@@ -1,0 +1,100 @@
+"""A redo proves itself: it must come to what the attempt before the loss had come to, bit by bit, where something is left of that.
+
+A survivor that stood in its vote when the generation ended had all its collectives behind it: its gradients, buffers, values and streams
+are those with which it would have committed. Before anything is restored it keeps their digests (`keep`), and compares at the vote of the
+redo (`look`). No other comparison sees as much: if something that nobody registered feeds the step, every replica and the newcomer may well
+agree about a redo that is wrong.
+
+A difference goes with the vote, so that all ranks know of it before anybody has committed (`disputed`). The orchestrator holds the job, or,
+if it knows why, lets it go on; either way the vote is then rolled forward like one that a loss has interrupted. If a loss does interrupt
+it, that may be decided before anybody else knew; then this rank says so before it goes on (`told`), and others may have committed.
+
+Of several attempts the first one that came to its vote is what all later ones are compared with: as a rule nothing had been restored before
+it, so it is what would have been committed. An attempt whose generation was over before it had come to its vote is never kept: its
+collectives may have been ended, and what they gave may be anything.
+
+Known limits: what a step changes beside its gradients, buffers, values and streams is compared in drills only, and a rank that was lost has
+nothing to compare. A gradient that was there before the step, of a parameter that no registered optimizer steps, is not missed.
+"""
+
+from __future__ import annotations
+
+from understudy.core.commands import Recover
+from understudy.core.events import RedoDiffers
+from understudy.worker.encoding.messages import DrilledMoment
+from understudy.worker.errors import GenerationAborted
+from understudy.worker.protocol import moments
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.state.optimizers import parameters_of
+
+
+class RedoProof:
+    def __init__(self, progress: Progress, membership: Membership, held: RankState) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._held = held
+        self._before: DrilledMoment | None = None  # of the first attempt at this transaction that came to its vote
+        self._written: frozenset[str] = frozenset()  # what was known, then, to change in front of the vote
+        self._differs = ""  # in what the running attempt does
+        self._said = False  # ... and the orchestrator was told
+        self._compared = 0
+
+    def keep(self) -> None:
+        """The attempt that stands in its vote is to be redone, and nothing is restored yet."""
+        if self._before is None:
+            self._written = frozenset(self._held.pre_vote.entries)
+            self._before = moments.at_vote(self._held, self._written)
+
+    def look(self) -> None:
+        """An attempt has come to its vote."""
+        if self._before is None:
+            return
+        now = moments.at_vote(self._held, self._written)
+        found = moments.differences(now, self._before, moments.REDONE, without=self._stale(self._before, now))
+        self._differs, self._said = moments.joined(found), False
+        self._compared = 0 if found else len(now.digests)
+
+    def _stale(self, before: DrilledMoment, now: DrilledMoment) -> set[str]:
+        """Gradients that a redo drops and nobody misses."""
+        missing = {name for name in before.digests.keys() - now.digests.keys() if name.endswith("/gradient")}
+        if not missing:
+            return missing
+        state = self._held.state
+        stepped = {id(parameter) for optimizer in state.optimizers.values() for parameter in parameters_of(optimizer)}
+        return missing - {f"{name}/gradient" for name, parameter in state.parameters() if id(parameter) in stepped}
+
+    @property
+    def flag(self) -> int:
+        """For the agreement in a vote."""
+        return int(bool(self._differs))
+
+    def disputed(self) -> None:
+        """The redo of a rank, perhaps of this one, differs. Waits until the generation is over for that. Raises `GenerationAborted`."""
+        generation = self._progress.generation
+        self._end(generation)
+        raise GenerationAborted(f"generation {generation} ended: a redo has not come to what it had come to before")
+
+    def told(self, decision: Recover) -> Recover:
+        """The vote is to be rolled forward. Gives what is decided when the orchestrator knows of a difference."""
+        if self._differs and not self._said and decision.start > self._progress.transaction:
+            self._end(decision.generation)
+            return self._membership.quiesce()
+        return decision
+
+    def _end(self, generation: int) -> None:
+        control, progress = self._membership.control, self._progress
+        if self._differs:
+            self._said = True
+            control.send(RedoDiffers(control.worker, generation, progress.transaction, progress.step, self._differs))
+        control.wait_for(lambda: self._membership.superseded(generation))
+
+    def committed(self) -> None:
+        if self._before is not None:
+            self._before, self._differs = None, ""
+
+    def compared(self) -> int:
+        """How many digests of a redo were those of the attempt before; told once, behind its commit."""
+        count, self._compared = self._compared, 0
+        return count

@@ -1,0 +1,92 @@
+"""A redo on real jobs, compared with what a survivor had come to before the loss: proven, or held and believed, or stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tests.integration.processes import wait_until
+from tests.integration.test_drill import begin, status
+from tests.integration.training import LONG, Started, Training, training, understudy
+
+from understudy.chaos.armed import Armed, Folder
+
+__all__ = ["training"]
+
+FLAGS = ("--chaos", "--drill", "off")
+AT_VOTE = "vote"  # everyone else stands in the vote, and has no copy of the lost rank's
+
+
+def lose(started: Started, rank: int, point: str) -> None:
+    """Kills the worker of this rank when it next comes to `point`."""
+    Folder(started.folder / "run").arm(Armed("loss", "sigkill", rank, point))
+
+
+def held(started: Started) -> dict[str, Any]:
+    """Waits for it; the status then."""
+
+    def is_held() -> bool:
+        assert started.process.poll() is None, started.output
+        return bool(status(started)["state"] == "held")
+
+    wait_until(is_held, "the job is held", LONG)
+    return status(started)
+
+
+def over(started: Started) -> None:
+    wait_until(lambda: "incident 1 is over" in started.output or started.process.poll() is not None, "the incident is over", LONG)
+    (started.folder / "stop").touch()
+
+
+def ask(started: Started, *words: str) -> None:
+    done = understudy(*words, "--run-dir", str(started.folder / "run"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_survivors_that_stood_in_their_vote_prove_the_redo(training: Training) -> None:
+    started = begin(training, "hidden.py", "nothing", ranks=3, flags=FLAGS)
+    lose(started, 1, AT_VOTE)
+    over(started)
+    (incident,) = started.succeeds().incidents
+    assert (incident["decision"], incident["proven_by"]) == ("redo", [0, 2]), incident
+    assert any("the redo is proven by ranks 0, 2" in note for note in incident["notes"]), incident
+
+
+def test_a_redo_that_is_fed_by_a_counter_is_held_until_somebody_believes_it(training: Training) -> None:
+    started = begin(training, "hidden.py", "counter", flags=FLAGS)
+    lose(started, 1, AT_VOTE)
+    found = held(started)
+    said = re.match(r"rank 0 \(worker w0\) has redone transaction (\d+), behind step (\d+), and has not come to", found["message"])
+    assert said is not None and "/gradient is not the same" in found["message"] and "believe --rank 0" in found["message"], found
+    assert found["step"] == int(said[2]), "nobody has committed it"
+    ask(started, "believe", "--rank", "0", "--reason", "it only scales the loss")
+    over(started)
+    (incident,) = started.succeeds().incidents
+    assert (incident["decision"], incident["transaction"], incident["proven_by"]) == ("roll forward", int(said[1]) + 1, []), incident
+    assert any("rank 0 is believed: it only scales the loss" in note for note in incident["notes"]), incident
+
+
+def test_a_redo_with_other_data_is_held_and_the_job_can_be_stopped(training: Training) -> None:
+    """As nanoGPT's `X, Y = get_batch()` inside the step, with a generator that nobody registers."""
+    started = begin(training, "hidden.py", "generator", ranks=3, flags=FLAGS)
+    lose(started, 0, AT_VOTE)
+    found = held(started)
+    assert "/gradient is not the same" in found["message"], found
+    ask(started, "stop")
+    outcome = started.ends()
+    assert outcome.code != 0 and "stopped" in outcome.output, outcome.output
+    ended = json.loads(understudy("status", "--json", "--run-dir", str(started.folder / "run")).stdout)
+    assert (ended["state"], ended["step"]) == ("failed", found["step"]), ended
+    notes = outcome.incidents[0]["notes"]
+    assert {f"rank {rank} (worker w{rank}) has redone" for rank in (1, 2)} == {" ".join(note.split()[:6]) for note in notes}, notes
+
+
+def test_where_no_survivor_had_come_to_its_vote_nothing_is_compared_and_the_incident_says_so(training: Training) -> None:
+    """The same script, wrong in the same way: without the comparison nothing notices it."""
+    started = begin(training, "hidden.py", "counter", flags=FLAGS)
+    lose(started, 1, "backward")
+    over(started)
+    (incident,) = started.succeeds().incidents
+    assert (incident["decision"], incident["proven_by"]) == ("redo", []), incident
+    assert any("nothing to be compared with" in note for note in incident["notes"]), incident
