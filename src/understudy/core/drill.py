@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from understudy.core import proofs
 from understudy.core.assignment import choose_spare, environment, local_rank
-from understudy.core.commands import Drill, Prepare, Publish
+from understudy.core.commands import Drill, DrillOver, Prepare, Publish
 from understudy.core.events import DrillAsked, DrillBroken, Drilled
 from understudy.core.membership import fence, top_up
 from understudy.core.model import DrillResult, DrillVerdict
@@ -23,6 +23,7 @@ from understudy.core.transitions import Why, WorkerState
 
 TIMER = "drill"
 KEPT = 200  # results
+PATIENCE = 10.0  # seconds that a rank waits for its spare at most, and never so long that the hang watch takes it for hung
 NOT_SURVIVABLE = 3  # the exit code of a job that must be, as of `understudy drill`
 
 
@@ -83,8 +84,8 @@ def ready(state: JobState, spare: Worker) -> None:
 
 
 def _commands(state: JobState, drill: DrillUnderWay) -> list[Drill]:
-    holder = state.workers[drill.holder]
-    return [Drill(name, state.generation, drill.number, drill.rank, holder.store) for name in (drill.holder, drill.worker)]
+    store, patience = state.workers[drill.holder].store, min(PATIENCE, state.timeouts.hang_floor / 2)
+    return [Drill(name, state.generation, drill.number, drill.rank, store, patience) for name in (drill.holder, drill.worker)]
 
 
 def repeat(state: JobState, worker: Worker) -> None:
@@ -157,6 +158,8 @@ def _conclude(
     state.drills = [*state.drills, result][-KEPT:]
     state.tell(told(result))
     proofs.concluded(state, drill, result)
+    if drill.running and fresh:  # called off: it hears of what is more important
+        state.emit(DrillOver(drill.holder, state.generation, drill.number))
     if state.spec.require_drill and verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):
         state.end(NOT_SURVIVABLE, f"{told(result)}. The job ends because of --require-drill")
         return
