@@ -172,6 +172,18 @@ def _conclude(
         top_up(state)
 
 
+def advice(verdict: str, rank: int) -> str:
+    """What to do about it; empty: nothing."""
+    match verdict:
+        case DrillVerdict.DIFFERENT:
+            return "Register what that comes from, or make it the same on every worker that runs the script"
+        case DrillVerdict.NOT_REPRODUCIBLE:
+            return "Register what changes in a step, or ask torch for deterministic algorithms"
+        case DrillVerdict.BROKEN:
+            return f"Nothing speaks against it; try again: understudy drill --rank {rank}"
+    return ""
+
+
 def told(result: DrillResult) -> str:
     """For a person."""
     of = f"drill {result.number}: rank {result.rank}"
@@ -185,8 +197,8 @@ def told(result: DrillResult) -> str:
                 f"too much to be sent{more}"
             )
         case DrillVerdict.DIFFERENT:
-            return f"{of} is not survivable as it is (step {result.step}){more}"
+            return f"{of} is not survivable as it is (step {result.step}){more}. {advice(result.verdict, result.rank)}"
         case DrillVerdict.NOT_REPRODUCIBLE:
-            return f"{of} is not reproducible on this device (step {result.step}){more}"
+            return f"{of} is not reproducible on this device (step {result.step}){more}. {advice(result.verdict, result.rank)}"
         case DrillVerdict.BROKEN:
             return f"{of} is not proven{more}"
