@@ -14,7 +14,7 @@ STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
-.PHONY: help setup demo test model mutants matrix conformance lint format bench peers compare clean
+.PHONY: help setup demo test model mutants matrix drills conformance lint format bench peers compare clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its development tools"
@@ -23,6 +23,7 @@ help:
 	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
 	@echo "make mutants changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
 	@echo "make matrix  every fault in every phase, in every way to be parallel, on real jobs (hundreds of cells)"
+	@echo "make drills  every fault in every phase of a drill, and a drill at every step of a score of scripts"
 	@echo "make conformance  what real training scripts do, with kills, bit by bit; writes docs/conformance.md (an hour or two)"
 	@echo "make lint    lint, types and who imports whom, only"
 	@echo "make format  let ruff rewrite the sources"
@@ -60,6 +61,9 @@ mutants: setup
 
 matrix: setup
 	$(BIN)/python -m tests.matrix
+
+drills: setup
+	$(BIN)/python -m tests.drills
 
 conformance: setup
 	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --write docs/conformance.md

@@ -7,6 +7,7 @@ of a drill stands in the job's journal. A script that never comes to such a plac
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -24,11 +25,11 @@ PLACES = ((0, 1), (1, 3), (2, 6))  # rank, and committed steps before the step t
 class Drills:
     """Asks for them on a thread, while it is entered. The run directory must be there, and the job start with `--chaos` and a spare."""
 
-    def __init__(self, script: Script, run_dir: Path) -> None:
+    def __init__(self, script: Script, run_dir: Path, places: Sequence[tuple[int, int]] = PLACES) -> None:
         self._run = RunDirectory(run_dir)
         self._armed = Folder(run_dir)
         self._holds = [
-            Armed(f"drill-{number}", HOLD, rank, "between", step) for number, (rank, step) in enumerate(PLACES) if rank < script.ranks
+            Armed(f"drill-{number}", HOLD, rank, "between", step) for number, (rank, step) in enumerate(places) if rank < script.ranks
         ]
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._ask_for_all, name="drills", daemon=True)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.drills import Drills
+from tests.conformance.drills import PLACES, Drills
 from tests.conformance.scripts import Kill, Script
 from tests.integration.processes import Mark, marked
 from understudy.chaos.armed import Armed, Folder
@@ -110,8 +110,8 @@ def torchrun(script: Script, folder: Path) -> Ran:
     return _run(command, script, folder, script.limit)
 
 
-def understudy(script: Script, folder: Path, kills: tuple[Kill, ...] = ()) -> Ran:
-    """With kills, or undisturbed but for drills (`drills`)."""
+def understudy(script: Script, folder: Path, kills: tuple[Kill, ...] = (), places: Sequence[tuple[int, int]] = PLACES) -> Ran:
+    """With kills, or undisturbed but for drills at `places` (`drills`)."""
     folder.mkdir(parents=True, exist_ok=True)
     run_dir = folder / "run"
     run_dir.mkdir()
@@ -121,7 +121,7 @@ def understudy(script: Script, folder: Path, kills: tuple[Kill, ...] = ()) -> Ra
         arm(kills, run_dir)
         command += ["--no-replenish", "--spares", str(len(kills))]
         return _run(command, script, folder, script.limit + FOR_A_RECOVERY * len(kills), kills)
-    with Drills(script, run_dir) as drills:
+    with Drills(script, run_dir, places) as drills:
         return _run([*command, "--spares", "1"], script, folder, script.limit + FOR_A_DRILL * drills.number)
 
 

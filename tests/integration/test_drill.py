@@ -12,6 +12,8 @@ import pytest
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Started, Training, survived, template_of, training, understudy
 
+from understudy.core.drill import advice
+
 __all__ = ["training"]
 
 LIMITS = ("--hang-limit", "20", "--setup-limit", "30")
@@ -83,6 +85,19 @@ def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(traini
     assert finals == [json.loads((reference.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
 
 
+def test_beyond_its_bound_a_drill_compares_a_prefix_and_says_how_far(training: Training) -> None:
+    started = begin(training, str(SOAK), "--pace", "0.1", flags=("--drill-bytes", "1000"))  # the broadcast of buffers, and no gradient
+    code, found = drill(started, 1)
+    assert (code, found["verdict"], found["collectives"], found["left_out"]) == (0, "partly", 2, 2), found
+    run_dir = str(started.folder / "run")
+    for command in ("status", "report"):
+        view = understudy(command, "--run-dir", run_dir).stdout
+        assert "drill: rank 1: proven in part at step" in view and "2 collectives beyond --drill-bytes" in view, view
+    wait_for_spare(started)
+    (started.folder / "stop").touch()
+    assert not started.succeeds().incidents
+
+
 def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -> None:
     command = [
         "-m",
@@ -119,8 +134,8 @@ def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, cod
     started = begin(training, "hidden.py", how, flags=LIMITS)
     found = drill(started, 1)
     assert (found[0], says in found[1]["detail"]) == (code, True), found
-    view = understudy("status", "--run-dir", str(started.folder / "run"))
-    assert "drill: rank 1: not " in view.stdout, view.stdout
+    view = " ".join(understudy("status", "--run-dir", str(started.folder / "run")).stdout.split())
+    assert "drill: rank 1: not " in view and advice(found[1]["verdict"], 1) in view, view
     wait_for_spare(started)
     (started.folder / "stop").touch()
     assert not started.succeeds().incidents

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.core_job import Job, moving, of
 
@@ -141,3 +143,25 @@ def test_an_agent_that_comes_back_hears_of_a_drill_again() -> None:
     job.submit(events.Prepared(spare, 1))
     again = job.submit(events.NodeJoined("n0", "h0", 0))
     assert [one.worker for one in of(commands.Drill, again)] == ["w1", spare] and not of(commands.Publish, again)
+
+
+@pytest.mark.parametrize(("floor", "patience"), [(60.0, 10.0), (6.0, 3.0)])
+def test_a_rank_waits_for_its_spare_for_a_while_that_no_hang_watch_takes_for_a_hang(floor: float, patience: float) -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.machine.state.timeouts = replace(job.machine.state.timeouts, hang_floor=floor)
+    spare = asked(job)
+    assert [drill.patience for drill in of(commands.Drill, job.submit(events.Prepared(spare, 1)))] == [patience] * 2
+
+
+def test_the_rank_hears_that_nobody_comes_to_its_step_any_more() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    spare = asked(job)
+    assert not of(commands.DrillOver, job.lose(spare)), "the rank has not been told of it"
+    job.warm()
+    spare = asked(job)
+    job.submit(events.Prepared(spare, 1))
+    assert of(commands.DrillOver, job.lose(spare)) == [commands.DrillOver("w1", 0, 2)]
+    job.warm()
+    spare = asked(job)
+    job.submit(events.Prepared(spare, 1))
+    assert not of(commands.DrillOver, job.lose("w1")), "it is called off by what the rank hears anyway"

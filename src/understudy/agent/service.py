@@ -49,6 +49,7 @@ ToWorker = (
     commands.Assign
     | commands.Prepare
     | commands.Drill
+    | commands.DrillOver
     | commands.Abort
     | commands.Publish
     | commands.Pause

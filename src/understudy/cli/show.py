@@ -11,6 +11,7 @@ from rich.text import Text
 
 from understudy.common.bounds import plain
 from understudy.common.phases import PHASES
+from understudy.core.drill import advice
 
 
 def seconds(value: float | None) -> str:
@@ -54,19 +55,21 @@ def drill_line(drill: dict[str, Any]) -> str:
     cost = f"the rank paused for {seconds(drill['pause'])}"
     said = {
         "same": f"{rank}: proven at step {step} ({figures}; {cost}){more}",
-        "partly": f"{rank}: proven in part at step {step} ({figures}, {drill['left_out']} collectives beyond the limit; {cost}){more}",
+        "partly": f"{rank}: proven in part at step {step} ({figures}, {drill['left_out']} collectives beyond --drill-bytes; {cost}){more}",
         "different": f"{rank}: not survivable as it is (step {step}){more}",
         "not reproducible": f"{rank}: not reproducible on this device (step {step}){more}",
         "broken": f"{rank}: not proven{more}",
     }
-    return said.get(drill["verdict"], f"{rank}: {drill['verdict']}{more}")
+    to_do = advice(drill["verdict"], drill["rank"])
+    return said.get(drill["verdict"], f"{rank}: {drill['verdict']}{more}") + (f". {to_do}" if to_do else "")
 
 
 def report_view(report: dict[str, Any]) -> RenderableType:
     incidents = report["incidents"]
     head = Text.assemble(("job ", "dim"), str(report["job"]), ("  incidents ", "dim"), str(len(incidents)))
+    drills = _lines("drill", map(drill_line, report["drills"]))
     if not incidents:
-        return Group(head, Text("nothing was lost, nothing was moved"))
+        return Group(head, Text("nothing was lost, nothing was moved"), *drills)
     shown: list[RenderableType] = [head]
     for incident in incidents:
         total = "open" if incident["seconds"] is None else seconds(incident["seconds"])
@@ -80,7 +83,7 @@ def report_view(report: dict[str, Any]) -> RenderableType:
         )
         shown += [Text(f"incident {incident['number']}: {what}"), phases, Text(moved)]
     notes = (f"incident {incident['number']}: {note}" for incident in incidents for note in incident["notes"])
-    return Group(*shown, *_lines("note", notes))
+    return Group(*shown, *_lines("note", notes), *drills)
 
 
 def _ranks(incident: dict[str, Any]) -> str:

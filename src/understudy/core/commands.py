@@ -59,7 +59,7 @@ class Prepare:
 class Drill:
     """To a rank, and to the spare that has been through the set-up of this rank: compute its next step both, and compare (`drill.py`).
 
-    They meet in `store`, which is the rank's own.
+    They meet in `store`, which is the rank's own. The rank waits for its spare for `patience` seconds at most, all in all.
     """
 
     worker: str
@@ -67,6 +67,16 @@ class Drill:
     number: int
     rank: int
     store: str
+    patience: float = 10.0
+
+
+@dataclass(frozen=True)
+class DrillOver:
+    """To the rank of a drill: its spare says, or is, no more. Whoever waits for it waits in vain."""
+
+    worker: str
+    generation: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -154,4 +164,6 @@ class Tell:
     text: str
 
 
-Command = StartWorker | KillWorker | Assign | Prepare | Drill | Abort | Publish | Pause | Recover | Release | SetTimer | EndJob | Tell
+Command = (
+    StartWorker | KillWorker | Assign | Prepare | Drill | DrillOver | Abort | Publish | Pause | Recover | Release | SetTimer | EndJob | Tell
+)

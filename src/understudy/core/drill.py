@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from understudy.core import proofs
 from understudy.core.assignment import choose_spare, environment, local_rank
-from understudy.core.commands import Drill, Prepare, Publish
+from understudy.core.commands import Drill, DrillOver, Prepare, Publish
 from understudy.core.events import DrillAsked, DrillBroken, Drilled
 from understudy.core.membership import fence, top_up
 from understudy.core.model import DrillResult, DrillVerdict
@@ -26,6 +26,7 @@ from understudy.core.transitions import Why, WorkerState
 
 TIMER = "drill"
 KEPT = 200  # results
+PATIENCE = 10.0  # seconds that a rank waits for its spare at most, and never so long that the hang watch takes it for hung
 NOT_SURVIVABLE = 3  # the exit code of a job that must be, as of `understudy drill`
 
 
@@ -89,8 +90,8 @@ def ready(state: JobState, spare: Worker) -> None:
 
 
 def _commands(state: JobState, drill: DrillUnderWay) -> list[Drill]:
-    holder = state.workers[drill.holder]
-    return [Drill(name, state.generation, drill.number, drill.rank, holder.store) for name in (drill.holder, drill.worker)]
+    store, patience = state.workers[drill.holder].store, min(PATIENCE, state.timeouts.hang_floor / 2)
+    return [Drill(name, state.generation, drill.number, drill.rank, store, patience) for name in (drill.holder, drill.worker)]
 
 
 def repeat(state: JobState, worker: Worker) -> None:
@@ -171,6 +172,8 @@ def _conclude(
     state.drills = [*state.drills, result][-KEPT:]
     state.tell(told(result))
     proofs.concluded(state, drill, result)
+    if drill.running and fresh:  # called off: it hears of what is more important
+        state.emit(DrillOver(drill.holder, state.generation, drill.number))
     if state.spec.require_drill and verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):
         state.end(NOT_SURVIVABLE, f"{told(result)}. The job ends because of --require-drill")
         return
@@ -181,6 +184,18 @@ def _conclude(
     node.spares, node.refused = node.spares + node.refused, 0  # there may be room again
     if fresh and state.incident is None:
         top_up(state)
+
+
+def advice(verdict: str, rank: int) -> str:
+    """What to do about it; empty: nothing."""
+    match verdict:
+        case DrillVerdict.DIFFERENT:
+            return "Register what that comes from, or make it the same on every worker that runs the script"
+        case DrillVerdict.NOT_REPRODUCIBLE:
+            return "Register what changes in a step, or ask torch for deterministic algorithms"
+        case DrillVerdict.BROKEN:
+            return f"Nothing speaks against it; try again: understudy drill --rank {rank}"
+    return ""
 
 
 def told(result: DrillResult) -> str:
@@ -196,8 +211,8 @@ def told(result: DrillResult) -> str:
                 f"too much to be sent{more}"
             )
         case DrillVerdict.DIFFERENT:
-            return f"{of} is not survivable as it is (step {result.step}){more}"
+            return f"{of} is not survivable as it is (step {result.step}){more}. {advice(result.verdict, result.rank)}"
         case DrillVerdict.NOT_REPRODUCIBLE:
-            return f"{of} is not reproducible on this device (step {result.step}){more}"
+            return f"{of} is not reproducible on this device (step {result.step}){more}. {advice(result.verdict, result.rank)}"
         case DrillVerdict.BROKEN:
             return f"{of} is not proven{more}"

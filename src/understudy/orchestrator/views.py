@@ -184,6 +184,7 @@ class Report(TypedDict):
 
     job: Annotated[str, Field(description="its name")]
     incidents: Annotated[list[IncidentReport], Field(description="in the order in which they began; the last one may be open")]
+    drills: Annotated[list[DrillStatus], Field(description="as in status: what was proven before, and what was not")]
 
 
 class NoJournal(FileNotFoundError):
@@ -275,7 +276,7 @@ def _spare(worker: Worker) -> SpareStatus:
 
 
 def report(machine: Machine) -> Report:
-    return Report(job=machine.state.spec.job, incidents=[_incident(incident) for incident in machine.incidents()])
+    return Report(job=machine.state.spec.job, incidents=[_incident(incident) for incident in machine.incidents()], drills=_drills(machine))
 
 
 def offline_status(run_dir: Path) -> Status:

@@ -26,6 +26,17 @@ A listener is a plain function; what the runtime does at a point it does itself,
 | `streams`, through | on a newcomer: the random streams that it sets | |
 | `streams set` | behind that | |
 | `position`, through | on a newcomer: where its loader goes | `source` |
+| `prepared` | on a spare that has been through the set-up as a rank, before it says so | |
+| `drill begin` | on a rank whose step a spare will compute beside it, before it tells anything | |
+| `drill state` | there, on the thread that sends: half of the state's messages are still to come | |
+| `drill collective` | there, on the thread that sends: the first result of a collective is out | |
+| `drill vote` | there, at the vote, before it waits until the state is out | |
+| `drill end` | there, behind the step, before it is committed | |
+| `rehearsal begin` | on the spare of a drill, before it reads anything of the rank's | |
+| `rehearsal state` | there, before it takes the rank's state | |
+| `rehearsal first` | there, when its first attempt has come to its vote | |
+| `rehearsal redo` | there, when its redo has | |
+| `rehearsal over` | there, when it has said its verdict | |
 | `members`, through | the ranks of a group that is connected anew, in order | |
 """
 
@@ -42,7 +53,7 @@ _through: defaultdict[str, list[Callable[..., Any]]] = defaultdict(list)
 
 
 def reach(point: str, **context: Any) -> None:
-    """The main thread is at `point`."""
+    """This thread is at `point`: the main one, where the table names no other."""
     if _reached:
         for listener in _reached.get(point, ()):
             listener(**context)

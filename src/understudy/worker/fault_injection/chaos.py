@@ -19,6 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from understudy.chaos.armed import ANY, HOLD, Armed, Folder
 from understudy.chaos.base import Outcome
+from understudy.chaos.points import POINTS
 from understudy.chaos.registry import registry
 from understudy.worker import points
 from understudy.worker.api import session
@@ -27,6 +28,7 @@ from understudy.worker.protocol.progress import Progress
 from understudy.worker.transport.channel import AGREEMENT, Channel
 from understudy.worker.transport.peers import frame
 
+REHEARSAL = "rehearsal "  # in front of the names of points that only the spare of a drill reaches
 LOOK = 0.01  # seconds between two looks whether an earlier fault has happened
 
 
@@ -38,9 +40,10 @@ class Trigger:
         self._worker = worker
         self._rank = rank
         self._known: dict[str, Armed | None] = {}  # None: nothing of this worker's
+        self._looking = threading.Lock()  # a drill has a thread that reaches points, too
 
     def reach(self, point: str) -> None:
-        """The main thread is at `point`: what waits for it there happens now."""
+        """This thread is at `point`: what waits for it there happens now."""
         for armed in self.due(point):
             while armed.behind and not self.folder.has_fired(armed.behind):
                 threading.Event().wait(LOOK)
@@ -70,9 +73,10 @@ class Trigger:
     def due(self, point: str) -> list[Armed]:
         """What would happen at `point` now."""
         names = set(self.folder.names())
-        for name in names - self._known.keys():
-            self._known[name] = self._look(name)
-        return [armed for armed in self._known.values() if armed is not None and armed.name in names and _fits(armed, point)]
+        with self._looking:
+            for name in names - self._known.keys():
+                self._known[name] = self._look(name)
+            return [armed for armed in self._known.values() if armed is not None and armed.name in names and _fits(armed, point)]
 
     def _look(self, name: str) -> Armed | None:
         armed = self.folder.read(name)
@@ -81,12 +85,19 @@ class Trigger:
 
 
 def _fits(armed: Armed, point: str) -> bool:
+    if _rehearses() and not point.startswith(REHEARSAL):
+        return False  # the spare of a drill has its rank's number, and is not that rank: what is armed for a step is not for it
     return armed.point in (ANY, point) and (armed.step is None or armed.step <= _step())
 
 
 def _progress() -> Progress | None:
     runtime = session.current.runtime if session.current is not None else None
     return runtime.progress if runtime is not None else None
+
+
+def _rehearses() -> bool:
+    runtime = session.current.runtime if session.current is not None else None
+    return runtime is not None and runtime.transactions.watch.alone
 
 
 def _step() -> int:
@@ -117,6 +128,7 @@ def install() -> None:
     _listen_in_steps(trigger)
     _listen_in_votes(trigger)
     _listen_in_recoveries(trigger)
+    _listen_in_drills(trigger)
     trigger.reach("newcomer" if session.current.newcomer else "setup")
 
 
@@ -158,15 +170,21 @@ def _listen_in_votes(at: Trigger) -> None:
     points.on("vote passed", lambda: at.reach(here("vote passed")))
 
 
+def _reaching(at: Trigger, name: str) -> Callable[..., None]:
+    return lambda **_: at.reach(name)
+
+
 def _listen_in_recoveries(at: Trigger) -> None:
     def giving(tensors: Any, **_: Any) -> Any:
         at.reach("donate")
         return tensors
 
-    def reaching(name: str) -> Callable[..., None]:
-        return lambda **_: at.reach(name)
-
     for point in ("attach", "quiesce", "transfer", "verified", "attached"):
-        points.on(point, reaching(point))
-    points.on("taken", reaching("verify"))
+        points.on(point, _reaching(at, point))
+    points.on("taken", _reaching(at, "verify"))
     points.passing("give", giving)
+
+
+def _listen_in_drills(at: Trigger) -> None:
+    for point in ("prepared", *(point for point in POINTS if point.startswith(("drill ", REHEARSAL)))):
+        points.on(point, _reaching(at, point))

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Protocol
 
 from understudy.common.bounds import bounded
-from understudy.core.commands import Abort, Assign, Command, Drill, Pause, Prepare, Publish, Recover, Release
+from understudy.core.commands import Abort, Assign, Command, Drill, DrillOver, Pause, Prepare, Publish, Recover, Release
 from understudy.core.events import Event, Quiesced, WorkerWarm
 from understudy.links import reattach
 from understudy.links.framing import LineReader
@@ -91,6 +91,7 @@ class Control:
         self.recovery: Recover | None = None  # the newest Recover
         self.released: Release | None = None
         self.drill: Drill | None = None  # the newest
+        self.drill_over = 0  # number of the newest drill that is known to be over
         self._quiesced: Quiesced | None = None  # the last answer, repeated if an orchestrator that was restarted asks again
         self._warm: WorkerWarm | None = None
         self._replay = ReplayBuffer()
@@ -203,6 +204,10 @@ class Control:
             if command.generation >= self.generation:
                 self.drill = command
                 self.wake()
+            return
+        if isinstance(command, DrillOver):
+            self.drill_over = max(self.drill_over, command.number)
+            self.wake()
             return
         if isinstance(command, Abort | Pause | Recover | Assign | Prepare):
             if command.generation < self.generation:

@@ -27,8 +27,10 @@ from typing import Any
 
 import torch
 
+from understudy.common.page_view import Activity
 from understudy.core.commands import Drill, Recover
 from understudy.core.events import DrillBroken
+from understudy.worker import points
 from understudy.worker.encoding.messages import DonorState, DrilledCollective, pack
 from understudy.worker.errors import PeerLost, UnderstudyError
 from understudy.worker.protocol import moments, transfer
@@ -49,7 +51,6 @@ from understudy.worker.state.tensors import local_tensor
 from understudy.worker.transport.peers import Buffers, Peers, frame
 from understudy.worker.transport.rendezvous import Rendezvous
 
-WAIT = 10.0  # seconds that a step waits for its spare at most
 WINDOW = 256 << 20  # bytes of results that wait to be sent
 BYTES = int(os.environ.get("UNDERSTUDY_DRILL_BYTES") or 8 << 30)  # of results that are sent in a drill at most
 COLLECTIVE, MOMENT, WHOLE, OVER = b"c", b"m", b"w", b"o"  # in front of what is sent: `WHOLE`, the state is out; `OVER`, nothing follows
@@ -107,13 +108,15 @@ class Drills(StepWatch):
 
     def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
         drill, progress = self._membership.control.drill, self._progress
-        if drill is None or drill.number <= self._known or drill.rank != progress.rank or drill.generation != progress.generation:
+        known = max(self._known, self._membership.control.drill_over)
+        if drill is None or drill.number <= known or drill.rank != progress.rank or drill.generation != progress.generation:
             return
         self._known, self._drill, started = drill.number, drill, time.monotonic()
+        points.reach("drill begin")
         try:
             meeting, plan = self._tell(drill)
             beginning = moments.at_begin(self._held, arguments)
-            sender = self._sender = _Sender(self._membership, meeting, self._as_of_begin(snapshot, before), plan, progress)
+            sender = self._sender = _Sender(self._membership, meeting, self._as_of_begin(snapshot, before), plan, progress, drill.patience)
             sender.put(MOMENT + pack(beginning))
             self._recorder = StepRecorder(sender.collective, sender.fail)
             self._recorder.install()
@@ -165,8 +168,8 @@ class Drills(StepWatch):
         return tensors | {entry: kept.content for entry, kept in before.kept.items()}
 
     def vote(self) -> bool:
-        sender = self._sender
-        if sender is None:
+        sender, drill, control = self._sender, self._drill, self._membership.control
+        if sender is None or drill is None:
             return False
         started = time.monotonic()
         try:
@@ -174,9 +177,16 @@ class Drills(StepWatch):
         except Exception as error:  # as above
             self._broken(f"it could not be told how the rank stands at its vote: {error!r}")
             return False
-        self._membership.control.wait_for(lambda: sender.settled or bool(sender.trouble) or self._membership.aborted(), WAIT)
+        points.reach("drill vote")
+        control.page.enter(Activity.RUNNING, self._progress.transaction)  # the hang watch counts from here: a rank that waits has gone on
+
+        def settled() -> bool:
+            return sender.settled or bool(sender.trouble) or control.drill_over >= drill.number or self._membership.aborted()
+
+        control.wait_for(settled, sender.patience)
         if not sender.release():
-            self._broken(sender.trouble or f"the spare has not come to this step within {WAIT:g} s")
+            over = "the drill is over" if control.drill_over >= drill.number else ""
+            self._broken(sender.trouble or over or f"the spare has not come to this step within {drill.patience:g} s")
         self._pause += time.monotonic() - started
         return False
 
@@ -184,6 +194,7 @@ class Drills(StepWatch):
         sender = self._sender
         if sender is None:
             return
+        points.reach("drill end")
         started = time.monotonic()
         try:
             ending = moments.at_end(self._held, result)
@@ -218,7 +229,13 @@ class _Sender:
     """Sends the state and what follows, on a thread of its own."""
 
     def __init__(
-        self, membership: Membership, meeting: Rendezvous, tensors: Mapping[str, torch.Tensor], plan: Plan, progress: Progress
+        self,
+        membership: Membership,
+        meeting: Rendezvous,
+        tensors: Mapping[str, torch.Tensor],
+        plan: Plan,
+        progress: Progress,
+        patience: float,
     ) -> None:
         self._membership = membership
         self._meeting = meeting
@@ -231,6 +248,7 @@ class _Sender:
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="understudy-drill", daemon=True)
         self._released = False  # the state may change from now on
+        self.patience = patience  # seconds that the step may still wait
         self.settled = False  # the state is out, or never will be
         self.trouble = ""
         self.sent, self.left_out, self._bytes = 0, 0, 0
@@ -253,8 +271,11 @@ class _Sender:
                 return
             self._bytes += size
             self.sent += 1
-            if not self._changed.wait_for(lambda: self._waiting < WINDOW or bool(self.trouble), WAIT):
-                self.trouble = f"the spare has taken nothing for {WAIT:g} s"
+            if self._waiting >= WINDOW:
+                began = time.monotonic()
+                if not self._changed.wait_for(lambda: self._waiting < WINDOW or bool(self.trouble), self.patience):
+                    self.trouble = "the spare takes what it is sent too slowly"
+                self.patience = max(0.0, self.patience - (time.monotonic() - began))
             if self.trouble:
                 return
         self.put(COLLECTIVE + pack(entry))
@@ -298,7 +319,10 @@ class _Sender:
         self._membership.control.wake()
 
     def _flow(self) -> Buffers:
-        for buffer in transfer.leaving(self._tensors, self._plan.messages):
+        half = len(self._plan.messages) // 2
+        for number, buffer in enumerate(transfer.leaving(self._tensors, self._plan.messages)):
+            if number == half:
+                points.reach("drill state")
             if self._released:
                 raise PeerLost("its state has changed before all of it was sent")
             yield buffer
@@ -308,8 +332,12 @@ class _Sender:
             self.settled = True
         self._membership.control.wake()
         yield from frame(WHOLE)
+        told = False  # the first result of a collective is out
         while (data := self._next()) != OVER:
             yield from frame(data)
+            if data[:1] == COLLECTIVE and not told:
+                told = True
+                points.reach("drill collective")
         yield from frame(OVER)
 
     def _next(self) -> bytes:

@@ -21,6 +21,7 @@ from understudy.common.page_view import Activity
 from understudy.core.commands import Drill
 from understudy.core.events import NewcomerReady, Prepared
 from understudy.core.model import DrillVerdict
+from understudy.worker import points
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, MemoryDescription, ScriptPosition, unpack
 from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.protocol.agreed_state import AgreedState
@@ -146,6 +147,7 @@ class Newcomer:
 
     def _fetch_drilled(self, rehearsal: Rehearsal) -> tuple[JobProgress, LocalCopy]:
         """Of a rank that is alive: where it begins its next step, and what it has handed over."""
+        points.reach("rehearsal begin")
         try:
             job = read_job(rehearsal.meeting)
             return job, read_copy(rehearsal.members(job.transaction), self._progress.rank, rehearsal.meeting)
@@ -175,6 +177,7 @@ class Newcomer:
         """Prepared: the set-up is done, and nobody has lost this rank yet."""
         control = self._membership.control
         control.page.enter(Activity.WARM, -1)
+        points.reach("prepared")
         control.send(Prepared(control.worker, self._progress.rank))
         self._take_memory()
         control.wait_for(lambda: control.assignment is not None or control.released is not None or control.drill is not None)

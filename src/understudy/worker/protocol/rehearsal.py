@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from understudy.core.commands import Drill
 from understudy.core.events import Drilled
 from understudy.core.model import DrillVerdict, Stand
+from understudy.worker import points
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment, JobProgress, unpack
 from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
 from understudy.worker.protocol import moments, transfer
@@ -105,6 +106,7 @@ class Rehearsal(StepWatch):
     def _receive(self, peers: Peers, plan: Plan) -> None:
         member, found = self._progress.world_size, dict[int, bytes]()
         tensors = self._held.state.all_tensors()
+        points.reach("rehearsal state")
         peers.exchange({}, {member: itertools.chain(transfer.arriving(tensors, plan.messages), read_frame(found, member))})
         if found[member] != WHOLE:
             raise PeerLost("the rank has sent something else behind its state")
@@ -152,8 +154,10 @@ class Rehearsal(StepWatch):
         attempts = self._here.setdefault(moments.VOTE, [])
         attempts.append(moments.at_vote(self._held))
         if len(attempts) == 1:
+            points.reach("rehearsal first")
             self._progress.must_redo = True
             raise Rehearsed("the first attempt of a drill ends before its vote")
+        points.reach("rehearsal redo")
         return True
 
     def failed(self, error: Exception) -> None:
@@ -228,6 +232,7 @@ class Rehearsal(StepWatch):
                 ending.pause / 1e6 if ending is not None else 0.0,
             )
         )
+        points.reach("rehearsal over")
         control.wait_for(lambda: control.released is not None)
         assert control.released is not None
         os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank

@@ -1,0 +1,40 @@
+"""Drills in a job with every form of parallelism at once: each rank is proven in turn, a loss behind them is survived, bit by bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.integration.processes import wait_until
+from tests.integration.test_drill import begin, drill, status, wait_for_spare
+from tests.integration.training import LONG, Started, Training, training
+
+__all__ = ["training"]
+
+JOB = Path(__file__).parents[1] / "drills" / "jobs" / "parallel.py"
+RANKS = 8
+
+
+def finals(folder: Path) -> list[dict[str, str]]:
+    return [json.loads((folder / f"final-{rank}.json").read_text()) for rank in range(RANKS)]
+
+
+@pytest.mark.timeout(1200)  # eight drills, one after the other, of which each starts a ninth and a tenth process
+def test_every_rank_of_data_pipeline_and_tensor_parallelism_is_proven_and_one_is_lost(training: Training) -> None:
+    started: Started = begin(training, str(JOB), ranks=RANKS)
+    for rank in range(RANKS):
+        code, found = drill(started, rank)
+        assert (code, found["verdict"], found["detail"]) == (0, "same", ""), found
+        assert found["collectives"] > 4, found
+        wait_for_spare(started)
+    os.kill(status(started)["ranks"][5]["pid"], signal.SIGKILL)
+    wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
+    (started.folder / "stop").touch()
+    (incident,) = started.succeeds().incidents
+    assert "rank 5 was proven at step" in incident["notes"][0], incident
+    here = finals(started.folder)
+    reference = training.torchrun(str(JOB), "--steps", here[0]["committed"], ranks=RANKS)
+    assert here == finals(reference.folder)

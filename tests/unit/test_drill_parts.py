@@ -1,0 +1,225 @@
+"""Each part of a drill's comparison sees what no other does: with it the verdict is against the script, without it all would be the same.
+
+A rank and its spare are two models in this process. The rank's step is recorded, the spare's is replayed and compared by the real
+`Rehearsal`; only what brings its messages is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import HashStore
+
+from understudy.core.commands import Drill
+from understudy.core.events import Drilled
+from understudy.core.model import DrillVerdict
+from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment
+from understudy.worker.protocol import moments, rehearsal
+from understudy.worker.protocol.rehearsal import Rehearsal, Rehearsed
+from understudy.worker.script import step_replay
+from understudy.worker.script.collectives import Kernels
+from understudy.worker.script.step_replay import StepRecorder
+from understudy.worker.state.pre_vote_changes import Before, PreVoteChanges
+from understudy.worker.state.registry import State
+
+Part = Callable[[pytest.MonkeyPatch], None]  # switches one off
+
+
+@pytest.fixture(autouse=True)
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    monkeypatch.setattr(rehearsal, "Rendezvous", lambda *_: None)
+    yield
+    for standing in Kernels._standing:
+        standing.remove()
+    dist.destroy_process_group()
+
+
+class Said(Exception):
+    """The spare's verdict, with which its process would end."""
+
+    def __init__(self, told: Drilled) -> None:
+        super().__init__(told.detail)
+        self.told = told
+
+
+class Control:
+    worker = "w2"
+    told: Drilled
+
+    def send(self, event: Drilled) -> None:
+        self.told = event
+
+    def wait_for(self, predicate: Callable[[], bool]) -> None:
+        raise Said(self.told)
+
+    def wake(self) -> None:
+        pass
+
+
+@dataclass
+class Attempt:
+    """Who computes a step, and how often it has begun."""
+
+    how: str = ""
+    spare: bool = False
+    number: int = 0
+
+    def otherwise(self, how: str) -> bool:
+        return self.spare and self.how == how
+
+
+class Side:
+    """A script with its state."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(3)
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 1))
+        self.beside = nn.Linear(4, 1)  # no optimizer trains it
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-2)
+        self.state = State()
+        for name in ("net", "beside", "optimizer"):
+            self.state.register(name, getattr(self, name))
+        self.held: Any = SimpleNamespace(state=self.state, pre_vote=PreVoteChanges(self.state))
+        torch.manual_seed(4)
+
+    def step(self, attempt: Attempt) -> Iterator[None]:
+        """Up to its vote, and from there to its end."""
+        self.optimizer.zero_grad()
+        loss = self.net(torch.randn(6, 4)).square().mean()
+        loss.backward()
+        told = loss.detach().clone() + attempt.otherwise("collective") + (attempt.otherwise("redo") and attempt.number == 1)
+        dist.all_reduce(told)
+        (self.beside(torch.ones(1, 4)) * (2 if attempt.otherwise("gradient") else 1)).sum().backward()
+        if attempt.otherwise("buffer"):
+            self.net[2].running_mean += 1  # type: ignore[operator]
+        yield
+        self.beside.zero_grad()
+        if attempt.otherwise("buffer"):
+            self.net[2].running_mean -= 1  # type: ignore[operator]
+        if attempt.otherwise("state"):
+            self.optimizer.param_groups[0]["lr"] = 2e-2
+        self.optimizer.step()
+        self.optimizer.param_groups[0]["lr"] = 1e-2
+        if attempt.otherwise("stream"):
+            torch.rand(1)
+
+
+def on_the_rank() -> tuple[list[DrilledCollective], list[DrilledMoment]]:
+    entries: list[DrilledCollective] = []
+    side = Side()
+    told = [moments.at_begin(side.held, [])]
+    recorder = StepRecorder(entries.append, pytest.fail)
+    recorder.install()
+    step = side.step(Attempt())
+    next(step)
+    told.append(moments.at_vote(side.held))
+    assert next(step, "over") == "over"
+    told.append(moments.at_end(side.held, None))
+    recorder.remove()
+    return entries, told
+
+
+def verdict(how: str) -> Drilled:
+    """Of a spare that does this otherwise."""
+    entries, told = on_the_rank()
+    side, control = Side(), Control()
+    membership: Any = SimpleNamespace(control=control, server=SimpleNamespace(port=0))
+    progress: Any = SimpleNamespace(step=7, world_size=2, must_redo=False)
+    other: Any = None  # of the way to the step, which is not taken here
+    spare = Rehearsal(Drill("w2", 0, 1, 0, "here:1"), progress, membership, side.held, other, other, other)
+    for entry in entries:
+        spare._replay.put(entry)
+    for moment in told:
+        spare._hear(moment)
+    spare._replay.install()
+    snapshot = side.state.snapshot()
+    control.wait_for = lambda predicate: _wait(control, predicate)  # type: ignore[method-assign]
+    with pytest.raises(Said) as said:
+        spare.begin([], snapshot, Before("step", True))
+        for number in (0, 1):
+            step = side.step(Attempt(how, True, number))
+            next(step)
+            try:
+                spare.vote()
+            except Rehearsed as error:
+                spare.failed(error)
+                side.state.restore(snapshot)
+                continue
+            next(step, None)
+            spare.end(None)
+    spare._replay.remove()
+    return said.value.told
+
+
+def _wait(control: Control, predicate: Callable[[], bool]) -> None:
+    if hasattr(control, "told"):
+        raise Said(control.told)
+    assert predicate(), "everything is here already"
+
+
+def no_inputs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(step_replay, "_comparable", lambda tensors: [0] * len(tensors))
+
+
+def no_gradients(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(State, "gradients", lambda self: iter(()))
+
+
+def no_buffers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(State, "mutable_tensors", lambda self: iter(()))
+
+
+def no_state(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(State, "all_tensors", lambda self: {})
+
+
+def no_streams(patch: pytest.MonkeyPatch) -> None:
+    told = moments._moment
+
+    def without(*given: Any) -> DrilledMoment:
+        moment = told(*given)
+        rest = {name: digest for name, digest in moment.digests.items() if not name.startswith("the random stream")}
+        return replace(moment, digests=rest)
+
+    patch.setattr(moments, "_moment", without)
+
+
+def no_redo(patch: pytest.MonkeyPatch) -> None:
+    def vote(self: Rehearsal) -> bool:
+        self._here[moments.VOTE] = [moments.at_vote(self._held)]
+        return True
+
+    patch.setattr(Rehearsal, "vote", vote)
+
+
+def test_a_spare_that_does_the_same_is_called_so() -> None:
+    told = verdict("")
+    assert (told.verdict, told.detail, told.collectives) == (DrillVerdict.SAME, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("how", "says", "switch_off"),
+    [
+        ("collective", "what goes into allreduce number 0", no_inputs),
+        ("gradient", "beside/parameter/weight/gradient is not the same", no_gradients),
+        ("buffer", "net/buffer/2.running_mean is not the same", no_buffers),
+        ("state", "net/parameter/0.weight is not the same", no_state),
+        ("stream", "the random stream 'torch' is not the same", no_streams),
+        ("redo", "its redo is not: what goes into allreduce number 0", no_redo),
+    ],
+)
+def test_what_only_one_part_sees(how: str, says: str, switch_off: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = verdict(how)
+    assert told.verdict is DrillVerdict.DIFFERENT and says in told.detail, told
+    with monkeypatch.context() as patch:
+        switch_off(patch)
+        without = verdict(how)
+    assert (without.verdict, without.detail) == (DrillVerdict.SAME, ""), "another part sees it, too"
