@@ -121,3 +121,35 @@ def test_a_work_that_is_recorded_is_no_work_that_the_script_keeps() -> None:
     step()
     works.settle()
     assert works.left("train") == ""
+
+
+def test_bytes_are_compared_like_all_else() -> None:
+    entries, _ = recorded(lambda: dist.all_reduce(torch.full((4,), 7, dtype=torch.uint8)))
+    replayed = replayer(entries)
+    dist.all_reduce(torch.full((4,), 8, dtype=torch.uint8))
+    assert replayed.compared == 1 and len(replayed.different) == 1 and "uint8 (4,)" in replayed.different[0]
+
+
+def gathered(thing: object) -> object:
+    everyones: list[object] = [None]
+    dist.all_gather_object(everyones, thing)
+    return everyones[0]
+
+
+def test_of_objects_that_are_moved_the_content_is_compared_and_not_its_pickle() -> None:
+    text = "".join(["of the ", "step"])  # the same twice has a shorter pickle than two that are equal
+    entries, failures = recorded(lambda: gathered({"losses": [1.0, 2.0], "names": [text, text]}))
+    replayed = replayer(entries)
+    names = [bytes([111, 102, 32, 116, 104, 101, 32]).decode() + rest for rest in ("step", "step")]
+    assert gathered({"losses": [1.0, 2.0], "names": names}) == {"losses": [1.0, 2.0], "names": [text, text]}
+    assert failures == [] and replayed.different == []
+    replayed.again()
+    gathered({"losses": [1.0, 3.0], "names": [text, text]})
+    assert len(replayed.different) == 1 and "allgather number 1" in replayed.different[0]
+
+
+def test_objects_whose_content_cannot_be_read_are_not_compared() -> None:
+    entries, _ = recorded(lambda: gathered(range(3)))
+    replayed = replayer(entries)
+    gathered(range(4))
+    assert replayed.compared == 2 and replayed.different == []
