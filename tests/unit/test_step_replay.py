@@ -153,3 +153,15 @@ def test_objects_whose_content_cannot_be_read_are_not_compared() -> None:
     replayed = replayer(entries)
     gathered(range(4))
     assert replayed.compared == 2 and replayed.different == []
+
+
+def test_a_message_from_any_rank_says_from_which() -> None:
+    shape = [("float32", [2])]
+    entry = DrilledCollective("0 recv_any_source_ any tag 5", 0, "recv_any_source_", "tag=5", [], [], shape, [torch.ones(2)], 2)
+    replayed = replayer([entry])
+    received, world = torch.zeros(2), dist.group.WORLD
+    assert world is not None
+    work = world.recv_anysource([received], 5)
+    work.wait()
+    assert work.is_completed() and work._source_rank() == 2 and replayed.compared == 1
+    assert_equal(received, torch.ones(2))

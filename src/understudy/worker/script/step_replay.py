@@ -119,6 +119,7 @@ def _entry(collective: Collective, lane: str, number: int, objects: int | None) 
         _comparable(given, objects),
         shapes(collective.outputs),
         [],
+        -1,
     )
 
 
@@ -147,6 +148,8 @@ class StepRecorder(Kernels):
         def done() -> None:
             try:
                 entry.outputs = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in outputs]
+                if collective.operator == "recv_any_source_":
+                    entry.source = watched.source
                 self._give(entry)
             except Exception as error:  # as above
                 self._fail(error)
@@ -232,6 +235,31 @@ class _Watched(Work):
     def synchronize(self) -> None:
         self.wait()
 
+    @property
+    def source(self) -> int:
+        """The rank in its group whose message this has received."""
+        return int(self._work._source_rank())
+
+    def _source_rank(self) -> int:
+        return self.source
+
+
+class _Received(Work):
+    """On the spare: a message that was received from any rank. No other Work can say from which."""
+
+    def __init__(self, source: int) -> None:
+        super().__init__()
+        self._source = source
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def _source_rank(self) -> int:
+        return self._source
+
 
 class StepReplayer(Kernels):
     """On the spare. `put` comes from the thread that reads what the rank sends, all else from those of the script."""
@@ -250,6 +278,7 @@ class StepReplayer(Kernels):
         self.unlike_itself: list[str] = []  # what goes into a collective in this attempt, and in the one before
         self._digests: dict[tuple[str, int], list[int]] = {}  # of that, in the attempt before
         self.compared = 0  # collectives, in this attempt
+        self._received: list[_Received] = []  # C++ must find them, as those of a recorder
 
     def put(self, entry: DrilledCollective) -> None:
         with self._changed:
@@ -302,6 +331,9 @@ class StepReplayer(Kernels):
             for tensor, value in zip(collective.outputs, entry.outputs, strict=False):
                 if tensor.shape == value.shape:  # else it is a pickle that this rank sends, and its own is as good
                     tensor.detach().copy_(value)
+        if collective.operator == "recv_any_source_":
+            self._received.append(_Received(entry.source))
+            return collective.answer(self._received[-1].boxed())
         future: torch.futures.Future[Any] = torch.futures.Future()
         future.set_result(collective.outputs)
         return collective.answer(_c10d._create_work_from_future(future).boxed())
