@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.script.async_work import Works
@@ -165,3 +166,18 @@ def test_a_message_from_any_rank_says_from_which() -> None:
     work.wait()
     assert work.is_completed() and work._source_rank() == 2 and replayed.compared == 1
     assert_equal(received, torch.ones(2))
+
+
+def test_behind_its_step_a_recorder_holds_no_result() -> None:
+    recorder = StepRecorder(lambda entry: None, lambda error: None)
+    recorder.install()
+    everyones, kept = torch.empty(4), torch.empty(4)
+    dist.all_gather_into_tensor(everyones, torch.ones(4))
+    work = dist.all_gather_into_tensor(kept, torch.ones(4), async_op=True)
+    assert work is not None
+    work.get_future().wait()  # and nobody waits for the Work itself
+    storages = [StorageWeakRef(tensor.untyped_storage()) for tensor in (everyones, kept)]  # type: ignore[no-untyped-call]
+    del everyones, kept
+    recorder.remove()
+    assert [storage.expired() for storage in storages] == [True, True]  # type: ignore[no-untyped-call]
+    assert work.wait() and work.is_completed() and work.is_success()

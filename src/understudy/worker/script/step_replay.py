@@ -135,6 +135,11 @@ class StepRecorder(Kernels):
         self._lock = threading.Lock()
         self._works: list[_Watched] = []  # C++ knows only the part of a Work that is its own, and must find the other as long as it lives
 
+    def remove(self) -> None:
+        super().remove()
+        for watched in self._works:
+            watched.release()
+
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         try:
             entry = self._entry(collective)
@@ -184,6 +189,13 @@ class _Once:
                 action()
 
 
+def _finished() -> Work:
+    future: torch.futures.Future[Any] = torch.futures.Future()
+    future.set_result([])
+    work: Work = _c10d._create_work_from_future(future)
+    return work
+
+
 class _Watched(Work):
     """`work`, with something to be done once when it is done, before anybody knows."""
 
@@ -219,6 +231,19 @@ class _Watched(Work):
 
     def get_future(self) -> torch.futures.Future[Any]:
         return self._work.get_future() if self._future is None else self._future
+
+    def release(self) -> None:
+        """The step is over: where the work is, too, lets go of the tensors that it holds. This object must stay, because C++ would go on with a
+        Work in its place that never ends.
+        """
+        if self._over is None:
+            try:
+                if self._future is None or not self._future.done():
+                    return
+                self._future.value()
+            except Exception:  # whoever waits will hear of it
+                return
+        self._work, self._future, self._over = _finished(), None, True
 
     def is_completed(self) -> bool:
         return self._work.is_completed() and (self._future is None or self._future.done())
