@@ -86,6 +86,7 @@ class Rehearsal(StepWatch):
         self._compared = 0  # of the state that was taken over
         self._bytes = 0
         self._lost = ""  # why nothing more comes from the rank
+        self._whole = False  # its state is here
         self.meeting = Rendezvous(
             drill.store, drill.generation, lambda: membership.control.released is not None, membership.server.port, f"d{drill.number}"
         )
@@ -104,6 +105,7 @@ class Rehearsal(StepWatch):
                 job, self.members(job.transaction), self.meeting, False, streams_set, lambda plan: self._receive(peers, plan)
             )
         except NotTheSame as error:
+            self._hear_more(peers)
             self.tell(DrillVerdict.DIFFERENT, f"{error}. {_STATE}")
         except (GenerationAborted, PeerLost) as error:
             self.tell(DrillVerdict.BROKEN, str(error))
@@ -114,6 +116,21 @@ class Rehearsal(StepWatch):
         self._progress.phase, self._progress.generation = Stand.IDLE, self._drill.generation
         self._comparison.recovered(())
         self._replay.install()
+        self._listen(peers)
+
+    def _hear_more(self, peers: Peers) -> None:
+        """The state is not as the rank has told. That counts if the rank's step has changed nothing of it while it was sent, which it knows
+        at its vote. If it has, it breaks off.
+        """
+        if not self._whole:
+            return
+        self._listen(peers)
+        control = self._membership.control
+        control.wait_for(lambda: moments.VOTE in self._there or bool(self._lost) or control.released is not None)
+        if self._lost:
+            self.tell(DrillVerdict.BROKEN, self._lost)
+
+    def _listen(self, peers: Peers) -> None:
         threading.Thread(target=self._read, args=(peers,), name="understudy-drill", daemon=True).start()
 
     def _receive(self, peers: Peers, plan: Plan) -> None:
@@ -122,6 +139,7 @@ class Rehearsal(StepWatch):
         peers.exchange({}, {member: itertools.chain(transfer.arriving(tensors, plan.messages), read_frame(found, member))})
         if found[member] != WHOLE:
             raise PeerLost("the rank has sent something else behind its state")
+        self._whole = True
 
     def _read(self, peers: Peers) -> None:
         """On a thread: what the rank sends while it runs the step."""

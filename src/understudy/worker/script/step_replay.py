@@ -233,8 +233,8 @@ class _Watched(Work):
         return self._work.get_future() if self._future is None else self._future
 
     def release(self) -> None:
-        """The step is over: where the work is, too, lets go of the tensors that it holds. This object must stay, because C++ would go on with a
-        Work in its place that never ends.
+        """The step is over: where the work is, too, lets go of the tensors that it holds. This object must stay, because in its place C++
+        would go on with a Work that never ends.
         """
         if self._over is None:
             try:
