@@ -99,11 +99,11 @@ class Side:
         dist.all_reduce(told)
         (self.beside(torch.ones(1, 4)) * (2 if attempt.otherwise("gradient") else 1)).sum().backward()
         if attempt.otherwise("buffer"):
-            self.net[2].running_mean += 1  # type: ignore[operator]
+            self.net[2].get_buffer("running_mean").add_(1)
         yield
         self.beside.zero_grad()
         if attempt.otherwise("buffer"):
-            self.net[2].running_mean -= 1  # type: ignore[operator]
+            self.net[2].get_buffer("running_mean").sub_(1)
         if attempt.otherwise("state"):
             self.optimizer.param_groups[0]["lr"] = 2e-2
         self.optimizer.step()
@@ -116,7 +116,7 @@ def on_the_rank() -> tuple[list[DrilledCollective], list[DrilledMoment]]:
     entries: list[DrilledCollective] = []
     side = Side()
     told = [moments.at_begin(side.held, [])]
-    recorder = StepRecorder(entries.append, pytest.fail)
+    recorder = StepRecorder(entries.append, lambda error: pytest.fail(str(error)))
     recorder.install()
     step = side.step(Attempt())
     next(step)

@@ -97,7 +97,7 @@ def test_other_streams_and_buffers_and_values_are_found() -> None:
     rank = Rank()
     rank.proof.keep()
     torch.rand(1)
-    rank.net[1].running_mean += 1
+    rank.net[1].get_buffer("running_mean").add_(1)
     rank.net[1].eval()
     assert rank.redoes() == 1
     with pytest.raises(GenerationAborted):
@@ -108,7 +108,7 @@ def test_other_streams_and_buffers_and_values_are_found() -> None:
 
 def test_values_are_told_as_they_were_and_are() -> None:
     rank = Rank()
-    counter = SimpleNamespace(count=3, state_dict=lambda: {"count": counter.count}, load_state_dict=lambda state: None)
+    counter: Any = SimpleNamespace(count=3, state_dict=lambda: {"count": counter.count}, load_state_dict=lambda state: None)
     rank.proof._held.state.register("counter", counter)
     rank.proof.keep()
     counter.count = 4

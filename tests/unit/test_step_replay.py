@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.script.async_work import Works
@@ -121,3 +122,62 @@ def test_a_work_that_is_recorded_is_no_work_that_the_script_keeps() -> None:
     step()
     works.settle()
     assert works.left("train") == ""
+
+
+def test_bytes_are_compared_like_all_else() -> None:
+    entries, _ = recorded(lambda: dist.all_reduce(torch.full((4,), 7, dtype=torch.uint8)))
+    replayed = replayer(entries)
+    dist.all_reduce(torch.full((4,), 8, dtype=torch.uint8))
+    assert replayed.compared == 1 and len(replayed.different) == 1 and "uint8 (4,)" in replayed.different[0]
+
+
+def gathered(thing: object) -> object:
+    everyones: list[object] = [None]
+    dist.all_gather_object(everyones, thing)
+    return everyones[0]
+
+
+def test_of_objects_that_are_moved_the_content_is_compared_and_not_its_pickle() -> None:
+    text = "".join(["of the ", "step"])  # the same twice has a shorter pickle than two that are equal
+    entries, failures = recorded(lambda: gathered({"losses": [1.0, 2.0], "names": [text, text]}))
+    replayed = replayer(entries)
+    names = [bytes([111, 102, 32, 116, 104, 101, 32]).decode() + rest for rest in ("step", "step")]
+    assert gathered({"losses": [1.0, 2.0], "names": names}) == {"losses": [1.0, 2.0], "names": [text, text]}
+    assert failures == [] and replayed.different == []
+    replayed.again()
+    gathered({"losses": [1.0, 3.0], "names": [text, text]})
+    assert len(replayed.different) == 1 and "allgather number 1" in replayed.different[0]
+
+
+def test_objects_whose_content_cannot_be_read_are_not_compared() -> None:
+    entries, _ = recorded(lambda: gathered(range(3)))
+    replayed = replayer(entries)
+    gathered(range(4))
+    assert replayed.compared == 2 and replayed.different == []
+
+
+def test_a_message_from_any_rank_says_from_which() -> None:
+    shape = [("float32", [2])]
+    entry = DrilledCollective("0 recv_any_source_ any tag 5", 0, "recv_any_source_", "tag=5", [], [], shape, [torch.ones(2)], 2)
+    replayed = replayer([entry])
+    received, world = torch.zeros(2), dist.group.WORLD
+    assert world is not None
+    work = world.recv_anysource([received], 5)
+    work.wait()
+    assert work.is_completed() and work._source_rank() == 2 and replayed.compared == 1
+    assert_equal(received, torch.ones(2))
+
+
+def test_behind_its_step_a_recorder_holds_no_result() -> None:
+    recorder = StepRecorder(lambda entry: None, lambda error: None)
+    recorder.install()
+    everyones, kept = torch.empty(4), torch.empty(4)
+    dist.all_gather_into_tensor(everyones, torch.ones(4))
+    work = dist.all_gather_into_tensor(kept, torch.ones(4), async_op=True)
+    assert work is not None
+    work.get_future().wait()  # and nobody waits for the Work itself
+    storages = [StorageWeakRef(tensor.untyped_storage()) for tensor in (everyones, kept)]  # type: ignore[no-untyped-call]
+    del everyones, kept
+    recorder.remove()
+    assert [storage.expired() for storage in storages] == [True, True]  # type: ignore[no-untyped-call]
+    assert work.wait() and work.is_completed() and work.is_success()

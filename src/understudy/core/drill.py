@@ -27,6 +27,7 @@ from understudy.core.transitions import Why, WorkerState
 TIMER = "drill"
 KEPT = 200  # results
 PATIENCE = 10.0  # seconds that a rank waits for its spare at most, and never so long that the hang watch takes it for hung
+SET_UP = "What the script does up to its first step must be possible a second time, on another worker, while the job runs"
 NOT_SURVIVABLE = 3  # the exit code of a job that must be, as of `understudy drill`
 
 
@@ -129,7 +130,7 @@ def failed(state: JobState, worker: Worker, why: str) -> bool:
     drill = state.drill
     if drill is None or drill.worker != worker.name:
         return False
-    _conclude(state, drill, DrillVerdict.DIFFERENT, f"the spare could not come to the step: {why}")
+    _conclude(state, drill, DrillVerdict.DIFFERENT, f"the spare could not come to the step: {why}. {SET_UP}")
     return True
 
 
@@ -187,15 +188,8 @@ def _conclude(
 
 
 def advice(verdict: str, rank: int) -> str:
-    """What to do about it; empty: nothing."""
-    match verdict:
-        case DrillVerdict.DIFFERENT:
-            return "Register what that comes from, or make it the same on every worker that runs the script"
-        case DrillVerdict.NOT_REPRODUCIBLE:
-            return "Register what changes in a step, or ask torch for deterministic algorithms"
-        case DrillVerdict.BROKEN:
-            return f"Nothing speaks against it; try again: understudy drill --rank {rank}"
-    return ""
+    """What to do about it; empty: nothing, or the verdict itself says so."""
+    return f"Nothing speaks against it; try again: understudy drill --rank {rank}" if verdict == DrillVerdict.BROKEN else ""
 
 
 def told(result: DrillResult) -> str:
@@ -211,8 +205,8 @@ def told(result: DrillResult) -> str:
                 f"too much to be sent{more}"
             )
         case DrillVerdict.DIFFERENT:
-            return f"{of} is not survivable as it is (step {result.step}){more}. {advice(result.verdict, result.rank)}"
+            return f"{of} is not survivable as it is (step {result.step}){more}"
         case DrillVerdict.NOT_REPRODUCIBLE:
-            return f"{of} is not reproducible on this device (step {result.step}){more}. {advice(result.verdict, result.rank)}"
+            return f"{of} is not reproducible on this device (step {result.step}){more}"
         case DrillVerdict.BROKEN:
             return f"{of} is not proven{more}"

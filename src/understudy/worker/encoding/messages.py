@@ -247,6 +247,7 @@ class DrilledCollective(PeerMessage):
     digests: list[StrictInt]  # of these
     results: list[tuple[StrictStr, list[StrictInt]]]  # type and shape of each tensor that it writes
     outputs: list[torch.Tensor]
+    source: StrictInt  # of a message from any rank: from which one of its group; else -1
 
 
 @dataclass(frozen=True)

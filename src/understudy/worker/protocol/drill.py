@@ -102,6 +102,7 @@ class Drills(StepWatch):
         self._known = -1  # number of the newest drill that was begun
         self._drill: Drill | None = None
         self._sender: _Sender | None = None
+        self._begun: Before | None = None
         self._recorder: StepRecorder | None = None
         self._over: StepRecorder | None = None  # of the last drill: C++ may still hold a Work of its
         self._pause = 0.0
@@ -111,7 +112,7 @@ class Drills(StepWatch):
         known = max(self._known, self._membership.control.drill_over)
         if drill is None or drill.number <= known or drill.rank != progress.rank or drill.generation != progress.generation:
             return
-        self._known, self._drill, started = drill.number, drill, time.monotonic()
+        self._known, self._drill, self._begun, started = drill.number, drill, before, time.monotonic()
         points.reach("drill begin")
         try:
             meeting, plan = self._tell(drill)
@@ -172,6 +173,9 @@ class Drills(StepWatch):
         if sender is None or drill is None:
             return False
         started = time.monotonic()
+        if torn := self._changed_unforeseen():
+            self._broken(f"the step has changed {torn} in front of its vote for the first time, while its state was sent. Drill again")
+            return False
         try:
             sender.put(MOMENT + pack(replace(moments.at_vote(self._held), sent=sender.sent, left_out=sender.left_out)))
         except Exception as error:  # as above
@@ -189,6 +193,12 @@ class Drills(StepWatch):
             self._broken(sender.trouble or over or f"the spare has not come to this step within {drill.patience:g} s")
         self._pause += time.monotonic() - started
         return False
+
+    def _changed_unforeseen(self) -> str:
+        """A parameter that this attempt has changed, and of which there is no copy as of begin; or ""."""
+        begun = self._begun
+        changed = self._held.pre_vote.told().get(begun.function, []) if begun is not None else []
+        return next((entry for entry in changed if begun is not None and entry not in begun.kept), "")
 
     def end(self, result: Any) -> None:
         sender = self._sender
@@ -212,17 +222,17 @@ class Drills(StepWatch):
 
     def _broken(self, why: str) -> None:
         control, drill = self._membership.control, self._drill
+        if drill is not None:  # ahead of the spare, which knows no more than that it hears nothing
+            control.send(DrillBroken(control.worker, drill.number, why))
         if self._sender is not None:
             self._sender.give_up()
         self._stop()
-        if drill is not None:
-            control.send(DrillBroken(control.worker, drill.number, why))
 
     def _stop(self) -> None:
         if self._recorder is not None:
             self._recorder.remove()
         self._over = self._recorder
-        self._recorder = self._sender = self._drill = None
+        self._recorder = self._sender = self._drill = self._begun = None
 
 
 class _Sender:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from understudy.worker.encoding.codec import decode
+from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import DrilledMoment
@@ -17,6 +17,7 @@ from understudy.worker.state.tensors import digest_of
 BEGIN, VOTE, END = "begin", "vote", "end"
 _SHOWN = 64  # bytes of an encoding that is told to a person
 NAMED = 3  # differences that are named
+_MANY = 8  # values in a container that is
 ARGUMENTS, RESULT = "the arguments of the step", "the result of the step"
 
 
@@ -35,7 +36,7 @@ def at_begin(held: RankState, arguments: Any) -> DrilledMoment:
     """What a step begins with beside the state that is proven otherwise: every attribute of the modules, and its arguments."""
     attributes = held.state.attributes.everything()
     digests = {name: digest_bytes(data) for name, data in attributes.items()}
-    return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes), 0, 0, 0)
+    return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes | _encoded(ARGUMENTS, arguments)), 0, 0, 0)
 
 
 def at_vote(held: RankState, written: Collection[str] | None = None) -> DrilledMoment:
@@ -52,18 +53,37 @@ def at_vote(held: RankState, written: Collection[str] | None = None) -> DrilledM
 def at_end(held: RankState, result: Any) -> DrilledMoment:
     """Everything, behind the step."""
     tensors = held.state.all_tensors() | dict(held.state.gradients())
-    return _moment(END, held, {entry: digest_of(tensor) for entry, tensor in tensors.items()} | _content(RESULT, result))
+    digests = {entry: digest_of(tensor) for entry, tensor in tensors.items()} | _content(RESULT, result)
+    return _moment(END, held, digests, _encoded(RESULT, result))
 
 
-def _moment(moment: str, held: RankState, digests: dict[str, int]) -> DrilledMoment:
+def _moment(moment: str, held: RankState, digests: dict[str, int], more: Mapping[str, bytes] | None = None) -> DrilledMoment:
+    """`more`: encodings of what is in `digests`."""
     values = held.state.encoded_values()
     streams = {f"the random stream {name!r}": digest_bytes(data) for name, data in held.state.randomness.capture().items()}
-    return DrilledMoment(moment, digests | {name: digest_bytes(data) for name, data in values.items()} | streams, _short(values), 0, 0, 0)
+    digests = digests | {name: digest_bytes(data) for name, data in values.items()} | streams
+    return DrilledMoment(moment, digests, _short({**values, **(more or {})}), 0, 0, 0)
 
 
 def _content(name: str, thing: Any) -> dict[str, int]:
     content = content_of(thing)
     return {} if content.opaque else {name: content.all}
+
+
+def _encoded(name: str, thing: Any) -> dict[str, bytes]:
+    try:
+        return {name: encode([thing])} if _is_brief(thing) else {}
+    except (Unencodable, ValueError):  # a string or a number that cannot be moved
+        return {}
+
+
+def _is_brief(thing: Any) -> bool:
+    """Whether a person could read it: numbers and strings, a few of them."""
+    if isinstance(thing, dict):
+        return len(thing) <= _MANY and all(isinstance(key, str) and _is_brief(value) for key, value in thing.items())
+    if isinstance(thing, list | tuple):
+        return len(thing) <= _MANY and all(map(_is_brief, thing))
+    return thing is None or isinstance(thing, bool | int | float | str)
 
 
 def _short(values: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -84,18 +104,18 @@ def joined(texts: list[str]) -> str:
 
 def _told(name: str, here: DrilledMoment, there: DrilledMoment, whose: Whose) -> str:
     plain = name.replace("/attribute/", ".").replace(".:", ".").replace(":", ".") if "/attribute/" in name else name
-    what = f"module attribute {plain}" if "/attribute/" in name else plain
+    what, verb = f"module attribute {plain}" if "/attribute/" in name else plain, "are" if name == ARGUMENTS else "is"
     if name not in there.digests:
-        return f"{what} is there {whose.here} only"
+        return f"{what} {verb} there {whose.here} only"
     if name not in here.digests:
-        return f"{what} is missing {whose.here}"
+        return f"{what} {verb} missing {whose.here}"
     if name in here.shown and name in there.shown:
-        return f"{what} is {_value(there.shown[name])} {whose.there} and {_value(here.shown[name])} {whose.here}"
-    return f"{what} is not the same"
+        return f"{what} {verb} {_value(there.shown[name])} {whose.there} and {_value(here.shown[name])} {whose.here}"
+    return f"{what} {verb} not the same"
 
 
 def _value(data: bytes) -> str:
-    """Of an attribute: its encoding is that of a list with it."""
+    """Of an attribute, arguments or a result: its encoding is that of a list with it."""
     try:
         found = decode(data)
     except (ValueError, TypeError):

@@ -41,6 +41,19 @@ _UNLIKE_ITSELF = (
     "two attempts of the spare itself are not the same: the device does not compute reproducibly, or the step is fed by something that is "
     "not registered and changes in it (a counter, a generator)"
 )
+# what to do about it
+_FEEDS = (
+    "The step goes by something that a newcomer does not have as the rank has it (a plain name, a closure, an object of the script's own): "
+    "give it to job.register, or keep it in a registered module"
+)
+_REDO = (
+    "The step changes something that a redo does not put back (a list, a counter, a cache, its batch): give it to job.register, or change "
+    "it behind the step"
+)
+_UNSTEADY = (
+    "Give it to job.register; if there is nothing of the kind, let the device compute reproducibly (torch.use_deterministic_algorithms)"
+)
+_STATE = "What is registered must be the same again after load_state_dict, and nothing else may change it on a newcomer's way to the step"
 
 
 class Rehearsed(GenerationAborted):
@@ -73,6 +86,7 @@ class Rehearsal(StepWatch):
         self._compared = 0  # of the state that was taken over
         self._bytes = 0
         self._lost = ""  # why nothing more comes from the rank
+        self._whole = False  # its state is here
         self.meeting = Rendezvous(
             drill.store, drill.generation, lambda: membership.control.released is not None, membership.server.port, f"d{drill.number}"
         )
@@ -91,7 +105,8 @@ class Rehearsal(StepWatch):
                 job, self.members(job.transaction), self.meeting, False, streams_set, lambda plan: self._receive(peers, plan)
             )
         except NotTheSame as error:
-            self.tell(DrillVerdict.DIFFERENT, str(error))
+            self._hear_more(peers)
+            self.tell(DrillVerdict.DIFFERENT, f"{error}. {_STATE}")
         except (GenerationAborted, PeerLost) as error:
             self.tell(DrillVerdict.BROKEN, str(error))
         self._compared = len(plan.expected) + len(plan.local) + len(copy.streams)
@@ -101,6 +116,21 @@ class Rehearsal(StepWatch):
         self._progress.phase, self._progress.generation = Stand.IDLE, self._drill.generation
         self._comparison.recovered(())
         self._replay.install()
+        self._listen(peers)
+
+    def _hear_more(self, peers: Peers) -> None:
+        """The state is not as the rank has told. That counts if the rank's step has changed nothing of it while it was sent, which it knows
+        at its vote. If it has, it breaks off.
+        """
+        if not self._whole:
+            return
+        self._listen(peers)
+        control = self._membership.control
+        control.wait_for(lambda: moments.VOTE in self._there or bool(self._lost) or control.released is not None)
+        if self._lost:
+            self.tell(DrillVerdict.BROKEN, self._lost)
+
+    def _listen(self, peers: Peers) -> None:
         threading.Thread(target=self._read, args=(peers,), name="understudy-drill", daemon=True).start()
 
     def _receive(self, peers: Peers, plan: Plan) -> None:
@@ -110,6 +140,7 @@ class Rehearsal(StepWatch):
         peers.exchange({}, {member: itertools.chain(transfer.arriving(tensors, plan.messages), read_frame(found, member))})
         if found[member] != WHOLE:
             raise PeerLost("the rank has sent something else behind its state")
+        self._whole = True
 
     def _read(self, peers: Peers) -> None:
         """On a thread: what the rank sends while it runs the step."""
@@ -192,11 +223,12 @@ class Rehearsal(StepWatch):
                 found.append(missing)
             behind = moments.differences(self._here[moments.END][0], self._there[moments.END])
             found += [text for text in behind if not moments.is_result(text)]
-            quiet = [text for text in behind if moments.is_result(text)]
+            quiet = [f"{text} (if the script goes by it, register what it is made of)" for text in behind if moments.is_result(text)]
         if len(attempts) > 1 and (unlike := [*self._replay.unlike_itself, *moments.differences(attempts[1], attempts[0])]):
             if at_vote[0] or self._replay.unlike_before:
-                self.tell(DrillVerdict.NOT_REPRODUCIBLE, self._with_causes([f"{_UNLIKE_ITSELF}: {moments.joined(unlike)}"]))
-            self.tell(DrillVerdict.DIFFERENT, f"the spare's first attempt is the rank's, and its redo is not: {moments.joined(unlike)}")
+                self.tell(DrillVerdict.NOT_REPRODUCIBLE, self._with_causes([f"{_UNLIKE_ITSELF}: {moments.joined(unlike)}"], _UNSTEADY))
+            told = f"the spare's first attempt is the rank's, and its redo is not: {moments.joined(unlike)}. {_REDO}"
+            self.tell(DrillVerdict.DIFFERENT, told)
         if found:
             self.tell(DrillVerdict.DIFFERENT, self._with_causes(found))
         quiet += self._causes()
@@ -207,10 +239,11 @@ class Rehearsal(StepWatch):
         here, there = self._here.get(moments.BEGIN), self._there.get(moments.BEGIN)
         return moments.differences(here[0], there) if here and there is not None else []
 
-    def _with_causes(self, found: list[str]) -> str:
+    def _with_causes(self, found: list[str], what_to_do: str = _FEEDS) -> str:
         causes = self._causes()
         unique = list(dict.fromkeys(found))
-        return f"{moments.joined(causes)}; the first that follows: {unique[0]}" if causes else moments.joined(unique)
+        first = f"{moments.joined(causes)}; the first that follows: {unique[0]}" if causes else moments.joined(unique)
+        return f"{first}. {what_to_do}"
 
     def tell(self, verdict: DrillVerdict, detail: str) -> NoReturn:
         """Says what came of it, and waits until this worker is ended."""

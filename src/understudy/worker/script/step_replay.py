@@ -9,30 +9,42 @@ Within a lane the order is the same on rank and spare, or the job itself would n
 threads of its own.
 
 Not compared, because it means nothing: what a member gives that the operation does not read (a broadcast's buffer where it is not the
-root), and the bytes of pickled objects (8-bit numbers): equal objects may have different pickles.
+root). Equal objects may have different pickles, so where objects are moved they are compared themselves, and neither bytes nor sizes.
 
 Known limits: on an accelerator none of it has run yet. Reading `Work.result` of what is recorded gives the result of the communicator.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
 import torch._C._distributed_c10d as c10d
 from torch.distributed import Work
 
+from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.script.collectives import BETWEEN_TWO, FROM_ROOT, Collective, Kernels, shapes
 
 _c10d: Any = c10d  # for what its stub does not list
+_OF_TORCH = str(Path(torch.__file__).parent)
+_OBJECTS = {  # functions of torch that move objects -> where they have what this rank gives
+    "all_gather_object": "obj",
+    "gather_object": "obj",
+    "broadcast_object_list": "object_list",
+    "send_object_list": "object_list",
+    "scatter_object_list": "scatter_object_input_list",
+}
 _UNSAID = ("timeout", "async_op", "sparse_indices", "process_group", "device_ids")  # arguments that do not matter for the result
 
 
@@ -77,8 +89,38 @@ def _is_root(collective: Collective) -> bool:
     return bool(collective.arguments["root_rank"] == collective.group.rank())
 
 
-def _comparable(tensors: list[torch.Tensor]) -> list[int]:
-    return [digest(tensor.detach().contiguous()) if tensor.dtype is not torch.uint8 else 0 for tensor in tensors]
+def _moved_objects() -> int | None:
+    """If a function of torch that moves objects issues the present collective: a digest of those that this rank gives, 0 where they cannot
+    be read."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_name
+        if "_object" in name and frame.f_code.co_filename.startswith(_OF_TORCH):
+            content = content_of(frame.f_locals.get(_OBJECTS.get(name, ""), None))
+            return 0 if content.opaque else content.all
+        frame = frame.f_back
+    return None
+
+
+def _comparable(tensors: list[torch.Tensor], objects: int | None) -> list[int]:
+    if objects is not None:
+        return [objects if tensor.dtype is torch.uint8 else 0 for tensor in tensors]
+    return [digest(tensor.detach().contiguous()) for tensor in tensors]
+
+
+def _entry(collective: Collective, lane: str, number: int, objects: int | None) -> DrilledCollective:
+    given = given_to(collective)
+    return DrilledCollective(
+        lane,
+        number,
+        collective.operator,
+        settings_of(collective),
+        shapes(given),
+        _comparable(given, objects),
+        shapes(collective.outputs),
+        [],
+        -1,
+    )
 
 
 class StepRecorder(Kernels):
@@ -93,6 +135,11 @@ class StepRecorder(Kernels):
         self._lock = threading.Lock()
         self._works: list[_Watched] = []  # C++ knows only the part of a Work that is its own, and must find the other as long as it lives
 
+    def remove(self) -> None:
+        super().remove()
+        for watched in self._works:
+            watched.release()
+
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         try:
             entry = self._entry(collective)
@@ -106,6 +153,8 @@ class StepRecorder(Kernels):
         def done() -> None:
             try:
                 entry.outputs = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in outputs]
+                if collective.operator == "recv_any_source_":
+                    entry.source = watched.source
                 self._give(entry)
             except Exception as error:  # as above
                 self._fail(error)
@@ -119,13 +168,11 @@ class StepRecorder(Kernels):
 
     def _entry(self, collective: Collective) -> DrilledCollective:
         """What goes into it."""
-        lane, given = lane_of(collective), given_to(collective)
+        lane = lane_of(collective)
         with self._lock:
             number = self._numbers[lane]
             self._numbers[lane] += 1
-        return DrilledCollective(
-            lane, number, collective.operator, settings_of(collective), shapes(given), _comparable(given), shapes(collective.outputs), []
-        )
+        return _entry(collective, lane, number, _moved_objects())
 
 
 class _Once:
@@ -140,6 +187,13 @@ class _Once:
             action, self._action = self._action, None
             if action is not None:
                 action()
+
+
+def _finished() -> Work:
+    future: torch.futures.Future[Any] = torch.futures.Future()
+    future.set_result([])
+    work: Work = _c10d._create_work_from_future(future)
+    return work
 
 
 class _Watched(Work):
@@ -178,6 +232,19 @@ class _Watched(Work):
     def get_future(self) -> torch.futures.Future[Any]:
         return self._work.get_future() if self._future is None else self._future
 
+    def release(self) -> None:
+        """The step is over: where the work is, too, lets go of the tensors that it holds. This object must stay, because in its place C++
+        would go on with a Work that never ends.
+        """
+        if self._over is None:
+            try:
+                if self._future is None or not self._future.done():
+                    return
+                self._future.value()
+            except Exception:  # whoever waits will hear of it
+                return
+        self._work, self._future, self._over = _finished(), None, True
+
     def is_completed(self) -> bool:
         return self._work.is_completed() and (self._future is None or self._future.done())
 
@@ -192,6 +259,31 @@ class _Watched(Work):
 
     def synchronize(self) -> None:
         self.wait()
+
+    @property
+    def source(self) -> int:
+        """The rank in its group whose message this has received."""
+        return int(self._work._source_rank())
+
+    def _source_rank(self) -> int:
+        return self.source
+
+
+class _Received(Work):
+    """On the spare: a message that was received from any rank. No other Work can say from which."""
+
+    def __init__(self, source: int) -> None:
+        super().__init__()
+        self._source = source
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def _source_rank(self) -> int:
+        return self._source
 
 
 class StepReplayer(Kernels):
@@ -211,6 +303,7 @@ class StepReplayer(Kernels):
         self.unlike_itself: list[str] = []  # what goes into a collective in this attempt, and in the one before
         self._digests: dict[tuple[str, int], list[int]] = {}  # of that, in the attempt before
         self.compared = 0  # collectives, in this attempt
+        self._received: list[_Received] = []  # C++ must find them, as those of a recorder
 
     def put(self, entry: DrilledCollective) -> None:
         with self._changed:
@@ -244,7 +337,7 @@ class StepReplayer(Kernels):
         return ""
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
-        lane, given = lane_of(collective), given_to(collective)
+        lane, objects = lane_of(collective), _moved_objects()
         with self._changed:
             number = self._numbers[lane]
             self._numbers[lane] += 1
@@ -255,28 +348,28 @@ class StepReplayer(Kernels):
         if entry is None:
             this = f"{collective.operator.strip('_')} number {number} on group {lane!r}"
             raise Unlike(self._over or f"the spare issues {this}, rank {self._rank} does not")
-        here = DrilledCollective(
-            lane, number, collective.operator, settings_of(collective), shapes(given), _comparable(given), shapes(collective.outputs), []
-        )
+        here = _entry(collective, lane, number, objects)
         if self._digests.setdefault((lane, number), here.digests) != here.digests:
             self.unlike_itself.append(f"what goes into {_named(entry)}")
-        self._compare(here, entry)
+        self._compare(here, entry, objects is not None)
         with torch.no_grad():
             for tensor, value in zip(collective.outputs, entry.outputs, strict=False):
                 if tensor.shape == value.shape:  # else it is a pickle that this rank sends, and its own is as good
                     tensor.detach().copy_(value)
+        if collective.operator == "recv_any_source_":
+            self._received.append(_Received(entry.source))
+            return collective.answer(self._received[-1].boxed())
         future: torch.futures.Future[Any] = torch.futures.Future()
         future.set_result(collective.outputs)
         return collective.answer(_c10d._create_work_from_future(future).boxed())
 
-    def _compare(self, here: DrilledCollective, there: DrilledCollective) -> None:
+    def _compare(self, here: DrilledCollective, there: DrilledCollective, of_objects: bool) -> None:
         """Raises `Unlike` where what came out there has no place here."""
         mine, theirs = (here.operator, here.settings, here.results), (there.operator, there.settings, there.results)
-        pickled = any(kind == "uint8" for kind, _ in [*here.results, *there.results])
-        if mine != theirs and not (pickled and mine[:2] == theirs[:2]):
+        if mine != theirs and not (of_objects and mine[:2] == theirs[:2]):
             raise Unlike(f"the spare issues {_named(here)}, rank {self._rank} {_named(there)}")
         self.compared += 1
-        if here.given != there.given and not pickled:
+        if here.given != there.given and not of_objects:
             self.different.append(f"what goes into {_named(there)}: {_shown(here.given)} on the spare, {_shown(there.given)} on the rank")
         elif here.digests != there.digests:
             self.different.append(f"what goes into {_named(there)} is not the same on the spare")

@@ -1,0 +1,47 @@
+"""Each rank gathers everyone's mean loss of the last steps as objects, from a plain list, and weighs its loss by them."""
+
+# ranks: 3
+# group: parallel
+# expect: bitwise
+# waits for: census
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+losses = []
+
+
+@job.step
+def train_step(step):
+    everyones = [None] * job.world_size
+    dist.all_gather_object(everyones, {"mean": sum(losses[-4:]) / 4, "seen": len(losses)})
+    weight = 1 + sum(told["mean"] for told in everyones)
+    inputs = torch.randn(4, 8)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    (loss / weight).backward()
+    optimizer.step()
+    losses.append(loss.item())
+    return loss.item()
+
+
+for step in job.steps(12):
+    loss = train_step(step)
+    trace.line(f"step {step}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)

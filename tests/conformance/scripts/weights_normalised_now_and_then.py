@@ -1,0 +1,43 @@
+"""Every seventh step, the seventh first, brings the weights to unit length in front of the forward pass. Twice is as good as once."""
+
+# ranks: 3
+# group: state
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(step):
+    if step % 7 == 6:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(parameter.clamp(-0.125, 0.125))
+    inputs = torch.randn(4, 8)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for step in job.steps(12):
+    loss = train_step(step)
+    trace.line(f"step {step}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)

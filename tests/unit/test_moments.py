@@ -1,0 +1,34 @@
+"""In what two moments of a step differ, in words."""
+
+from __future__ import annotations
+
+from understudy.worker.encoding.messages import DrilledMoment
+from understudy.worker.protocol import moments
+
+
+def moment(result: object, attribute: str = "model/attribute/block.:p") -> DrilledMoment:
+    shown = moments._encoded(moments.RESULT, result) | moments._encoded(attribute, 0.5)
+    return DrilledMoment("end", {moments.RESULT: hash(repr(result)), attribute: 7}, moments._short(shown), 0, 0, 0)
+
+
+def test_what_differs_is_told_with_both_values_where_they_are_short() -> None:
+    assert moments.differences(moment(2.5), moment(2.5)) == []
+    (told,) = moments.differences(moment({"loss": 2.5, "seen": [3, "x"]}), moment(1.5))
+    assert told == "the result of the step is 1.5 on the rank and {'loss': 2.5, 'seen': [3, 'x']} on the spare"
+    assert moments.is_result(told)
+    assert moments.differences(moment(object()), moment(1.5)) == ["the result of the step is not the same"]
+    assert moments.differences(moment("x" * 65), moment("y")) == ["the result of the step is not the same"]
+    assert moments.differences(moment(list(range(9))), moment(0)) == ["the result of the step is not the same"]
+    assert moments.differences(moment(None, "net/attribute/:n"), moment(None)) == [
+        "module attribute model.block.p is missing on the spare",
+        "module attribute net.n is there on the spare only",
+    ]
+
+
+def test_arguments_are_many() -> None:
+    here, there = (
+        DrilledMoment("begin", {moments.ARGUMENTS: n}, moments._encoded(moments.ARGUMENTS, [(n, 0.5), {"last": n > 1}]), 0, 0, 0)
+        for n in (1, 2)
+    )
+    (told,) = moments.differences(here, there)
+    assert told == ("the arguments of the step are [(2, 0.5), {'last': True}] on the rank and [(1, 0.5), {'last': False}] on the spare")
