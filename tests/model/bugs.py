@@ -11,13 +11,27 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from tests.model import steps
+from tests.model import moves, steps
 from tests.model.bounds import Bounds
 from tests.model.messages import says
 from tests.model.moves import Moves
 from tests.model.world import Mode, Shape, Worker, World
-from understudy.core import commit, events, loss, machine, membership, migration, quiesce, resume, transitions, workers
-from understudy.core.commands import KillWorker
+from understudy.core import (
+    assignment,
+    commit,
+    drill,
+    events,
+    loss,
+    machine,
+    membership,
+    migration,
+    preparation,
+    quiesce,
+    resume,
+    transitions,
+    workers,
+)
+from understudy.core.commands import Drill, KillWorker
 from understudy.core.commit import Decision
 from understudy.core.model import LossCause, Position, Stand
 from understudy.core.state import JobState
@@ -34,6 +48,11 @@ SETUP = Bounds(transactions=1, faults={"kill": 1}, begin="setup")
 RING = Bounds(ranks=3, transactions=2, keepers=1, faults={"kill": 1})
 THREE = Bounds(ranks=3, transactions=1, spares=2, faults={"kill": 2}, together=2)
 AHEAD = Bounds(transactions=2, spares=2, prepared=2, faults={"kill": 2}, together=2)
+DRILL = Bounds(transactions=1, faults={"drill": 1}, replenish=True)
+DRILLS = Bounds(transactions=2, faults={"drill": 2}, together=2, replenish=True)
+DRILLED_AND_MOVED = Bounds(transactions=1, faults={"drill": 1, "migrate": 1}, together=2, replenish=True)
+DRILLED = Bounds(transactions=1, faults={"drill": 1, "kill": 1}, together=2, replenish=True)
+RESTARTED = Bounds(transactions=1, faults={"drill": 1, "crash": 1}, together=2, replenish=True)
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
 
 
@@ -182,6 +201,83 @@ def _not_called_off(state: JobState, lost: set[str], why: str) -> None:
 disrupted = migration.disrupted
 
 
+def _counts_drilled(state: JobState) -> None:
+    """The spare of a drill counts as one of those that its node wants."""
+    for node in state.nodes.values():
+        there = node.idle(WorkerState.STARTING, WorkerState.WARM, WorkerState.REHEARSING)
+        for _ in range(node.spares - len([worker for worker in there if worker.spare])):
+            membership.start_worker(state, node, spare=True)
+
+
+def _takes_drilled(state: JobState, rank: int) -> Any:
+    """The spare of a drill is taken for a warm one."""
+    drilled = [worker for worker in state.workers.values() if worker.state is WorkerState.REHEARSING]
+    return next(iter(drilled), None) or choose_spare(state, rank)
+
+
+choose_spare = assignment.choose_spare
+
+
+def _goes_on(state: JobState, why: str) -> None:
+    """A loss does not call a drill off; the end of the job does."""
+    if state.phase is Phase.TRAINING:
+        call_off(state, why)
+
+
+call_off = drill.call_off
+
+
+def _any_stage(state: JobState) -> Any:
+    """A spare that was told to begin is kept like one in its set-up."""
+    spare = state.workers[state.drill.worker] if state.drill is not None else None
+    return spare if spare is not None and spare.state is WorkerState.REHEARSING else None
+
+
+def _kept_for_nothing(state: JobState, spare: Any) -> None:
+    """The spare is warm again, and nobody remembers for which rank it has run the set-up."""
+    keep(state, spare)
+    spare.prepare = None
+
+
+keep = preparation.keep
+
+
+def _word_of_any_drill(state: JobState, event: events.DrillBroken) -> None:
+    """What a rank says of a drill that is over ends the next one."""
+    broken(state, replace(event, drill=state.drill.number) if state.drill is not None else event)
+
+
+broken = drill.broken
+
+
+def _end_waits(state: JobState) -> None:
+    """The job ends when its drill has."""
+    if state.drill is None:
+        maybe_done(state)
+
+
+maybe_done = resume.maybe_done
+
+
+def _timer_stays(state: JobState, *names: str) -> None:
+    """The timer of a drill that is over goes on."""
+    cancel(state, *(name for name in names if name != "drill"))
+
+
+cancel = JobState.cancel
+
+
+# -- in the service -------------------------------------------------------------------------------------------------------
+
+
+def _drill_at_once(command: Any) -> bool:
+    """Drill is sent before what led to it is written."""
+    return is_decision(command) and not isinstance(command, Drill)
+
+
+is_decision = moves.is_decision
+
+
 # -- in the workers -------------------------------------------------------------------------------------------------------
 
 
@@ -270,4 +366,13 @@ BUGS = [
     Bug("a vote counts before its copies are there", steps, "acts_of", _counts_before_its_copies, KILL),
     Bug("a newcomer goes on unverified", steps, "acts_of", _goes_on_unverified, KILL),
     Bug("a rank says that it has voted, and has not", steps, "quiesce", _position_too_high, RING),
+    Bug("a drilled spare counts as a warm one", drill, "top_up", _counts_drilled, DRILL),
+    Bug("a drilled spare takes a rank", migration, "choose_spare", _takes_drilled, DRILLED_AND_MOVED),
+    Bug("a loss does not call a drill off", drill, "call_off", _goes_on, DRILLED),
+    Bug("a spare that was told to begin is kept as prepared", drill, "in_set_up", _any_stage, DRILLED),
+    Bug("a spare that is kept can take any rank", quiesce, "keep", _kept_for_nothing, DRILLED),
+    Bug("the end of the job waits for a drill", resume, "maybe_done", _end_waits, DRILL),
+    Bug("a word about an old drill ends the new one", drill, "broken", _word_of_any_drill, DRILLS),
+    Bug("the timer of a drill that is over goes on", JobState, "cancel", _timer_stays, DRILL),
+    Bug("a spare is told to begin before that is written", moves, "is_decision", _drill_at_once, RESTARTED),
 ]

@@ -143,6 +143,13 @@ def _migrate(moves: Moves, state: State, spent: State) -> Steps:
             yield f"rank {rank} is to migrate", partial(moves.submit, spent, events.MigrationAsked(rank, "asked"))
 
 
+def _drill(moves: Moves, state: State, spent: State) -> Steps:
+    """Somebody asks for a drill, or one is due."""
+    for rank in range(moves.bounds.ranks):
+        if not state.machine.drill_refusal(rank):
+            yield f"rank {rank} is to be drilled", partial(moves.submit, spent, events.DrillAsked(rank, "asked"))
+
+
 def _early(moves: Moves, state: State, spent: State) -> Steps:
     """A timer runs out before what it waits for: something is slow, and nothing is broken."""
     for timer in sorted(state.machine.state.timers):
@@ -257,6 +264,7 @@ FAULTS: dict[str, Fault] = {
     "crash": _crash,
     "takeover": _takeover,
     "migrate": _migrate,
+    "drill": _drill,
     "early": _early,
     "repeat": _repeat,
     "overtake": _overtake,

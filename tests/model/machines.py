@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tests.model.drills import follow
 from tests.model.messages import order
 from tests.model.world import Wrong
 from understudy.core import commands, events
@@ -62,6 +63,7 @@ class Machines:
         fenced = speaker is not None and speaker.state is WorkerState.LOST
         answer = machine.handle(event, 0.0)
         self._check(machine)
+        follow(before.machine.state, event, machine.state, answer)
         if self._replayed(before, event) != machine.state:
             raise Wrong("the journal replayed gives another state")
         after = self._intern(machine, (before, event))
@@ -114,7 +116,7 @@ def _thawed(frozen: bytes) -> Machine:
 def machine_key(machine: Machine, heard: bool = True) -> Any:
     """Everything that the machine may ever decide by, without times and texts; without `heard` for agents that never connect again."""
     s = machine.state
-    recovery, migration, incident = s.recovery, s.migration, s.incident
+    recovery, migration, drill, incident = s.recovery, s.migration, s.drill, s.incident
     workers = tuple(
         (
             w.name,
@@ -148,6 +150,7 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
             tuple(sorted((name, answer.position, answer.copies) for name, answer in recovery.answers.items())),
             recovery.decision, sent, len(recovery.lost),
         ),
+        s.drilled, None if drill is None else (drill.number, drill.rank, drill.worker, drill.holder, drill.running),
         None if migration is None else (migration.rank, migration.leaver, migration.newcomer, migration.generation, migration.stage.value),
         None if s.crashes is None else (
             s.crashes.transaction, tuple(sorted(s.crashes.newcomers)), s.crashes.survivors, len(s.crashes.told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.model.world import Mode, Order, Shape, Worker
+from tests.model.world import Mode, Order, Shape, Worker, Wrong
 from understudy.core import commands, events
 from understudy.core.model import LossCause
 
@@ -20,6 +20,8 @@ def order(command: commands.Command) -> Order | None:
             return ("assign", command.generation, command.rank, command.newcomer, command.planned, command.store)
         case commands.Prepare():
             return ("prepare", command.generation, command.rank, command.store)
+        case commands.Drill():
+            return ("drill", command.generation, command.number, command.rank)
         case commands.Abort():
             return ("abort", command.generation, command.lost, command.store)
         case commands.Publish():
@@ -47,11 +49,15 @@ def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
         return worker  # `records`
     generation: int = rest[0]
     if generation > worker.entered:  # the agent forgets what was said in older generations
-        kept = tuple(event for event in worker.said if isinstance(event, events.Finished | events.Prepared))
+        kept = tuple(event for event in worker.said if isinstance(event, events.Finished | events.Prepared | events.Drilled))
         worker = worker._replace(entered=generation, said=kept)
     if generation < worker.heard:
         return worker
+    if kind == "drill":
+        return _drills(worker, rest[1], rest[2])
     worker = worker._replace(heard=generation)
+    if worker.mode in (Mode.REHEARSING, Mode.DRILLED):
+        raise Wrong(f"{worker.name}, which was told to compute a step, is told to {kind}: whoever says so does not know of it")
     if kind in ("assign", "prepare") and worker.prepared not in (-1, rest[1]):
         return dies(worker, "prepared for another rank")
     if kind == "prepare":
@@ -64,6 +70,17 @@ def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
     if worker.answer is not None and worker.answer.generation == generation and not decided:  # asked again: the same answer
         return worker._replace(up=(*worker.up, worker.answer))
     return worker._replace(abort=generation, called=message) if kind == "abort" else worker._replace(pause=generation)
+
+
+def _drills(worker: Worker, number: int, rank: int) -> Worker:
+    """The spare begins; the rank does at its next step, and may break it off at any moment."""
+    if number <= worker.drill:
+        return worker  # said again
+    if worker.rank < 0 and (worker.mode is not Mode.PREPARED or worker.prepared != rank):
+        raise Wrong(f"{worker.name} has not been through the set-up of rank {rank}, and is told to compute a step of it")
+    if worker.rank >= 0 and worker.rank != rank:
+        raise Wrong(f"{worker.name} is rank {worker.rank}, and is told of a drill of rank {rank}")
+    return worker._replace(drill=number, mode=Mode.REHEARSING if worker.rank < 0 else worker.mode)
 
 
 def records(worker: Worker, message: Order | None) -> frozenset[tuple[int, str, int]]:

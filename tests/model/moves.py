@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tests.model import steps
+from tests.model import drills, steps
 from tests.model.bounds import Bounds
 from tests.model.faults import FAULTS, RECONNECTING, SCRIPTS_CODE
 from tests.model.forget import Keys, tidy
-from tests.model.machines import Interned, Machines, machine_key
+from tests.model.machines import Machines, machine_key
 from tests.model.messages import obey, order, story
 from tests.model.reduction import Reduction
 from tests.model.state import State, Step, Steps, always
@@ -28,6 +28,7 @@ from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
 from understudy.core.transitions import Phase, WorkerState
 
+_DRILLS = list(FAULTS).index("drill")
 _FORGETFUL = [list(FAULTS).index(kind) for kind in ("crash", "takeover")]
 
 
@@ -87,20 +88,31 @@ class Moves:
         world = state.world
         workers = []
         for w in world.workers:
-            while w.up and world.linked[w.node] and self._is_dead(state.interned, w.up[0]):
+            while w.up and world.linked[w.node] and self._is_dead(state, w.up[0]):
                 w = w._replace(up=w.up[1:])
             while w.down and len(w.down[0]) > 1 and w.down[0][1] < w.heard:
                 w = w._replace(down=w.down[1:])
+            if w.drill and w.rank >= 0 and self._forgets_drill(state, w.drill):
+                w = w._replace(drill=0, broken_off=0)
             workers.append(self._keys.kept(w, remembers))
         world = world._replace(workers=tuple(workers))
         if state.before is None and not _sets_up(state.machine):
             world = world._replace(records=frozenset())
         return state._replace(world=tidy(world, state.machine.state.generation))
 
-    def _is_dead(self, interned: Interned, event: events.Event) -> bool:
+    def _forgets_drill(self, state: State, number: int) -> bool:
+        """Whether nobody will ever ask again what came of it."""
+        drill = state.machine.state.drill
+        more = state.total > 0 and state.left[_DRILLS] > 0
+        return state.before is None and not more and (drill is None or drill.number != number)
+
+    def _is_dead(self, state: State, event: events.Event) -> bool:
         """Whether this machine, and every later one, ignores the event: then it does not matter when it comes. That this one does is
         looked at.
         """
+        interned = state.interned
+        if isinstance(event, drills.WORDS) and interned.machine.state.drill is None and not self._forgets_drill(state, event.drill):
+            return False  # it must not be taken for a word about the next one
         known = self._dead.get((id(interned), event))
         if known is None:
             known = self._dead[id(interned), event] = _is_over(interned.machine, event)
@@ -121,7 +133,10 @@ class Moves:
             return []
         one = self.reduction.one(state) if self._reduced else None
         if one is None:
-            return [*self._normal(state), *self._faults(state)]
+            normal = list(self._normal(state))
+            if normal and drills.waits(state.world, state.machine, [step for step, _ in normal]):
+                raise Wrong("the job waits for a drill")
+            return [*normal, *self._faults(state)]
         name, what = one
         if what == "told":
             return [self._telling(state, state.world.of(name))]
@@ -209,7 +224,7 @@ class Moves:
         for command in answer:
             world = self._route(world, interned.machine, command)
         _look_for_survivors(world, interned.machine)
-        decided = self.writes_ahead and (isinstance(event, events.Believed) or any(map(_is_decision, answer)))
+        decided = self.writes_ahead and (isinstance(event, events.Believed) or any(map(is_decision, answer)))
         before = interned if state.before is not None and decided else state.before
         return state._replace(interned=interned, world=world, before=before)
 
@@ -255,14 +270,15 @@ class Moves:
 def _sets_up(machine: Machine) -> bool:
     """Whether anybody looks for a record of a set-up, or may be told to before others are published."""
     s = machine.state
-    if s.phase is Phase.QUIESCING or s.migration is not None or s.unverified:
+    if s.phase is Phase.QUIESCING or s.migration is not None or s.unverified or (s.drill is not None and not s.drill.running):
         return True
     return any(worker.prepare is not None and not worker.ready for worker in s.unassigned.values())
 
 
-def _is_decision(command: commands.Command) -> bool:
+def is_decision(command: commands.Command) -> bool:
     """As in `understudy.orchestrator.service`: what is not sent before it is written."""
-    return isinstance(command, commands.Recover | commands.Prepare) or (isinstance(command, commands.Assign) and not command.newcomer)
+    first = isinstance(command, commands.Assign) and not command.newcomer
+    return first or isinstance(command, commands.Recover | commands.Prepare | commands.Drill)
 
 
 def _is_script_failure(machine: Machine, event: events.Event) -> bool:
@@ -283,6 +299,10 @@ def _is_over(machine: Machine, event: events.Event) -> bool:
     match event:
         case events.WorkerWarm():
             return worker.state is not WorkerState.STARTING and event.rank in (-1, worker.rank)
+        case events.Drilled() | events.DrillBroken():
+            return s.drill is None or s.drill.number != event.drill
+        case events.Prepared() if worker.state is WorkerState.REHEARSING:
+            return worker.ready
         case events.Prepared():
             return worker.state not in (WorkerState.STARTING, WorkerState.WARM)
         case events.Committed() | events.Quiesced() | events.VerifyFailed() | events.CommunicationBroken():

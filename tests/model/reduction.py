@@ -132,7 +132,7 @@ class Reduction:
         s, world = state.machine.state, state.world
         if state.total > 0 or state.before is not None or s.phase not in (Phase.TRAINING, Phase.RESUMING):
             return False
-        if s.migration is not None or s.broken or any(world.cut) or any(world.away):
+        if s.migration is not None or s.drill is not None or s.broken or any(world.cut) or any(world.away):
             return False
         for w in world.workers:
             if not all(isinstance(event, _HARMLESS) for event in w.up):

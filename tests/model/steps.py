@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.model.drills import BREAKS_OFF, COMPUTES
 from tests.model.messages import dies, records, says, warm
 from tests.model.world import Mode, Order, Shape, Worker, World, Wrong
 from understudy.core import events
-from understudy.core.model import Position, SnapshotRef, Stand
+from understudy.core.model import DrillVerdict, Position, SnapshotRef, Stand
 
 
 def acts(world: World, shape: Shape) -> list[tuple[str, World]]:
@@ -18,6 +19,14 @@ def acts(world: World, shape: Shape) -> list[tuple[str, World]]:
 
 
 def acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
+    found = _acts_of(world, shape, w)
+    if w.rank >= 0 and w.drill > w.broken_off:  # beside everything else, and nothing waits for it
+        broken = says(w._replace(broken_off=w.drill), events.DrillBroken(w.name, w.drill, "the spare did not come"))
+        found.append((BREAKS_OFF, world.put(broken)))
+    return found
+
+
+def _acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
     if w.released and w.mode in (Mode.DONE, Mode.CONNECTED, Mode.WAIT, Mode.IDLE):
         return [("exits", world.put(dies(w, "released")))]
     found = []
@@ -28,6 +37,11 @@ def acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
         return []
     if w.mode is Mode.PREPARING:
         return [("is prepared", world.put(says(w._replace(mode=Mode.PREPARED), events.Prepared(w.name, w.prepared))))]
+    if w.mode is Mode.REHEARSING:
+        verdict = events.Drilled(w.name, w.drill, w.prepared, DrillVerdict.SAME, 0, "")
+        return [(COMPUTES, world.put(says(w._replace(mode=Mode.DRILLED), verdict)))]
+    if w.mode is Mode.DRILLED:
+        return []
     if w.mode is Mode.SETUP:
         return [("has set up", world.put(says(w._replace(mode=Mode.READY), events.NewcomerReady(w.name, w.heard))))]
     if w.mode is Mode.READY:

@@ -17,6 +17,7 @@ SMALL = {
     "one hangs": Bounds(transactions=1, faults={"hung": 1}),
     "a rank moves": Bounds(transactions=2, faults={"migrate": 1}),
     "a rank moves and a timer runs out early": Bounds(transactions=1, faults={"migrate": 1, "early": 1}, together=2),
+    "a spare is drilled": Bounds(transactions=1, faults={"drill": 1}, replenish=True),
     "a connection breaks": Bounds(transactions=1, faults={"break": 1}),
     "a newcomer's state differs": Bounds(transactions=1, spares=2, faults={"kill": 1, "differs": 1}, together=2),
     "an agent ends": Bounds(transactions=1, nodes=2, spares=0, faults={"agent": 1}),

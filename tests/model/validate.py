@@ -31,6 +31,7 @@ class _Told:
 
     assigned: commands.Assign | None = None
     prepared: set[int] = field(default_factory=set)  # ranks
+    drills: set[int] = field(default_factory=set)
     quiesce: set[int] = field(default_factory=set)
     recover: dict[int, commands.Recover] = field(default_factory=dict)
     said: set[events.Event] = field(default_factory=set)
@@ -82,11 +83,15 @@ class Validator:
         told = self._workers.setdefault(getattr(command, "worker", ""), _Told())
         match command:
             case commands.Assign():
+                if command != told.assigned and command.newcomer:
+                    _must(not told.drills, f"{command.worker} was told to compute a step beside a rank, and gets one")
                 told.assigned = command
                 if not command.newcomer:
                     self._starts.setdefault(command.generation, 0)
             case commands.Prepare():
                 told.prepared.add(command.rank)
+            case commands.Drill():
+                told.drills.add(command.number)
             case commands.Abort() | commands.Pause():
                 told.quiesce.add(command.generation)
             case commands.Recover():
@@ -105,6 +110,8 @@ class Validator:
                 _must(told.assigned is not None and told.assigned.newcomer, f"{event.worker} is no newcomer, and says that it is ready")
             case events.Prepared():
                 _must(self._killed or event.rank in told.prepared, f"{event.worker} is prepared for rank {event.rank}, unasked")
+            case events.Drilled() | events.DrillBroken():
+                _must(self._killed or event.drill in told.drills, f"{event.worker} speaks of drill {event.drill}, of which it was not told")
             case events.Verified():
                 known = told.assigned is not None and told.assigned.newcomer and event.generation in told.recover
                 _must(known, f"{event.worker} is verified in generation {event.generation}, for which it was told nothing")

@@ -38,6 +38,8 @@ class Mode(IntEnum):
     STARTING = 14
     PREPARING = 15  # a spare runs the set-up of a rank that nobody has lost
     PREPARED = 16
+    REHEARSING = 17  # a spare in a drill computes a step of its rank
+    DRILLED = 18  # ... has, and waits for its end
 
     __hash__ = int.__hash__  # the one of enumerations is slow
 
@@ -66,6 +68,8 @@ class Worker(NamedTuple):
     released: bool = False
     broken: bool = False  # a connection to a peer broke: it waits to hear why
     prepared: int = -1  # the rank as which it runs the set-up ahead, or has
+    drill: int = 0  # the number of the newest drill that it was told to begin
+    broken_off: int = 0  # the number of the newest drill that it has broken off
     refused: bool = False  # its agent could not start it
     forgotten: bool = False  # its host was started anew, and nobody there knows of it
     shelf: frozenset[tuple[int, int]] = frozenset()  # copies that it keeps: rank, transaction
