@@ -27,7 +27,7 @@ from understudy.links.messages import ONLY
 
 JOB = Path(__file__).parents[2] / "benchmarks" / "soak_job.py"
 RANKS = 2
-BEYOND = 8  # steps that all ranks commit behind a cell: more than a status may lag behind
+BEYOND = 3  # steps that all ranks commit behind a cell: more than a status may lag behind
 ORCHESTRATOR = "-m understudy.orchestrator"
 
 
@@ -66,7 +66,7 @@ class FaultsInDrills:
     def _start(self) -> Started:
         limits = ("--hang-limit", f"{HANG_LIMIT:g}", "--setup-limit", f"{SETUP_LIMIT:g}", "--drill", "off")
         command = ["-m", "understudy.cli", "run", "--nproc-per-node", str(RANKS), "--spares", "1", "--chaos", *limits]
-        started = self.training.start([*command, "--run-dir", "FOLDER/run"], str(JOB), "--pace", "0.05")
+        started = self.training.start([*command, "--run-dir", "FOLDER/run"], str(JOB), "--pace", "0.2")
         wait_until(lambda: (started.folder / "run" / "orchestrator.json").exists() or started.process.poll(), "the orchestrator", LONG)
         return started
 
