@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -187,6 +188,7 @@ def main() -> None:
     models = args.models.split(",")
     if unknown := [name for name in models if name not in MODELS]:
         parser.error(f"there is no model {unknown[0]!r}; there are {', '.join(MODELS)}")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no job is left behind
     drills: dict[str, list[Drilled]] = {}
     kills: list[Killed] = []
     folder = Path(tempfile.mkdtemp(prefix="understudy-benchmark-"))

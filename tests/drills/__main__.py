@@ -71,7 +71,7 @@ def faults(wanted: list[Cell], folder: Path, progress: Progress) -> list[dict[st
             job = FaultsInDrills(Training(folder / f"faults-{number}", mark), mark)
             try:
                 job.run(own, lambda result: progress.advance(task))
-            except (AssertionError, subprocess.TimeoutExpired) as error:
+            except (AssertionError, ProcessLookupError, subprocess.TimeoutExpired) as error:
                 job.results[-1].wrong = job.results[-1].wrong or f"the job came to harm, or its end is another: {error}"
         for result in job.results:
             said = f"{result.verdict}: {result.detail}" if result.detail else result.verdict

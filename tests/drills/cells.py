@@ -25,7 +25,7 @@ RANK, OTHER, SPARE, ORCHESTRATOR = "the rank", "another rank", "the spare", "the
 VICTIMS = (RANK, OTHER, SPARE, ORCHESTRATOR)
 FAULTS = (("killed", RANK), ("killed", OTHER), ("killed", SPARE), ("killed", ORCHESTRATOR), ("stopped", SPARE), ("stopped", RANK))
 
-HANG_LIMIT, SETUP_LIMIT = 6.0, 30.0  # seconds; a rank that is stopped waits for the first, a drill for the second at most
+HANG_LIMIT, SETUP_LIMIT = 10.0, 30.0  # seconds; a rank that is stopped waits for the first, a drill for the second at most
 
 
 @dataclass(frozen=True)
