@@ -54,6 +54,8 @@ class Cell:
         killed is started again, and the drill goes on."""
         if self.phase == SAID:
             return ("same", "broken")  # whichever the orchestrator hears first
+        if self.phase == WAITING and self.victim == ORCHESTRATOR:
+            return ("same", "broken")  # the rank may have waited long enough before its spare is let go
         return ("same",) if self.victim == ORCHESTRATOR else ("broken",)
 
 
