@@ -63,6 +63,7 @@ matrix: setup
 	$(BIN)/python -m tests.matrix
 
 drills: setup
+	EVERY_RANK=1 $(BIN)/python -m pytest tests/integration/test_drill_parallel.py
 	$(BIN)/python -m tests.drills
 
 conformance: setup

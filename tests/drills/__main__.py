@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -70,8 +71,8 @@ def faults(wanted: list[Cell], folder: Path, progress: Progress) -> list[dict[st
             job = FaultsInDrills(Training(folder / f"faults-{number}", mark), mark)
             try:
                 job.run(own, lambda result: progress.advance(task))
-            except AssertionError as error:
-                job.results[-1].wrong = job.results[-1].wrong or f"the job came to harm: {error}"
+            except (AssertionError, ProcessLookupError, subprocess.TimeoutExpired) as error:
+                job.results[-1].wrong = job.results[-1].wrong or f"the job came to harm, or its end is another: {error}"
         for result in job.results:
             said = f"{result.verdict}: {result.detail}" if result.detail else result.verdict
             progress.console.print(

@@ -25,7 +25,7 @@ RANK, OTHER, SPARE, ORCHESTRATOR = "the rank", "another rank", "the spare", "the
 VICTIMS = (RANK, OTHER, SPARE, ORCHESTRATOR)
 FAULTS = (("killed", RANK), ("killed", OTHER), ("killed", SPARE), ("killed", ORCHESTRATOR), ("stopped", SPARE), ("stopped", RANK))
 
-HANG_LIMIT, SETUP_LIMIT = 6.0, 30.0  # seconds; a rank that is stopped waits for the first, a drill for the second at most
+HANG_LIMIT, SETUP_LIMIT = 10.0, 30.0  # seconds; a rank that is stopped waits for the first, a drill for the second at most
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Cell:
         killed is started again, and the drill goes on."""
         if self.phase == SAID:
             return ("same", "broken")  # whichever the orchestrator hears first
+        if self.phase == WAITING and self.victim == ORCHESTRATOR:
+            return ("same", "broken")  # the rank may have waited long enough before its spare is let go
         return ("same",) if self.victim == ORCHESTRATOR else ("broken",)
 
 

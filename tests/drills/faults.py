@@ -27,7 +27,7 @@ from understudy.links.messages import ONLY
 
 JOB = Path(__file__).parents[2] / "benchmarks" / "soak_job.py"
 RANKS = 2
-BEYOND = 8  # steps that all ranks commit behind a cell: more than a status may lag behind
+BEYOND = 3  # steps that all ranks commit behind a cell: more than a status may lag behind
 ORCHESTRATOR = "-m understudy.orchestrator"
 
 
@@ -54,19 +54,21 @@ class FaultsInDrills:
 
     def run(self, cells: Iterable[Cell], tell: Callable[[Result], None] = lambda result: None) -> list[Result]:
         """Raises `AssertionError` where the job itself comes to harm: then nothing behind it can be tried."""
-        self._started = self._start()
+        wanted = list(cells)
+        self._started = self._start(hang=any(cell.what == "stopped" for cell in wanted))
         self._folder = Folder(self._started.folder / "run")
-        for number, cell in enumerate(cells):
+        for number, cell in enumerate(wanted):
             self.results.append(Result(cell))
             self._serve(self.results[-1], number)
             tell(self.results[-1])
         self._compare()
         return self.results
 
-    def _start(self) -> Started:
-        limits = ("--hang-limit", f"{HANG_LIMIT:g}", "--setup-limit", f"{SETUP_LIMIT:g}", "--drill", "off")
+    def _start(self, hang: bool) -> Started:
+        """`hang`: the hang watch has to find somebody soon. Else it must not take a rank that is held here for hung."""
+        limits = ("--drill", "off", *(("--hang-limit", f"{HANG_LIMIT:g}", "--setup-limit", f"{SETUP_LIMIT:g}") if hang else ()))
         command = ["-m", "understudy.cli", "run", "--nproc-per-node", str(RANKS), "--spares", "1", "--chaos", *limits]
-        started = self.training.start([*command, "--run-dir", "FOLDER/run"], str(JOB), "--pace", "0.05")
+        started = self.training.start([*command, "--run-dir", "FOLDER/run"], str(JOB), "--pace", "0.2")
         wait_until(lambda: (started.folder / "run" / "orchestrator.json").exists() or started.process.poll(), "the orchestrator", LONG)
         return started
 
@@ -89,7 +91,7 @@ class FaultsInDrills:
         drill = self._ask("POST", "drill", {"rank": rank})["number"]
         for hold in holds:
             wait_until(lambda hold=hold: self._folder.has_fired(hold.name) or self._over(drill), f"{cell.name}: {hold.point}", LONG)  # type: ignore[misc]
-            if not self._folder.has_fired(hold.name):
+            if not self._folder.has_fired(hold.name) and cell.phase != SAID:  # then the orchestrator was faster, and has ended the spare
                 result.wrong = f"the drill never came to {hold.point!r}"
         for hold in holds[1:]:
             self._folder.disarm(hold.name)

@@ -29,7 +29,7 @@ SCRIPTS = (
     "experts_all_to_all",
     "async_all_reduce_in_step",
     "send_and_recv_to_neighbours",
-    "optimizer_lbfgs",
+    "optimizer_sgd_nesterov",
     "optimizer_two_in_one_step",
     "schedule_one_cycle",
     "loader_with_workers",

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from understudy import extensions
-from understudy.chaos.armed import Armed, Folder
+from understudy.chaos.armed import ANY, Armed, Folder
 from understudy.chaos.base import Fault, Hits, Outcome, Parameter
 from understudy.chaos.job import Away, NotHere, WatchedJob
 from understudy.chaos.plan import BadPlan, make, read
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import registry
 from understudy.chaos.schedule import Injection, schedule
+from understudy.worker.fault_injection import chaos
 
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 RANDOM = {
@@ -242,3 +243,12 @@ def test_nothing_is_done_to_a_process_that_is_not_the_worker() -> None:
             job.look()
     finally:
         job.close()
+
+
+def test_what_is_armed_for_a_rank_is_not_for_the_spare_that_is_compared_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the rank's number, and goes through the points of the same step."""
+    step, anywhere, own = (Armed("x", "sigkill", 1, point) for point in ("forward", ANY, "rehearsal redo"))
+    assert chaos._fits(step, "forward") and chaos._fits(anywhere, "forward")
+    monkeypatch.setattr(chaos, "_rehearses", lambda: True)
+    assert not chaos._fits(step, "forward") and not chaos._fits(anywhere, "forward")
+    assert chaos._fits(own, "rehearsal redo") and not chaos._fits(anywhere, "rehearsal redo")

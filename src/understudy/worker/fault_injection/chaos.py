@@ -85,7 +85,7 @@ class Trigger:
 
 
 def _fits(armed: Armed, point: str) -> bool:
-    if _rehearses() and not point.startswith(REHEARSAL):
+    if _rehearses() and not armed.point.startswith(REHEARSAL):
         return False  # the spare of a drill has its rank's number, and is not that rank: what is armed for a step is not for it
     return armed.point in (ANY, point) and (armed.step is None or armed.step <= _step())
 
