@@ -101,5 +101,10 @@ def _value(data: bytes) -> str:
     return repr(found[0]) if isinstance(found, list) and len(found) == 1 else repr(found)
 
 
+def is_value(text: str) -> bool:
+    """Whether that is of something registered that is no module, optimizer or tensor."""
+    return text.partition(" ")[0].endswith("/value")
+
+
 def is_result(text: str) -> bool:
     return text.startswith(RESULT)
