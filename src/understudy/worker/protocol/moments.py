@@ -22,7 +22,7 @@ def at_begin(held: RankState, arguments: Any) -> DrilledMoment:
     """What a step begins with beside the state that is proven otherwise: every attribute of the modules, and its arguments."""
     attributes = held.state.attributes.everything()
     digests = {name: digest_bytes(data) for name, data in attributes.items()}
-    return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes | _encoded(ARGUMENTS, arguments)), 0, 0, 0)
+    return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes | _encoded(ARGUMENTS, arguments)), 0, 0, {}, 0)
 
 
 def at_vote(held: RankState) -> DrilledMoment:
@@ -45,7 +45,7 @@ def _moment(moment: str, held: RankState, digests: dict[str, int], more: Mapping
     values = held.state.encoded_values()
     streams = {f"the random stream {name!r}": digest_bytes(data) for name, data in held.state.randomness.capture().items()}
     digests = digests | {name: digest_bytes(data) for name, data in values.items()} | streams
-    return DrilledMoment(moment, digests, _short({**values, **(more or {})}), 0, 0, 0)
+    return DrilledMoment(moment, digests, _short({**values, **(more or {})}), 0, 0, {}, 0)
 
 
 def _content(name: str, thing: Any) -> dict[str, int]:

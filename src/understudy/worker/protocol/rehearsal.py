@@ -182,14 +182,15 @@ class Rehearsal(StepWatch):
             elif kind == MOMENT:
                 self._hear(unpack(DrilledMoment, body))
             elif kind == OVER:
+                self._replay.close("")
                 return
             else:
                 raise PeerLost(f"a message of unknown kind {kind!r}")
 
     def _hear(self, moment: DrilledMoment) -> None:
         self._there[moment.moment] = moment
-        if moment.moment == moments.VOTE:
-            self._replay.complete(moment.left_out)
+        if moment.moment != moments.BEGIN:
+            self._replay.complete(moment.issued, moment.left_out)
         self._membership.control.wake()
 
     def _lose(self, why: str) -> None:
