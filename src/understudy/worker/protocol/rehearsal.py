@@ -15,6 +15,7 @@ Known limit: other files that a step writes, it writes here, too.
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import threading
@@ -43,6 +44,7 @@ from understudy.worker.state.registry import Snapshot
 from understudy.worker.transport.peers import Buffers, Peers, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous
 
+_stock_save = torch.save
 NAMED = 3  # differences that a verdict names
 _UNLIKE_ITSELF = (
     "two attempts of the spare itself are not the same: the device does not compute reproducibly, or the step is fed by something that is "
@@ -75,7 +77,9 @@ class Saves(GenerationAborted):
     """The step is about to save something."""
 
 
-def _refuse_to_save(*args: Any, **kwargs: Any) -> NoReturn:
+def _save(thing: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    if isinstance(f, io.BytesIO):  # a copy in memory
+        return _stock_save(thing, f, *args, **kwargs)
     raise Saves(
         "compared up to where the step saves (torch.save), because the rank itself does that. Save in a @job.section, and the rest of the "
         "step is compared, too"
@@ -202,7 +206,7 @@ class Rehearsal(StepWatch):
 
     def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
         self._here[moments.BEGIN] = [moments.at_begin(self._held, arguments)]
-        torch.save = _refuse_to_save  # for good: this worker ends with the step
+        torch.save = _save  # type: ignore[assignment]  # for good: this worker ends with the step
 
     def vote(self) -> bool:
         attempts = self._here.setdefault(moments.VOTE, [])
