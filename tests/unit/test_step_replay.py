@@ -147,7 +147,7 @@ def test_of_objects_that_are_moved_the_content_is_compared_and_not_its_pickle() 
     assert failures == [] and replayed.different == []
     replayed.again()
     gathered({"losses": [1.0, 3.0], "names": [text, text]})
-    assert len(replayed.different) == 1 and "allgather number 1" in replayed.different[0]
+    assert len(replayed.different) == 1 and "the object that goes into allgather number 1" in replayed.different[0]
 
 
 def test_objects_whose_content_cannot_be_read_are_not_compared() -> None:

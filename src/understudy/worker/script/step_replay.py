@@ -381,7 +381,8 @@ class StepReplayer(Kernels):
         if here.given != there.given and not of_objects:
             self.different.append(f"what goes into {_named(there)}: {_shown(here.given)} on the spare, {_shown(there.given)} on the rank")
         elif here.digests != there.digests:
-            self.different.append(f"what goes into {_named(there)} is not the same on the spare")
+            what = "the object that" if of_objects else "what"
+            self.different.append(f"{what} goes into {_named(there)} is not the same on the spare")
 
 
 def _named(entry: DrilledCollective) -> str:
