@@ -141,6 +141,16 @@ def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, cod
     assert not started.succeeds().incidents
 
 
+def test_a_spare_saves_nothing(training: Training) -> None:
+    started = begin(training, "hidden.py", "saves", flags=LIMITS)
+    code, found = drill(started, 1)
+    assert (code, found["verdict"], found["left_out"]) == (0, "partly", 0) and "up to where the step saves" in found["detail"], found
+    pids = {str(rank["pid"]) for rank in status(started)["ranks"]}
+    assert {path.name.removeprefix("saved-") for path in started.folder.glob("saved-*")} == pids
+    (started.folder / "stop").touch()
+    assert not started.succeeds().incidents
+
+
 def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training) -> None:
     started = begin(training, "hidden.py", "stopped", flags=LIMITS)
     asked = understudy("drill", "--rank", "0", "--json", "--run-dir", str(started.folder / "run"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -39,7 +40,7 @@ def replayer(entries: list[DrilledCollective]) -> StepReplayer:
     made = StepReplayer(rank=3)
     for entry in entries:
         made.put(entry)
-    made.complete(0)
+    made.complete({}, 0)
     made.install()
     return made
 
@@ -96,7 +97,7 @@ def test_another_collective_one_too_many_and_one_too_few() -> None:
 def test_beyond_what_was_sent_nothing_is_compared() -> None:
     entries, _ = recorded(step)
     replayed = replayer(entries[:1])
-    replayed.complete(1)
+    replayed.complete({}, 1)
     with pytest.raises(Beyond):
         step()
     assert replayed.compared == 1
@@ -146,7 +147,7 @@ def test_of_objects_that_are_moved_the_content_is_compared_and_not_its_pickle() 
     assert failures == [] and replayed.different == []
     replayed.again()
     gathered({"losses": [1.0, 3.0], "names": [text, text]})
-    assert len(replayed.different) == 1 and "allgather number 1" in replayed.different[0]
+    assert len(replayed.different) == 1 and "the object that goes into allgather number 1" in replayed.different[0]
 
 
 def test_objects_whose_content_cannot_be_read_are_not_compared() -> None:
@@ -181,3 +182,32 @@ def test_behind_its_step_a_recorder_holds_no_result() -> None:
     recorder.remove()
     assert [storage.expired() for storage in storages] == [True, True]  # type: ignore[no-untyped-call]
     assert work.wait() and work.is_completed() and work.is_success()
+
+
+def test_a_result_that_is_known_there_only_behind_the_vote_is_waited_for() -> None:
+    (entry,), _ = recorded(lambda: dist.all_reduce(torch.ones(4)))
+    made = StepReplayer(rank=3)
+    made.complete({entry.lane: 1}, 0)
+    made.install()
+
+    def late() -> None:
+        while not made._numbers[entry.lane]:  # it has not been asked for
+            pass
+        made.put(entry)
+
+    thread = threading.Thread(target=late)
+    thread.start()
+    dist.all_reduce(torch.ones(4))
+    thread.join()
+    assert made.compared == 1 and made.different == []
+    with pytest.raises(Unlike, match=r"the spare issues allreduce number 1 .* rank 3 does not"):
+        dist.all_reduce(torch.ones(4))
+
+
+def test_a_result_that_nobody_has_waited_for_there_does_not_come_behind_the_step() -> None:
+    made = StepReplayer(rank=3)
+    made.complete({"0": 1}, 0)
+    made.install()
+    made.close("")
+    with pytest.raises(Unlike, match=r"the spare issues allreduce number 0 .* rank 3 does not"):
+        dist.all_reduce(torch.ones(4))

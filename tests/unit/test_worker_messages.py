@@ -56,7 +56,7 @@ ALL: list[PeerMessage] = [
     JOB,
     DonorState(9, 8, {"p": MOMENT}, STATE, {"v/value": b"\x90"}, [CopyDigests({}, {"p": 1})], [GroupMembers("0", [2, 0])], {"0": 5}, {}),
     DrilledCollective("0", 3, "allreduce_", "reduce_op=0", [("float32", [2])], [17], [("float32", [2])], [torch.tensor([1.0, 2.0])], -1),
-    DrilledMoment("end", {"p": 5, "the result of the step": -1}, {"v/value": b"\x90"}, 4, 1, 250_000),
+    DrilledMoment("end", {"p": 5, "the result of the step": -1}, {"v/value": b"\x90"}, 4, 1, {"0": 5}, 250_000),
     Compared(100, STATE, {"ddp/0/1": SharedObject((0, 1), "DDP over Net", {"layout": [[0, 1], [2]], "switches": (True, None)})}),
 ]
 

@@ -52,10 +52,11 @@ def drill_line(drill: dict[str, Any]) -> str:
     if not drill["verdict"]:
         return f"{rank} is being compared with spare {drill['worker']}"
     figures = f"{drill['compared']} digests and {drill['collectives']} collectives, {size(drill['bytes_moved'])} moved"
+    beyond = f", {drill['left_out']} collectives beyond --drill-bytes" if drill["left_out"] else ""
     cost = f"the rank paused for {seconds(drill['pause'])}"
     said = {
         "same": f"{rank}: proven at step {step} ({figures}; {cost}){more}",
-        "partly": f"{rank}: proven in part at step {step} ({figures}, {drill['left_out']} collectives beyond --drill-bytes; {cost}){more}",
+        "partly": f"{rank}: proven in part at step {step} ({figures}{beyond}; {cost}){more}",
         "different": f"{rank}: not survivable as it is (step {step}){more}",
         "not reproducible": f"{rank}: not reproducible on this device (step {step}){more}",
         "broken": f"{rank}: not proven{more}",

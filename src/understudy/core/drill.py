@@ -200,10 +200,8 @@ def told(result: DrillResult) -> str:
         case DrillVerdict.SAME:
             return f"{of} is proven at step {result.step}: spare {result.worker} computed the same bits, and its redo, too{more}"
         case DrillVerdict.PARTLY:
-            return (
-                f"{of} is proven in part at step {result.step}: the same bits in {result.collectives} collectives, {result.left_out} were "
-                f"too much to be sent{more}"
-            )
+            left_out = f", {result.left_out} were too much to be sent" if result.left_out else ""
+            return f"{of} is proven in part at step {result.step}: the same bits in {result.collectives} collectives{left_out}{more}"
         case DrillVerdict.DIFFERENT:
             return f"{of} is not survivable as it is (step {result.step}){more}"
         case DrillVerdict.NOT_REPRODUCIBLE:

@@ -259,6 +259,7 @@ class DrilledMoment(PeerMessage):
     shown: dict[StrictStr, StrictBytes]  # encodings of those that are short, to be told to a person
     sent: StrictInt  # collectives that were sent
     left_out: StrictInt  # collectives beyond the limit, which were not
+    issued: dict[StrictStr, StrictInt]  # by lane: collectives so far, whether their results are known by now or not
     pause: StrictInt  # microseconds that the rank has spent on the drill, and not on its step
 
 

@@ -177,7 +177,9 @@ class Drills(StepWatch):
             self._broken(f"the step has changed {torn} in front of its vote for the first time, while its state was sent. Drill again")
             return False
         try:
-            sender.put(MOMENT + pack(replace(moments.at_vote(self._held), sent=sender.sent, left_out=sender.left_out)))
+            issued = self._recorder.issued() if self._recorder is not None else {}
+            standing = replace(moments.at_vote(self._held), issued=issued)
+            sender.put(MOMENT + pack(replace(standing, sent=sender.sent, left_out=sender.left_out)))
         except Exception as error:  # as above
             self._broken(f"it could not be told how the rank stands at its vote: {error!r}")
             return False

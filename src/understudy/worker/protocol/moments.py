@@ -36,7 +36,7 @@ def at_begin(held: RankState, arguments: Any) -> DrilledMoment:
     """What a step begins with beside the state that is proven otherwise: every attribute of the modules, and its arguments."""
     attributes = held.state.attributes.everything()
     digests = {name: digest_bytes(data) for name, data in attributes.items()}
-    return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes | _encoded(ARGUMENTS, arguments)), 0, 0, 0)
+    return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes | _encoded(ARGUMENTS, arguments)), 0, 0, {}, 0)
 
 
 def at_vote(held: RankState, written: Collection[str] | None = None) -> DrilledMoment:
@@ -62,7 +62,7 @@ def _moment(moment: str, held: RankState, digests: dict[str, int], more: Mapping
     values = held.state.encoded_values()
     streams = {f"the random stream {name!r}": digest_bytes(data) for name, data in held.state.randomness.capture().items()}
     digests = digests | {name: digest_bytes(data) for name, data in values.items()} | streams
-    return DrilledMoment(moment, digests, _short({**values, **(more or {})}), 0, 0, 0)
+    return DrilledMoment(moment, digests, _short({**values, **(more or {})}), 0, 0, {}, 0)
 
 
 def _content(name: str, thing: Any) -> dict[str, int]:
@@ -121,6 +121,11 @@ def _value(data: bytes) -> str:
     except (ValueError, TypeError):
         return "something else"
     return repr(found[0]) if isinstance(found, list) and len(found) == 1 else repr(found)
+
+
+def is_value(text: str) -> bool:
+    """Whether that is of something registered that is no module, optimizer or tensor."""
+    return text.partition(" ")[0].endswith("/value")
 
 
 def is_result(text: str) -> bool:

@@ -6,14 +6,22 @@ optimizer and what else follows a vote, and in the end the verdict. The spare ne
 
 What differs at the begin (an attribute of a module that was never changed, an argument) is a cause and no verdict: many differences mean
 nothing. The verdict goes by what is computed: what goes into collectives, gradients, buffers, streams, and all state behind the step.
+
+Nothing is saved here: the rank is alive, and two processes would write over each other's file, the spare later than the rank and so perhaps
+over a newer one. Where the step calls `torch.save`, its drill ends, and what was seen until then counts.
+
+Known limit: other files that a step writes, it writes here, too.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import threading
 from typing import Any, NoReturn
+
+import torch
 
 from understudy.core.commands import Drill
 from understudy.core.events import Drilled
@@ -37,6 +45,7 @@ from understudy.worker.state.registry import Snapshot
 from understudy.worker.transport.peers import Buffers, Peers, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous
 
+_stock_save = torch.save
 _UNLIKE_ITSELF = (
     "two attempts of the spare itself are not the same: the device does not compute reproducibly, or the step is fed by something that is "
     "not registered and changes in it (a counter, a generator)"
@@ -45,6 +54,10 @@ _UNLIKE_ITSELF = (
 _FEEDS = (
     "The step goes by something that a newcomer does not have as the rank has it (a plain name, a closure, an object of the script's own): "
     "give it to job.register, or keep it in a registered module"
+)
+_VALUES = (
+    "It is registered, and made of something that is not: give that to job.register, too. Or of a clock: leave that out of its state_dict. "
+    "Or it changes behind the vote: change it in front of optimizer.step"
 )
 _REDO = (
     "The step changes something that a redo does not put back (a list, a counter, a cache, its batch): give it to job.register, or change "
@@ -58,6 +71,19 @@ _STATE = "What is registered must be the same again after load_state_dict, and n
 
 class Rehearsed(GenerationAborted):
     """The first attempt has come to its vote."""
+
+
+class Saves(GenerationAborted):
+    """The step is about to save something."""
+
+
+def _save(thing: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    if isinstance(f, io.BytesIO):  # a copy in memory
+        return _stock_save(thing, f, *args, **kwargs)
+    raise Saves(
+        "compared up to where the step saves (torch.save), because the rank itself does that. Save in a @job.section, and the rest of the "
+        "step is compared, too"
+    )
 
 
 class Rehearsal(StepWatch):
@@ -161,14 +187,15 @@ class Rehearsal(StepWatch):
             elif kind == MOMENT:
                 self._hear(unpack(DrilledMoment, body))
             elif kind == OVER:
+                self._replay.close("")
                 return
             else:
                 raise PeerLost(f"a message of unknown kind {kind!r}")
 
     def _hear(self, moment: DrilledMoment) -> None:
         self._there[moment.moment] = moment
-        if moment.moment == moments.VOTE:
-            self._replay.complete(moment.left_out)
+        if moment.moment != moments.BEGIN:
+            self._replay.complete(moment.issued, moment.left_out)
         self._membership.control.wake()
 
     def _lose(self, why: str) -> None:
@@ -180,6 +207,7 @@ class Rehearsal(StepWatch):
 
     def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
         self._here[moments.BEGIN] = [moments.at_begin(self._held, arguments)]
+        torch.save = _save  # type: ignore[assignment]  # for good: this worker ends with the step
 
     def vote(self) -> bool:
         attempts = self._here.setdefault(moments.VOTE, [])
@@ -192,8 +220,8 @@ class Rehearsal(StepWatch):
         return True
 
     def failed(self, error: Exception) -> None:
-        if isinstance(error, Beyond):
-            return self._conclude()
+        if isinstance(error, Beyond | Saves):
+            self._conclude(str(error) if isinstance(error, Saves) else "")
         if self._lost:
             self.tell(DrillVerdict.BROKEN, self._lost)
         if isinstance(error, Unlike):
@@ -209,7 +237,8 @@ class Rehearsal(StepWatch):
 
     # -- the verdict -------------------------------------------------------------------------------------------------------
 
-    def _conclude(self) -> None:
+    def _conclude(self, until: str = "") -> NoReturn:
+        """`until`: why no more of the step was run."""
         last = moments.END if moments.END in self._here else moments.VOTE
         self._membership.control.wait_for(lambda: last in self._there or bool(self._lost))
         if last not in self._there:
@@ -226,13 +255,15 @@ class Rehearsal(StepWatch):
             quiet = [f"{text} (if the script goes by it, register what it is made of)" for text in behind if moments.is_result(text)]
         if len(attempts) > 1 and (unlike := [*self._replay.unlike_itself, *moments.differences(attempts[1], attempts[0])]):
             if at_vote[0] or self._replay.unlike_before:
-                self.tell(DrillVerdict.NOT_REPRODUCIBLE, self._with_causes([f"{_UNLIKE_ITSELF}: {moments.joined(unlike)}"], _UNSTEADY))
+                advice = _VALUES if all(map(moments.is_value, unlike)) else _UNSTEADY
+                self.tell(DrillVerdict.NOT_REPRODUCIBLE, self._with_causes([f"{_UNLIKE_ITSELF}: {moments.joined(unlike)}"], advice))
             told = f"the spare's first attempt is the rank's, and its redo is not: {moments.joined(unlike)}. {_REDO}"
             self.tell(DrillVerdict.DIFFERENT, told)
         if found:
             self.tell(DrillVerdict.DIFFERENT, self._with_causes(found))
         quiet += self._causes()
-        detail = f"not the same, and of no consequence in this step: {moments.joined(quiet)}" if quiet else ""
+        aside = f"not the same, and of no consequence in this step: {moments.joined(quiet)}" if quiet else ""
+        detail = ". ".join(text for text in (until, aside) if text)
         self.tell(DrillVerdict.SAME if moments.END in self._here else DrillVerdict.PARTLY, detail)
 
     def _causes(self) -> list[str]:
@@ -242,8 +273,9 @@ class Rehearsal(StepWatch):
     def _with_causes(self, found: list[str], what_to_do: str = _FEEDS) -> str:
         causes = self._causes()
         unique = list(dict.fromkeys(found))
-        first = f"{moments.joined(causes)}; the first that follows: {unique[0]}" if causes else moments.joined(unique)
-        return f"{first}. {what_to_do}"
+        if what_to_do is _FEEDS and not causes and all(map(moments.is_value, unique)):
+            what_to_do = _VALUES
+        return f"{f'{moments.joined(causes)}; the first that follows: {unique[0]}' if causes else moments.joined(unique)}. {what_to_do}"
 
     def tell(self, verdict: DrillVerdict, detail: str) -> NoReturn:
         """Says what came of it, and waits until this worker is ended."""

@@ -37,7 +37,7 @@ from understudy.worker.errors import GenerationAborted
 from understudy.worker.script.collectives import BETWEEN_TWO, FROM_ROOT, Collective, Kernels, shapes
 
 _c10d: Any = c10d  # for what its stub does not list
-_OF_TORCH = str(Path(torch.__file__).parent)
+_OF_TORCH = str(Path(torch.distributed.__file__).parent)
 _OBJECTS = {  # functions of torch that move objects -> where they have what this rank gives
     "all_gather_object": "obj",
     "gather_object": "obj",
@@ -165,6 +165,11 @@ class StepRecorder(Kernels):
         watched = _Watched(Work.unbox(work), done)
         self._works.append(watched)
         return collective.answer(watched.boxed())
+
+    def issued(self) -> dict[str, int]:
+        """By lane: how many so far."""
+        with self._lock:
+            return dict(self._numbers)
 
     def _entry(self, collective: Collective) -> DrilledCollective:
         """What goes into it."""
@@ -295,8 +300,8 @@ class StepReplayer(Kernels):
         self._entries: dict[tuple[str, int], DrilledCollective] = {}
         self._numbers: Counter[str] = Counter()
         self._changed = threading.Condition()
-        self._over = ""  # why no more come
-        self._complete = False  # all of the step have come that will
+        self._over: str | None = None  # why no more come; "": the step is over there
+        self._issued: dict[str, int] | None = None  # by lane: how many there are in the step, once that is known
         self._beyond = False  # some were too much to be sent
         self.different: list[str] = []  # what went into a collective here and there, the first first
         self.unlike_before = False  # there was something in the attempt before this one
@@ -311,15 +316,15 @@ class StepReplayer(Kernels):
             self._changed.notify_all()
 
     def close(self, why: str) -> None:
-        """No more will come: who waits for one hears why."""
+        """No more will come: who waits for one hears why. `why` is empty where the step is over."""
         with self._changed:
             self._over = self._over or why
             self._changed.notify_all()
 
-    def complete(self, left_out: int) -> None:
-        """All of the step are here but those that were `left_out`."""
+    def complete(self, issued: dict[str, int], left_out: int) -> None:
+        """The step issues no others than these, by lane. Those that were not `left_out` are here, or will be when they are done there."""
         with self._changed:
-            self._complete, self._beyond = True, left_out > 0
+            self._issued, self._beyond = self._issued or issued, left_out > 0
             self._changed.notify_all()
 
     def again(self) -> None:
@@ -341,7 +346,7 @@ class StepReplayer(Kernels):
         with self._changed:
             number = self._numbers[lane]
             self._numbers[lane] += 1
-            self._changed.wait_for(lambda: (lane, number) in self._entries or bool(self._over) or self._complete)
+            self._changed.wait_for(lambda: (lane, number) in self._entries or self._none_follows(lane, number))
             entry = self._entries.get((lane, number))
         if entry is None and self._beyond:
             raise Beyond("what the rank was given here was too much to be sent")
@@ -363,6 +368,10 @@ class StepReplayer(Kernels):
         future.set_result(collective.outputs)
         return collective.answer(_c10d._create_work_from_future(future).boxed())
 
+    def _none_follows(self, lane: str, number: int) -> bool:
+        """Whether that collective will not come any more."""
+        return self._over is not None or (self._issued is not None and (self._beyond or number >= self._issued.get(lane, 0)))
+
     def _compare(self, here: DrilledCollective, there: DrilledCollective, of_objects: bool) -> None:
         """Raises `Unlike` where what came out there has no place here."""
         mine, theirs = (here.operator, here.settings, here.results), (there.operator, there.settings, there.results)
@@ -372,7 +381,8 @@ class StepReplayer(Kernels):
         if here.given != there.given and not of_objects:
             self.different.append(f"what goes into {_named(there)}: {_shown(here.given)} on the spare, {_shown(there.given)} on the rank")
         elif here.digests != there.digests:
-            self.different.append(f"what goes into {_named(there)} is not the same on the spare")
+            what = "the object that" if of_objects else "what"
+            self.different.append(f"{what} goes into {_named(there)} is not the same on the spare")
 
 
 def _named(entry: DrilledCollective) -> str:

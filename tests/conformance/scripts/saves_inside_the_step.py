@@ -1,0 +1,57 @@
+"""Each step saves the weights behind its optimizer, the first one in a process after a warm-up, and looks whether they have gone back."""
+
+# ranks: 3
+# group: loops
+# expect: bitwise
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+saved = Path(os.environ.get("TRACE_OUT", ".")) / f"saved-{job.rank}.pt"
+newest = None  # step that this process has saved; None: none yet
+
+
+def save(step):
+    global newest
+    if newest is None:
+        for _ in range(40):
+            torch.ones(1024, 1024) @ torch.ones(1024, 1024)
+    partial = saved.with_suffix(f".{os.getpid()}")
+    torch.save({"step": step, "model": model.state_dict()}, partial)
+    partial.rename(saved)
+    newest = step
+
+
+@job.step
+def train_step(step):
+    inputs = torch.randn(4, 8)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    loss.backward()
+    gone_back = newest is not None and torch.load(saved)["step"] < newest
+    optimizer.step()
+    save(step)
+    return loss.item(), gone_back
+
+
+for step in job.steps(12):
+    loss, gone_back = train_step(step)
+    trace.line(f"step {step}", loss=loss, gone_back=gone_back)
+
+trace.final(model=model, optimizer=optimizer)
