@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.core_job import Job, assigned
 
-from understudy.core import events
+from understudy.core import commands, events
 from understudy.core.coverage import Replicas
 from understudy.core.model import DrillVerdict, JobSpec
 from understudy.core.proofs import proven, standing, turn
@@ -170,3 +170,22 @@ def test_the_table_of_names_says_who_has_which_role() -> None:
     assert roles == (0, 0, 1, 1)
     assert Replicas({**table.classes, "b/parameter/w": (-1, -1, 5, 5)}).roles() == (roles, names), "who is whose replica is no matter"
     assert Replicas({**table.classes, "d": (0, 0, 0, 0)}).roles() != (roles, names)
+
+
+@pytest.mark.parametrize("drilled", [[0], [0, 1]])
+def test_ranks_hear_whether_all_newcomers_were_proven(drilled: list[int]) -> None:
+    """Then nothing waits in their first transaction."""
+    job = Job(JobSpec("job", 3, 3, spares=2, drill_at=20))
+    for number, rank in enumerate(drilled):
+        drill(job, 20 << number, rank=rank)
+    job.lose("w0", "w1")
+    said = [command for command in job.rest() if isinstance(command, commands.Recover)]
+    assert len(said) == 3 and {command.proven for command in said} == {len(drilled) == 2}
+
+
+def test_nothing_is_proven_where_nobody_is_new() -> None:
+    job = job_of(2)
+    drill(job, 20, rank=1)
+    job.submit(events.CommunicationBroken("w0", 0, "reset"))
+    job.submit(events.Expired("communication"))
+    assert not any(command.proven for command in job.rest() if isinstance(command, commands.Recover))

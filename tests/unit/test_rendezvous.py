@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from understudy.worker.errors import PeerLost
+from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.transport.rendezvous import PART, Rendezvous, StoreServer
 
 LIMIT = 60.0  # seconds
@@ -83,3 +83,21 @@ def test_generations_do_not_see_each_other(server: StoreServer) -> None:
     client(server, 2).put("key", b"two")
     assert client(server, 1).get("key") == content(PART + 1)
     assert client(server, 2).get("key") == b"two"
+
+
+def test_who_asks_without_waiting_learns_what_is_there(server: StoreServer) -> None:
+    one, other = client(server), client(server)
+    assert not one.has("key")
+    one.put("key", b"a")
+    other.put("more", b"")
+    assert other.has("key") and one.get_all(["key", "more"]) == [b"a", b""]
+    assert [one.count("how many"), other.count("how many"), one.count("how many")] == [1, 2, 3]
+    assert [one.claim("mine", b"one"), other.claim("mine", b"other"), other.get("mine")] == [b"one"] * 3
+
+
+def test_who_asks_in_a_generation_that_is_over_hears_that(server: StoreServer) -> None:
+    late = Rendezvous(server.address, 0, lambda: True)
+    for ask in (late.has, late.count, lambda key: late.claim(key, b""), lambda key: late.get_all([key])):
+        with pytest.raises(GenerationAborted, match="generation 0 ended while asking for key"):
+            ask("key")
+    late.close()

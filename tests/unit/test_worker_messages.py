@@ -14,7 +14,10 @@ from understudy.worker.encoding import messages
 from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.messages import (
     VERSION,
+    Announced,
+    AwaitedCall,
     Boundary,
+    CallSequences,
     Compared,
     CopyDigests,
     DataPosition,
@@ -32,6 +35,7 @@ from understudy.worker.encoding.messages import (
     RecordedCollective,
     SetupRecord,
     SharedObject,
+    Standing,
     StateDigests,
     TensorDescription,
     pack,
@@ -57,6 +61,9 @@ ALL: list[PeerMessage] = [
     DonorState(9, 8, {"p": MOMENT}, STATE, {"v/value": b"\x90"}, [CopyDigests({}, {"p": 1})], [GroupMembers("0", [2, 0])], {"0": 5}, {}),
     DrilledCollective("0", 3, "allreduce_", "reduce_op=0", [("float32", [2])], [17], [("float32", [2])], [torch.tensor([1.0, 2.0])], -1),
     DrilledMoment("end", {"p": 5, "the result of the step": -1}, {"v/value": b"\x90"}, 4, 1, {"0": 5}, 250_000),
+    Announced(1, "w4", "allreduce_", "SUM", [("float32", 12)], [], [8, -1], "allreduce (SUM) of float32 (3, 4)"),
+    Standing(False, [AwaitedCall({0: "first/0/2/0"}, "", True, "barrier")]),
+    CallSequences("w4", {"0|1f": ([0, 1], 3, 2**64 - 1)}),
     Compared(100, STATE, {"ddp/0/1": SharedObject((0, 1), "DDP over Net", {"layout": [[0, 1], [2]], "switches": (True, None)})}),
 ]
 
@@ -80,6 +87,7 @@ def test_a_message_arrives_as_it_was_sent(message: PeerMessage) -> None:
 
 def test_every_message_has_an_example_here() -> None:
     parts = {Placed, TensorDescription, GroupMembers, CopyDigests, StateDigests, SharedObject, DataPosition, Boundary, RecordedCollective}
+    parts |= {AwaitedCall}
     assert {type(message) for message in ALL} | parts == set(PeerMessage.__subclasses__())
 
 

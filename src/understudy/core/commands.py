@@ -131,6 +131,7 @@ class Recover:
     newcomers: tuple[int, ...]
     holders: tuple[int, ...]
     leavers: tuple[int, ...]  # ranks whose old worker is healthy and takes part as a donor
+    proven: bool = False  # a drill has passed for every newcomer's rank, and nothing has changed since
 
 
 @dataclass(frozen=True)

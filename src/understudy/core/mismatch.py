@@ -10,6 +10,9 @@ rank has committed the transaction at which it went on. The first one may be a c
 the same transaction, in that recovery or the next that goes on there, ends the job. Those that are killed from outside, newcomers that
 crash themselves, and recoveries without a newcomer do not count.
 
+Workers compare what they are about to issue in the first transaction after a recovery, and name a difference before it does harm. This is
+for what they do not see: where a drill has passed and a newcomer computes something else all the same, or where that was given up.
+
 Where only one survivor is left, its first crash ends the job: another newcomer would meet the one before it, the two would agree, and
 nobody could tell a chance fault from wrong state any more.
 """

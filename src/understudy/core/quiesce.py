@@ -10,7 +10,7 @@ nobody waits for them, and they keep what they have set up.
 
 from __future__ import annotations
 
-from understudy.core import drill, forming
+from understudy.core import drill, forming, proofs
 from understudy.core.assignment import choose_spare
 from understudy.core.commands import Abort, Recover
 from understudy.core.commit import BOUNDARY, REDO, Decision, InvariantBroken, decide
@@ -295,6 +295,7 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
             newcomers=decision.absent,
             holders=decision.holders,
             leavers=leavers,
+            proven=bool(newcomers) and all(proofs.proven(state, rank) >= 0 for rank in decision.absent),
         )
         worker.recovered = state.generation
         recovery.sent[worker.name] = message

@@ -16,6 +16,8 @@ beside messages, from memory to memory (`transfer`).
 | `HandedAgain` | each rank -> its buddies | connection |
 | `Compared` | each rank -> all | connection |
 | `DrilledCollective`, `DrilledMoment` | a rank -> the spare that computes a step beside it (a drill) | connection |
+| `Announced`, `Standing` | each rank -> all, in the first transaction after a recovery | store, below `first` |
+| `CallSequences` | each rank -> all, with the vote of that transaction if a drill has passed | connection |
 | the flags of a vote | each rank -> all | connection, a list of numbers (`votes`) |
 """
 
@@ -263,6 +265,46 @@ class DrilledMoment(PeerMessage):
     pause: StrictInt  # microseconds that the rank has spent on the drill, and not on its step
 
 
+@dataclass(frozen=True)
+class Announced(PeerMessage):
+    """A collective that a rank is about to issue (`script.announcements`)."""
+
+    rank: StrictInt
+    worker: StrictStr
+    operator: StrictStr
+    settings: StrictStr  # root and reduction
+    alike: list[tuple[StrictStr, StrictInt]]  # of each tensor that has one size on all members: type and elements, or "" and bytes
+    gives: list[StrictInt]  # bytes, by the index of the member that gets them; -1: none. Empty: it gives to nobody in particular
+    takes: list[StrictInt]  # the same, by the member that they come from
+    shown: StrictStr  # for a person
+
+
+@dataclass(frozen=True)
+class AwaitedCall(PeerMessage):
+    """A call that waits until others have issued theirs."""
+
+    keys: dict[StrictInt, StrictStr]  # rank -> the key under which it announces that
+    unless: StrictStr  # a key; where it is there, nobody can say for whom it waits. "": none
+    bound: StrictBool  # the script would wait here in any case, until they have
+    shown: StrictStr  # for a person
+
+
+@dataclass(frozen=True)
+class Standing(PeerMessage):
+    """How a rank stands in the first transaction after a recovery."""
+
+    voted: StrictBool  # nothing will be issued any more
+    waits: list[AwaitedCall]  # what it waits for, or did
+
+
+@dataclass(frozen=True)
+class CallSequences(PeerMessage):
+    """All collectives that a rank has issued in a transaction."""
+
+    worker: StrictStr
+    lanes: dict[StrictStr, tuple[list[StrictInt], StrictInt, StrictInt]]  # by group: ranks of its members, collectives, their digest
+
+
 Kind = TypeVar("Kind", bound=PeerMessage)
 
 
@@ -305,6 +347,6 @@ def unpack(kind: type[Kind], data: bytes) -> Kind:
 
 def prepare() -> None:
     """Builds every checker now, so that a recovery has not to wait for that."""
-    drilled = (DrilledCollective, DrilledMoment)
-    for kind in (PeerAddress, SetupRecord, MemoryDescription, LocalCopy, HandedAgain, JobProgress, DonorState, Compared, *drilled):
+    drilled, first = (DrilledCollective, DrilledMoment), (Announced, Standing, CallSequences)
+    for kind in (PeerAddress, SetupRecord, MemoryDescription, LocalCopy, HandedAgain, JobProgress, DonorState, Compared, *drilled, *first):
         _adapter(kind)

@@ -17,6 +17,7 @@ from understudy.worker.errors import GenerationAborted
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.first_transaction import FirstTransaction
 from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
@@ -28,13 +29,20 @@ from understudy.worker.transport.rendezvous import Rendezvous
 
 class Attachment:
     def __init__(
-        self, progress: Progress, membership: Membership, comparison: Comparison, order: AdditionOrder, count: CollectiveCount
+        self,
+        progress: Progress,
+        membership: Membership,
+        comparison: Comparison,
+        order: AdditionOrder,
+        count: CollectiveCount,
+        first: FirstTransaction,
     ) -> None:
         self._progress = progress
         self._membership = membership
         self._comparison = comparison
         self._order = order
         self._count = count
+        self._first = first
 
     def connect(
         self, members: Members, meeting: Rendezvous, member: int, reach: Callable[[Peers], None], move: Callable[[Peers], None]
@@ -82,6 +90,7 @@ class Attachment:
         membership.collectives_at_attach = membership.groups.collectives()
         self._count.end()
         self._comparison.recovered(newcomers)
+        self._first.recovered(members.recovery)
         self._progress.redo_since = time.time()
 
 

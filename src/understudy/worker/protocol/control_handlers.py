@@ -36,8 +36,9 @@ class ControlHandlers:
         peers, meeting = membership.peers, membership.meeting
         if peers is not None:
             peers.abort()
-        if meeting is not None and meeting.generation < abort.generation:
-            meeting.close()
+        for one in [*([meeting] if meeting is not None else []), *membership.more_meetings]:
+            if one.generation < abort.generation:
+                one.close()
         membership.groups.abort()
 
     def called(self) -> None:
@@ -91,9 +92,10 @@ class ControlHandlers:
         return max(0, self._membership.groups.collectives() - self._membership.collectives_at_attach)
 
     def waits(self) -> int:
-        """As `Handlers.waits`: those for Gloo, and those of the main thread for what other workers' runtimes send."""
+        """As `Handlers.waits`: those for Gloo, and those for what other workers' runtimes send or say."""
         gloo, peers = self._membership.groups.waits(), self._membership.peers
-        return gloo if gloo == UNKNOWN else gloo + (peers is not None and peers.waiting)
+        held = sum(meeting.waiting for meeting in list(self._membership.more_meetings))
+        return gloo if gloo == UNKNOWN else gloo + (peers is not None and peers.waiting) + held
 
     def answers_alone(self, abort: Abort) -> Event | None:
         """While the script sets up, nobody has voted for anything: no need to wait for the main thread to say so."""

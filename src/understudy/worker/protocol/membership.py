@@ -43,6 +43,7 @@ class Membership:
         self.new_buddies: set[int] = set()  # ranks that do not have yet what a buddy of this rank should keep
         self.unshared = False  # a recovery with newcomers was completed, and copies are not handed over again yet
         self.meeting: Rendezvous | None = None
+        self.more_meetings: list[Rendezvous] = []  # more clients of the present generation's store, for threads that wait
         self.pending: Recover | None = None  # decided, not yet attached
         self.pause_agreed = -1  # the generation for which all ranks have agreed, in a vote, to pause
         self.collectives_at_attach = 0  # groups that were connected anew count from the same number on every rank, but not from 0
@@ -56,12 +57,23 @@ class Membership:
     def meet(self, store: str, generation: int) -> Rendezvous:
         """Connects with the store of `generation`. Raises `GenerationAborted` or `PeerLost`."""
         self.groups.stop_waking()  # of the old communicators, nothing is left here
+        self.meeting = self._client(store, generation)
+        return self.meeting
+
+    def meet_beside(self, recovery: Recover) -> Rendezvous:
+        """Another client of the store of a generation to which this worker is attached. Any thread. Raises as `meet`."""
+        meeting = self._client(recovery.store, recovery.generation)
+        self.more_meetings.append(meeting)
+        if self.superseded(recovery.generation):  # an abort from now on finds it
+            raise GenerationAborted(f"generation {recovery.generation} ended while this worker connected")
+        return meeting
+
+    def _client(self, store: str, generation: int) -> Rendezvous:
         made: list[Rendezvous] = []
         self.interruptible(
             generation, lambda: made.append(Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port))
         )
-        self.meeting = made[0]
-        return self.meeting
+        return made[0]
 
     def interruptible(self, generation: int, work: Callable[[], None]) -> None:
         """As `beside`, and waits for it."""

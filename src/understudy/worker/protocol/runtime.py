@@ -20,6 +20,7 @@ from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.control_handlers import ControlHandlers
 from understudy.worker.protocol.donor import Donation
 from understudy.worker.protocol.drill import Drills
+from understudy.worker.protocol.first_transaction import FirstTransaction
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.newcomer import Newcomer
 from understudy.worker.protocol.notices import Notices
@@ -56,11 +57,12 @@ class Runtime:
         post_vote = self.post_vote = PostVoteChanges(progress, membership, local, notices)
         comparison = Comparison(progress, membership, held, post_vote, judge, notices)
         agreed = AgreedState(progress, held, loops, results, post_vote, comparison)
-        attachment = Attachment(progress, membership, comparison, order, count)
+        first = FirstTransaction(progress, membership, notices)
+        attachment = Attachment(progress, membership, comparison, order, count, first)
         setup = self._setup = SetUp(progress, membership, held, loops, comparison, order, count, handlers, notices)
         donation = Donation(progress, membership, held, agreed, attachment, comparison, judge, order)
         between = self._between = BetweenTransactions(progress, membership, held, setup, donation, comparison, count, handlers)
-        self.transactions = Transactions(progress, membership, held, loops, results, between, comparison, post_vote, count, notices)
+        self.transactions = Transactions(progress, membership, held, loops, results, between, comparison, post_vote, count, first, notices)
         self.transactions.watch = Drills(progress, membership, held, agreed, comparison, order)
         self.newcomer: Newcomer | None = None
         if comes:

@@ -28,11 +28,12 @@ from understudy.core.commands import Abort
 from understudy.core.events import Committed
 from understudy.core.model import Stand
 from understudy.worker import points
-from understudy.worker.errors import GenerationAborted, Misuse, PeerLost
+from understudy.worker.errors import GenerationAborted, Misuse, PeerLost, UnderstudyError
 from understudy.worker.protocol.between import BetweenTransactions
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.drill import StepWatch
+from understudy.worker.protocol.first_transaction import FirstTransaction
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges
@@ -63,6 +64,7 @@ class Transactions:
         comparison: Comparison,
         post_vote: PostVoteChanges,
         count: CollectiveCount,
+        first: FirstTransaction,
         notices: Notices,
     ) -> None:
         self._progress = progress
@@ -74,6 +76,7 @@ class Transactions:
         self._comparison = comparison
         self._post_vote = post_vote
         self._count = count
+        self._first = first
         self._notices = notices
         self._redo = RedoProof(progress, membership, held)
         self.watch = StepWatch()  # a drill, on a rank or on a spare
@@ -106,6 +109,7 @@ class Transactions:
                 result = self._attempt(kind, begun, lambda: function(*args, **kwargs))
                 break
             except Exception as error:
+                self._refuse_unlike(error)
                 self._works.end()
                 self.watch.failed(error)
                 if progress.past_vote:
@@ -144,12 +148,23 @@ class Transactions:
         self._held.frameworks.begin()
         points.reach("begin")
         self._works.begin(begun.function, begun.full)
+        self._first.begin()
         result = function()
         if progress.must_redo:
             raise GenerationAborted("the failure of this attempt was swallowed inside it")
         if not progress.past_vote:
             self.vote(carried=kind == "step" or self._carried)
         return result
+
+    def _refuse_unlike(self, error: Exception) -> None:
+        """Raises what did not fit in the first transaction after a recovery, if that is what `error` came from."""
+        try:
+            if not isinstance(error, UnderstudyError):
+                self._first.refuse()
+        except UnderstudyError as told:
+            raise told from error
+        finally:
+            self._first.end()
 
     def _look_closely(self, begun: Before) -> None:
         """At begin: what a redo or a newcomer could not bear. More of it in the first transactions of a function."""
@@ -171,6 +186,7 @@ class Transactions:
             raise PeerLost("a connection of the script's groups broke in front of the vote")
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
+        self._first.settle()
         self._works.settle()
         if self._begun is not None and (told := held.pre_vote.look(self._begun)):
             self._notices.tell(told)
@@ -193,6 +209,7 @@ class Transactions:
         whole = not membership.aborted()  # no wait of its collectives was ended
         try:
             points.reach("vote")
+            self._first.vote(channel)
             for rank, received in channel.hand_over(data).items():
                 membership.store.put(rank, StoredSnapshot(progress.transaction, received, False))
             points.reach("vote copies")
@@ -212,6 +229,7 @@ class Transactions:
 
     def _passed(self) -> None:
         self._progress.past_vote = True
+        self._first.passed()
         if self._begun is not None:
             self._held.pre_vote.passed(self._begun)
         self._membership.control.page.enter(Activity.COMMITTING, self._progress.transaction)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch.distributed import ProcessGroup
+from torch.distributed import ProcessGroup, distributed_c10d
 
 # operator -> the arguments that it writes into, and those that it reads
 OPERATORS = {
@@ -72,6 +72,12 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     return [tensor for item in value for tensor in tensors_in(item)] if isinstance(value, list | tuple) else []
+
+
+def ranks_of(group: ProcessGroup) -> list[int]:
+    """The ranks of its members, in their order in it; none of a group that torch does not list, as one of a single member."""
+    ranks = distributed_c10d._world.pg_group_ranks.get(group, {})
+    return sorted(ranks, key=ranks.__getitem__)
 
 
 def shapes(tensors: list[torch.Tensor]) -> list[tuple[str, list[int]]]:

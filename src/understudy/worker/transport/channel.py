@@ -17,10 +17,16 @@ from understudy.worker.errors import BadMessage, Misuse
 from understudy.worker.transport.peers import Peers, frame, read_frame
 
 RADIX = 8  # of an agreement
-HAND_OVER, AGREEMENT, GATHERING = b"h", b"a", b"g"  # in front of what is sent: ranks at different places of a script notice it
+HAND_OVER, AGREEMENT, GATHERING, SEQUENCES = (
+    b"h",
+    b"a",
+    b"g",
+    b"s",
+)  # in front of what is sent: ranks at different places of a script notice it
 _WHAT = {
     HAND_OVER: "votes on a transaction",
     AGREEMENT: "votes on a transaction",
+    SEQUENCES: "votes on a transaction",
     GATHERING: "compares states, between two transactions or at its end",
 }
 
@@ -90,9 +96,9 @@ class Channel:
         """The element-wise maximum over all ranks. Returns only when every rank has called it."""
         return self._spread(AGREEMENT, flags, _greater)
 
-    def gather(self, data: bytes) -> list[bytes]:
+    def gather(self, data: bytes, kind: bytes = GATHERING) -> list[bytes]:
         """Every rank's `data`, in order of ranks."""
-        found = self._spread(GATHERING, {self.rank: data}, _joined)
+        found = self._spread(kind, {self.rank: data}, _joined)
         if missing := set(range(self.world_size)) - found.keys():
             raise BadMessage(f"a comparison without rank {min(missing)}")
         return [found[rank] for rank in range(self.world_size)]

@@ -100,6 +100,7 @@ class Rendezvous:
         host, _, port = address.rpartition(":")
         self.generation = generation
         self.over = aborted
+        self.waiting = False  # somebody waits for a key; read by another thread
         there = {(str(found[4][0]), int(port)) for found in socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)}
         STORES.update(there)
         self.connections = Connections(ignore_port=own_port, only=there)
@@ -132,12 +133,39 @@ class Rendezvous:
         if self.over():
             raise GenerationAborted(f"generation {self.generation} ended while waiting for {key}")
         try:
+            self.waiting = True
             self.store.wait([key], limit)
+            self.waiting = False
             found = bytes(self.store.get(key))
             if found[:1] == _WHOLE:
                 return found[1:]
             count, name = int.from_bytes(found[1 : 1 + _COUNT], "little"), found[1 + _COUNT :].decode()
             return b"".join(self.store.get(_part(key, name, number)) for number in range(count))
+        except RuntimeError as error:
+            raise self._lost(f"its store is lost: {error}") from error
+
+    def has(self, key: str) -> bool:
+        """Whether `key` is there by now. Raises as `get`."""
+        return bool(self._ask(key, lambda: self.store.check([key])))
+
+    def count(self, key: str) -> int:
+        """How many have called this for `key`, with this call. Raises as `get`."""
+        return int(self._ask(key, lambda: self.store.add(key, 1)))
+
+    def claim(self, key: str, value: bytes) -> bytes:
+        """What stands under `key`: that of whoever claims it first. Raises as `get`."""
+        found = self._ask(key, lambda: self.store.compare_set(key, "", _WHOLE + value))  # type: ignore[arg-type]
+        return bytes(found)[1:]
+
+    def get_all(self, keys: list[str]) -> list[bytes]:
+        """Of keys that are there, with values of at most `PART` bytes. Raises as `get`."""
+        return [bytes(found)[1:] for found in self._ask(keys[0], lambda: self.store.multi_get(keys))]
+
+    def _ask(self, key: str, ask: Callable[[], Any]) -> Any:
+        if self.over():
+            raise GenerationAborted(f"generation {self.generation} ended while asking for {key}")
+        try:
+            return ask()
         except RuntimeError as error:
             raise self._lost(f"its store is lost: {error}") from error
 

@@ -1,0 +1,158 @@
+"""Collectives that are announced before they run: in the first transaction after a recovery, over the generation's store.
+
+Where a newcomer's collective does not fit the survivors', the library below may end the process that hears it. So every member of a group
+says what it is about to issue; the last one to say so compares (`script.announcements`) and tells the others, who wait for that. Either all
+of them run it, or all raise an `UnderstudyError` that names both sides. What becomes of waits that are not over at once: `held_calls`.
+
+    first/LANE/NUMBER/RANK       what a rank issues as number NUMBER on a group
+    first/LANE/NUMBER            how many have said so
+    first/LANE/NUMBER/verdict    that it fits, or what does not
+
+Messages between two ranks are announced, too, and wait for nobody: whoever comes second compares.
+
+Known limits: only the first `MOST` collectives of a group are checked, and messages of a pair. What a receive from anybody takes is not
+compared, nor are other messages to that rank with the same tag.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.distributed import Work
+
+from understudy.worker.encoding.messages import Announced, AwaitedCall, pack, unpack
+from understudy.worker.protocol.held_calls import FITS, UNLIKE, HeldCalls
+from understudy.worker.script.announcements import too_long, unlike
+from understudy.worker.script.call_sequences import Lane, Lanes, announced
+from understudy.worker.script.collectives import BETWEEN_TWO, Collective, Kernels
+from understudy.worker.transport.rendezvous import Rendezvous
+
+MOST = 2000
+
+
+class Announcing(Kernels):
+    """On every rank of the generation, for one attempt of one transaction."""
+
+    def __init__(self, who: tuple[int, str], calls: HeldCalls, connect: Callable[[], Rendezvous]) -> None:
+        """`who`: rank and worker. `connect` gives another client of the generation's store."""
+        super().__init__()
+        self._who = who
+        self._rank = who[0]
+        self._calls = calls
+        self._connect = connect
+        self._clients = threading.local()  # one for each thread: while one waits in a client, no other can ask
+        self._lanes = Lanes()
+        self._numbers: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._messages: dict[int, tuple[Work, AwaitedCall]] = {}  # by the identity of a Work, which is held so that it stays
+        self._stock: Callable[..., Any] | None = None
+
+    def install(self) -> None:
+        super().install()
+        stock, messages = Work.wait, self._messages
+        self._stock = stock
+
+        def wait(work: Work, *args: Any, **kwargs: Any) -> Any:
+            if id(work) not in messages:
+                return stock(work, *args, **kwargs)
+            with self._calls.hold(messages[id(work)][1]):
+                return stock(work, *args, **kwargs)
+
+        Work.wait = wait  # type: ignore[assignment,method-assign]
+
+    def let_go(self) -> None:
+        """Of Works: whoever counts references to them, before a vote, finds the script's only."""
+        if self._stock is not None:
+            Work.wait, self._stock = self._stock, None  # type: ignore[method-assign]
+        self._messages.clear()
+
+    def remove(self) -> None:
+        self.let_go()
+        super().remove()
+
+    def vote(self) -> None:
+        """All is issued. Raises `GenerationAborted` or `PeerLost`."""
+        self._calls.vote(self._client)
+
+    @property
+    def _client(self) -> Rendezvous:
+        if not hasattr(self._clients, "own"):
+            self._clients.own = self._connect()
+        own: Rendezvous = self._clients.own
+        return own
+
+    def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
+        self._calls.refuse()
+        lane = None if self._calls.over else self._lanes.of(collective.group)
+        if lane is None:
+            return operate()
+        if collective.operator in BETWEEN_TWO:
+            return self._message(lane, collective, operate)
+        with self._lock:
+            number = self._numbers[lane.name]
+            self._numbers[lane.name] += 1
+        if number < MOST:
+            self._agree(lane, number, collective)
+        return operate()
+
+    def _agree(self, lane: Lane, number: int, collective: Collective) -> None:
+        client, place = self._client, f"first/{lane.name}/{number}"
+        this = announced(collective, self._who)
+        keys = {rank: f"{place}/{rank}" for rank in lane.ranks}
+        client.put(keys[self._rank], pack(this))
+        if client.count(place) == len(keys):
+            found = unlike([unpack(Announced, data) for data in client.get_all(list(keys.values()))])
+            verdict = FITS
+            if found:
+                verdict = self._calls.verdict(UNLIKE, f"{found}, as number {number} on {lane.shown}")
+            client.put(f"{place}/verdict", verdict)
+            self._calls.read(verdict)
+            return
+        del keys[self._rank]
+        # What is not asynchronous is waited for by its caller at once, but on an accelerator only by its stream.
+        bound = not collective.arguments.get("async_op", True) and not any(tensor.is_cuda for tensor in collective.inputs)
+        awaited = AwaitedCall(keys, "", bound, f"{this.shown}, number {number} on {lane.shown}")
+        with self._calls.hold(awaited, f"{place}/verdict") as due:
+            if due:
+                self._calls.read(client.get(f"{place}/verdict"))
+
+    def _message(self, lane: Lane, collective: Collective, operate: Callable[[], Any]) -> Any:
+        client, given, operator = self._client, collective.arguments, collective.operator
+        tag = given.get("tag", 0)
+        if operator == "recv_any_source_":
+            client.put(_from_anybody(lane, self._rank, tag), b"")
+            return operate()
+        sends = operator == "send"
+        peer = lane.ranks[given["dst" if sends else "src"]]
+        taker = peer if sends else self._rank
+        way = f"first/{lane.name}/{self._rank}-{peer}/{tag}" if sends else f"first/{lane.name}/{peer}-{self._rank}/{tag}"
+        with self._lock:
+            number = self._numbers[way + operator]
+            self._numbers[way + operator] += 1
+        if number >= MOST:
+            return operate()
+        mine, theirs = (f"{way}/{number}/{which}" for which in (("sent", "expected") if sends else ("expected", "sent")))
+        this = announced(collective, self._who)
+        client.put(mine, pack(this))
+        anybody = _from_anybody(lane, taker, tag)
+        if client.has(theirs):
+            other = unpack(Announced, client.get(theirs))
+            found = too_long(this, other) if sends else too_long(other, this)
+            if found and not client.has(anybody):
+                self._calls.read(self._calls.verdict(UNLIKE, f"{found}, as message {number} on {lane.shown} with tag {tag}"))
+        result = operate()
+        work = result[-1] if isinstance(result, tuple) else result
+        if isinstance(work, torch.ScriptObject):
+            held = Work.unbox(work)
+            shown = f"{this.shown}, message {number} on {lane.shown} with tag {tag}"
+            self._messages[id(held)] = held, AwaitedCall({peer: theirs}, anybody, False, shown)
+        return result
+
+
+def _from_anybody(lane: Lane, rank: int, tag: int) -> str:
+    """There if `rank` receives messages with this tag from anybody: then nobody can say which one it takes."""
+    return f"first/{lane.name}/anybody/{rank}/{tag}"

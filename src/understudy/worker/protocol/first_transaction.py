@@ -1,0 +1,95 @@
+"""The first transaction after a recovery: what its ranks issue is compared, before a newcomer that computes something else does harm.
+
+A newcomer's state is proven when it arrives; what it will do with it is not. If its collectives are not the survivors' (another branch,
+another size, another layout of buckets), the best that could happen is a wrong result, and the library below may end the process of
+a healthy survivor. So in the first transaction of every generation that has newcomers
+
+- every collective is announced before it runs (`announcing`), and a difference is a message that names both sides;
+- or, where a drill has passed for all of them (`Recover.proven`), nothing waits: each rank keeps one number for each group
+  (`script.call_sequences`), and these are compared with the vote.
+
+Either way nothing of that transaction is committed, on any rank. In every other transaction nothing of this is there.
+"""
+
+from __future__ import annotations
+
+from understudy.core.commands import Recover
+from understudy.worker.encoding.messages import CallSequences, pack, unpack
+from understudy.worker.errors import UnderstudyError
+from understudy.worker.protocol.announcing import Announcing
+from understudy.worker.protocol.held_calls import HeldCalls, explained
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.notices import Notices
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.script.announcements import unlike_sequences
+from understudy.worker.script.call_sequences import Sequences
+from understudy.worker.transport.channel import SEQUENCES, Channel
+from understudy.worker.transport.rendezvous import Rendezvous
+
+
+class FirstTransaction:
+    def __init__(self, progress: Progress, membership: Membership, notices: Notices) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._notices = notices
+        self._recovery: Recover | None = None  # after which this is the first transaction
+        self._calls: HeldCalls | None = None
+        self._announcing: Announcing | None = None
+        self._sequences: Sequences | None = None
+
+    def recovered(self, recovery: Recover) -> None:
+        """This worker is attached to that generation."""
+        self._recovery = recovery if recovery.newcomers else None
+
+    def begin(self) -> None:
+        """An attempt begins."""
+        recovery, who = self._recovery, (self._progress.rank, self._membership.control.worker)
+        if recovery is None:
+            return
+        self.end()
+        if recovery.proven:
+            self._sequences = Sequences(who)
+            self._sequences.install()
+            return
+
+        def connect() -> Rendezvous:
+            return self._membership.meet_beside(recovery)
+
+        self._calls = HeldCalls(who[0], recovery.newcomers, connect, self._membership.groups.abort, self._notices.tell)
+        self._announcing = Announcing(who, self._calls, connect)
+        self._announcing.install()
+
+    def settle(self) -> None:
+        """In front of a vote: all is issued. Raises `UnderstudyError` if something did not fit, and the script has swallowed that."""
+        if self._announcing is not None:
+            self._announcing.let_go()
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Raises `UnderstudyError` if something did not fit, in place of what came of that."""
+        if self._calls is not None:
+            self._calls.refuse()
+
+    def vote(self, channel: Channel) -> None:
+        """In a vote. Raises `UnderstudyError` if the ranks have not issued the same, `GenerationAborted` and `PeerLost`."""
+        if self._announcing is not None:
+            self._announcing.vote()
+        if self._sequences is not None and self._recovery is not None:
+            told = channel.gather(pack(self._sequences.told()), SEQUENCES)
+            if found := unlike_sequences([unpack(CallSequences, data) for data in told]):
+                raise UnderstudyError(explained(found, self._recovery.newcomers))
+
+    def passed(self) -> None:
+        """The vote is."""
+        self.end()
+        self._recovery = None
+
+    def end(self) -> None:
+        """Of the attempt."""
+        if self._calls is not None:
+            self._calls.end()
+        for kernels in (self._announcing, self._sequences):
+            if kernels is not None:
+                kernels.remove()
+        self._calls = self._announcing = self._sequences = None
+        self._membership.more_meetings.clear()

@@ -1,0 +1,226 @@
+"""Calls of this rank that wait for others in the first transaction after a recovery, and the thread that looks at them.
+
+A legal program must not be held up by what `announcing` does. One rank may start operations on two groups in another order than another
+rank does, and wait for them later; or a rank waits for a message that another one sends only behind a collective. So a thread looks, ten
+times a second, at waits that are not over at once. Each rank publishes what it waits for, and where ranks wait for each other in a ring
+(`script.wait_cycles`), nothing is checked any more, on all ranks, which a line says; unless each of them would wait in that place in any
+case: then the script cannot go on, and that is a difference like any other, if no other thread of a rank helps within `PATIENCE`.
+
+A rank that has come to its vote issues nothing more: whoever waits for it hears that. A rank that is only slow is waited for.
+
+    first/standing/RANK    what a rank waits for, or that it votes
+    first/over             why nothing is checked any more, or what does not fit; whoever says it first
+
+Known limits: ranks of a script that wait for each other in another way (a file, a store of their own) look slow; so nothing is checked any
+more after `PATIENCE`, if the script need not wait in that place itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from understudy.worker.encoding.messages import AwaitedCall, Standing, pack, unpack
+from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
+from understudy.worker.script.wait_cycles import ring
+from understudy.worker.transport.rendezvous import Rendezvous
+
+LOOK = 0.1  # seconds between two looks, and until the first
+PATIENCE = 45.0  # seconds: less than a rank stands still until it counts as hung
+PATIENCE_WITH_NEWCOMERS = 600.0  # where all that are missing are newcomers, which may have to compile first
+FITS, UNLIKE, UNCHECKED = b"f", b"u", b"n"  # the first byte of a verdict; the rank that gives it, a colon and the reason follow
+_OVER = "first/over"
+
+
+@dataclass(eq=False)
+class _Held:
+    awaited: AwaitedCall
+    verdict: str  # the key for which it waits; "": it waits in the library below
+    since: float
+
+
+class HeldCalls:
+    """`hold` and `refuse` from any thread, all else from the main thread."""
+
+    def __init__(
+        self,
+        rank: int,
+        newcomers: tuple[int, ...],
+        connect: Callable[[], Rendezvous],
+        stop: Callable[[], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        """`connect` gives another client of the generation's store. `stop` ends waits in the library below. `tell`: a line for the user."""
+        self.over = False  # nothing is checked any more
+        self.mismatch = ""  # what does not fit
+        self._rank = rank
+        self._newcomers = newcomers
+        self._connect = connect
+        self._stop = stop
+        self._tell = tell
+        self._held: list[_Held] = []
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def hold(self, awaited: AwaitedCall, verdict: str = "") -> Iterator[bool]:
+        """While the body waits for the key `verdict`, or in the library below. Gives whether there is anything to wait for."""
+        held = _Held(awaited, verdict, time.monotonic())
+        with self._lock:
+            self._held.append(held)
+            if self._thread is None and not self.over:
+                self._thread = threading.Thread(target=self._watch, name="understudy-held-calls", daemon=True)
+                self._thread.start()
+            due = not self.over
+        try:
+            yield due
+        finally:
+            with self._lock:
+                self._held.remove(held)
+
+    def read(self, verdict: bytes) -> None:
+        """Of this rank's calls. Raises `UnderstudyError` if they do not fit."""
+        if verdict[:1] == UNLIKE:
+            self.mismatch = self.mismatch or _reason(verdict)
+        elif verdict[:1] == UNCHECKED:
+            self.over = True
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Raises `UnderstudyError` if something is known not to fit."""
+        if self.mismatch:
+            raise UnderstudyError(explained(self.mismatch, self._newcomers))
+
+    def vote(self, client: Rendezvous) -> None:
+        """This rank issues nothing more."""
+        if not self.over:
+            client.put(_standing(self._rank), pack(Standing(True, [])))
+
+    def end(self) -> None:
+        self._ended.set()
+
+    def verdict(self, kind: bytes, text: str) -> bytes:
+        return kind + f"{self._rank}:{text}".encode()
+
+    # -- the thread ------------------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        try:
+            client = self._connect()
+            while not self._ended.wait(LOOK) and not self.over:
+                now = time.monotonic()
+                with self._lock:
+                    held = list(self._held)
+                if old := [call for call in held if now - call.since >= LOOK]:
+                    self._look(client, held, old, now)
+        except (GenerationAborted, PeerLost):
+            return  # whoever waits hears it, too
+
+    def _look(self, client: Rendezvous, held: list[_Held], old: list[_Held], now: float) -> None:
+        if client.has(_OVER):
+            self._obey(client, client.get(_OVER))
+            return
+        try:
+            client.put(_standing(self._rank), pack(Standing(False, [call.awaited for call in held])))
+            for call in old:
+                if found := self._judge(client, call, now):
+                    self._conclude(client, *found)
+                    return
+        except UnderstudyError as error:  # what another rank has put there cannot be read
+            self._conclude(client, UNLIKE, str(error))
+
+    def _judge(self, client: Rendezvous, call: _Held, now: float) -> tuple[bytes, str] | None:
+        missing = []
+        for rank in sorted(call.awaited.keys):
+            if not client.has(call.awaited.keys[rank]):
+                missing.append(rank)
+            elif call.verdict and rank < self._rank:
+                return None  # that one looks, for all that wait there
+        if not missing or (call.awaited.unless and client.has(call.awaited.unless)):
+            return None
+        for rank in missing:
+            # In this order: what it has not announced when it has voted, it never will.
+            if (standing := _read(client, rank)) is not None and standing.voted and not client.has(call.awaited.keys[rank]):
+                return UNLIKE, f"rank {self._rank} waits in {call.awaited.shown} for rank {rank}, which has come to its vote without it"
+        if (found := self._ring(client)) and (found[0] == UNCHECKED or now - call.since > PATIENCE):
+            return found
+        patience = PATIENCE_WITH_NEWCOMERS if set(missing) <= set(self._newcomers) else PATIENCE
+        if call.verdict and not call.awaited.bound and now - call.since > patience:
+            return UNCHECKED, f"rank {self._rank} has waited {patience:g} s for rank {missing[0]} in {call.awaited.shown}"
+        return None
+
+    def _ring(self, client: Rendezvous) -> tuple[bytes, str] | None:
+        read: dict[int, list[AwaitedCall]] = {}
+
+        def waits_for(rank: int) -> list[int]:
+            standing = _read(client, rank)
+            waits = read[rank] = []
+            found = set()
+            for awaited in standing.waits if standing is not None else []:
+                missing = {other for other, key in awaited.keys.items() if not client.has(key)}
+                if missing and not (awaited.unless and client.has(awaited.unless)):
+                    waits.append(awaited)
+                    found |= missing
+            return sorted(found)
+
+        ranks = ring(self._rank, waits_for)
+        if not ranks:
+            return None
+        told = "; ".join(f"rank {rank} in {read[rank][0].shown}" for rank in ranks)
+        kind = UNLIKE if all(awaited.bound for rank in ranks for awaited in read[rank]) else UNCHECKED
+        return kind, f"{_named(ranks)} wait for each other: {told}"
+
+    def _conclude(self, client: Rendezvous, kind: bytes, text: str) -> None:
+        if self._ended.is_set():
+            return
+        mine = self.verdict(kind, text)
+        stands = client.claim(_OVER, mine)
+        if stands == mine and kind == UNCHECKED:
+            self._tell(f"the first transaction after the recovery is not checked any further: {text}")
+        self._obey(client, stands)
+
+    def _obey(self, client: Rendezvous, verdict: bytes) -> None:
+        with self._lock:
+            self.over = True
+            held = list(self._held)
+        if verdict[:1] == UNLIKE:
+            self.mismatch = self.mismatch or _reason(verdict)
+        for call in held:
+            if call.verdict:
+                client.put(call.verdict, verdict)
+            elif self.mismatch:
+                self._stop()
+
+
+def explained(found: str, newcomers: tuple[int, ...]) -> str:
+    """What a person is told of a difference."""
+    new = f"rank{'s' * (len(newcomers) > 1)} {', '.join(map(str, newcomers))}"
+    return (
+        f"in the first transaction after a recovery with a newcomer for {new}, {found}. A newcomer computes something else than the "
+        "rank that it has taken over, so this transaction is committed on no rank, and the job ends: another spare would do the same. "
+        "Most likely a branch, a size or the layout of buckets depends on something that is not registered (job.register), or on what "
+        "only the process that was lost had seen. What to do: take that away, start again from a checkpoint, and prove it with a "
+        "drill (understudy drill) before the next loss"
+    )
+
+
+def _standing(rank: int) -> str:
+    return f"first/standing/{rank}"
+
+
+def _read(client: Rendezvous, rank: int) -> Standing | None:
+    key = _standing(rank)
+    return unpack(Standing, client.get(key)) if client.has(key) else None
+
+
+def _reason(verdict: bytes) -> str:
+    return verdict[1:].decode(errors="replace").partition(":")[2]
+
+
+def _named(ranks: list[int]) -> str:
+    first = ", ".join(map(str, ranks[:-1]))
+    return f"ranks {first} and {ranks[-1]}" if first else f"rank {ranks[0]}"

@@ -1,0 +1,113 @@
+"""The first transaction after a recovery: a newcomer that issues something else is named, and nothing legal is held up."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+from tests.integration.processes import wait_until
+from tests.integration.training import LONG, Outcome, Training, survived, training, understudy
+
+__all__ = ["training"]
+
+CHECK = "in the first transaction after a recovery with a newcomer for rank 1, "
+FURTHER = "the first transaction after the recovery is not checked any further"
+
+
+def named(outcome: Outcome) -> str:
+    """The message. The job has ended with it: no survivor has crashed, and no second spare was used."""
+    assert outcome.code == 1, outcome.output
+    assert outcome.output.count("takes over rank") == 1, outcome.output
+    assert "SIGABRT" not in outcome.output and "crashed" not in outcome.output, outcome.output
+    assert "has come to the end" not in outcome.output, outcome.output
+    line = next((line for line in outcome.output.splitlines() if "failed at step" in line), "")
+    assert CHECK in line and "understudy drill" in line, outcome.output
+    return line.partition(CHECK)[2]
+
+
+@pytest.mark.parametrize(
+    ("what", "theirs", "its"),
+    [
+        ("size", "allreduce (SUM) of float32 (4, 8)", "allreduce (SUM) of float32 (4, 16)"),
+        ("bucket", "allreduce (SUM) of float32 (36,)", "allreduce (SUM) of float32 (3,)"),
+        ("operation", "allreduce (SUM) of float32 (16,)", "broadcast (root 0) of float32 (1000,)"),
+    ],
+)
+def test_a_newcomer_that_issues_something_else_is_named_with_the_survivors(training: Training, what: str, theirs: str, its: str) -> None:
+    line = named(training.run("unlike.py", what, ranks=3, spares=3, faults="before the vote:2:1"))
+    assert f"ranks 0 (w0), 2 (w2) issue {theirs}" in line
+    assert f"rank 1 (w3) issues {its}" in line
+
+
+def test_without_the_check_healthy_survivors_are_ended_by_the_library(training: Training) -> None:
+    """What all of this is for. If it fails, Gloo has learned to raise."""
+    outcome = training.run("unlike.py", "size", "unchecked", ranks=3, spares=3, faults="before the vote:2:1")
+    assert outcome.code == 1
+    assert "crashed: SIGABRT" in outcome.output
+
+
+def test_a_newcomer_that_votes_without_a_collective_is_named(training: Training) -> None:
+    line = named(training.run("unlike.py", "fewer", ranks=3, spares=3, faults="before the vote:2:1"))
+    assert line.startswith("rank 0 waits in allreduce (SUM) of float32 (16,), number 2 on group"), line
+    assert "for rank 1, which has come to its vote without it" in line
+
+
+def test_ranks_that_wait_for_each_other_where_the_script_waits_too_are_named(training: Training) -> None:
+    line = named(training.run("unlike.py", "group", faults="before the vote:2:1"))
+    assert line.startswith(("ranks 0 and 1 wait for each other: ", "ranks 1 and 0 wait for each other: ")), line
+    assert "rank 0 in allreduce (SUM) of float32 (16,), number 2 on group" in line
+    assert "rank 1 in allreduce (SUM) of float32 (16,), number 0 on group" in line
+
+
+def test_a_message_that_does_not_fit_is_named(training: Training) -> None:
+    line = named(training.run("unlike.py", "message", faults="before the vote:2:1"))
+    assert "rank 0 (w0) sends 16 bytes (send of float32 (4,)) to rank 1, while rank 1 (w2) waits for 4" in line
+
+
+def test_a_message_that_is_never_sent_is_named(training: Training) -> None:
+    line = named(training.run("unlike.py", "never sent", faults="before the vote:2:1"))
+    assert line.startswith("rank 0 waits in recv of float32 (4,), message 0 on group"), line
+    assert "for rank 1, which has come to its vote without it" in line
+
+
+def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: Training) -> None:
+    """A newcomer that takes the greatest where the others add up: nothing crashes, and nobody would ever know."""
+    command = ["-m", "understudy.cli", "run", "--nproc-per-node", "2", "--spares", "1", "--run-dir", "FOLDER/run", "--drill", "3"]
+    started = training.start(command, "unlike.py", "reduction")
+    status: dict[str, list[dict[str, object]]] = {}
+
+    def proven() -> bool:
+        assert started.process.poll() is None, started.output
+        answer = understudy("status", "--json", "--run-dir", str(started.folder / "run"))
+        status.update(json.loads(answer.stdout or "{}"))
+        spares = any(spare["state"] == "warm" for spare in status.get("spares", []))
+        return spares and all(rank["proven"] != -1 for rank in status["ranks"])
+
+    wait_until(proven, "a drill", LONG)
+    (started.folder / "unlike").touch()
+    os.kill(int(str(status["ranks"][1]["pid"])), signal.SIGKILL)
+    outcome = started.ends()
+    assert outcome.code == 1, outcome.output
+    line = next((line for line in outcome.output.splitlines() if "failed at step" in line), "")
+    assert CHECK in line, outcome.output
+    assert "has issued 3 collectives, while rank 1" in line and "of another kind or size" in line
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_loss_ends_all_waits_for_what_is_not_announced_yet(training: Training, rank: int) -> None:
+    """Of a rank for which the others wait; also where it serves the store in which they do."""
+    reference = training.undisturbed("legal.py", "objects", ranks=3)
+    lost = training.run("legal.py", "objects", ranks=3, spares=3, faults=f"before the vote:2:1,again:2:{rank}")
+    (incident,) = survived(lost, reference, 2)
+    assert incident["seconds"] < 30, incident  # a wait for a store that is gone takes 30
+
+
+@pytest.mark.parametrize("what", ["crossed", "behind_a_collective", "ring", "batch", "objects", "uneven"])
+def test_what_is_legal_is_not_held_up(training: Training, what: str) -> None:
+    """Lost in front of the vote, and between what the ranks issue in different orders and what they issue together."""
+    reference = training.undisturbed("legal.py", what, ranks=3)
+    lost = training.run("legal.py", what, ranks=3, spares=3, faults="before the vote:2:1,in the middle:4:2,in the middle:6:0")
+    survived(lost, reference, 3)
+    assert (FURTHER in lost.output) == (what in ("crossed", "behind_a_collective")), lost.output
