@@ -1,0 +1,180 @@
+"""A redo that is compared with what its rank had come to before: what counts as a difference, and who is told of it, when."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from understudy.core.commands import Recover
+from understudy.core.events import Event, RedoDiffers
+from understudy.core.model import Stand
+from understudy.worker.errors import GenerationAborted
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.redo import RedoProof
+from understudy.worker.protocol.votes import Agreed, Flags
+from understudy.worker.state.pre_vote_changes import FLAGS, PreVoteChanges
+from understudy.worker.state.registry import State
+
+GRADIENT = "net/parameter/0.weight/gradient"
+NEXT = Recover("w0", 5, 8, "roll forward", "n0:7000", (), (), ())  # behind transaction 7
+
+
+class Counter:
+    """A value of the user's own."""
+
+    count = 3
+
+    def state_dict(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        raise AssertionError("nothing is restored here")
+
+
+class Rank:
+    """Rank 0 in generation 4, in transaction 7, with a frozen part that no optimizer steps."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(1)
+        self.net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 2))
+        self.said: list[Event] = []
+        self.waited: list[bool] = []
+        state = State()
+        state.register("net", self.net)
+        state.register("optimizer", torch.optim.SGD(self.net[0].parameters(), lr=0.1))
+        self.pre_vote = PreVoteChanges(state)
+        held: Any = SimpleNamespace(state=state, pre_vote=self.pre_vote)
+        control = SimpleNamespace(worker="w0", send=self.said.append, wait_for=lambda over: self.waited.append(over()))
+        membership: Any = SimpleNamespace(control=control, superseded=lambda generation: generation, quiesce=lambda: "quiesced")
+        progress = Progress(0, 2, transaction=7, step=6, generation=4, phase=Stand.VOTED)
+        self.proof = RedoProof(progress, membership, held)
+        self.computes()
+
+    def computes(self, scale: float = 1.0) -> None:
+        """An attempt."""
+        self.net[0].weight.grad = torch.full((2, 2), scale)
+
+    def redoes(self, scale: float = 1.0) -> int:
+        """Another attempt, up to its vote. What it says in the agreement."""
+        self.computes(scale)
+        self.proof.look()
+        return self.proof.flag
+
+    def told(self) -> RedoDiffers:
+        (event,) = self.said
+        assert isinstance(event, RedoDiffers)
+        return event
+
+
+def test_without_an_attempt_before_nothing_is_looked_at() -> None:
+    proof = RedoProof(*[None] * 3)  # type: ignore[arg-type]
+    proof.look()
+    proof.committed()
+    assert (proof.flag, proof.compared()) == (0, 0)
+
+
+def test_the_same_bits_are_told_once() -> None:
+    rank = Rank()
+    rank.proof.keep()
+    assert rank.redoes() == 0
+    rank.proof.committed()
+    assert rank.proof.compared() > 4 and rank.proof.compared() == 0
+    assert rank.redoes(2.0) == 0, "the next transaction is another one"
+
+
+def test_another_gradient_is_named_and_goes_with_the_vote() -> None:
+    rank = Rank()
+    rank.proof.keep()
+    assert rank.redoes(2.0) == 1
+    with pytest.raises(GenerationAborted, match="generation 4 ended"):
+        rank.proof.disputed()
+    assert rank.told() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same") and rank.waited == [4]
+    assert rank.proof.told(NEXT) is NEXT, "it is known already"
+    rank.proof.committed()
+    assert rank.proof.compared() == 0
+
+
+def test_a_rank_whose_redo_is_the_same_waits_for_the_end_of_the_generation_and_says_nothing() -> None:
+    rank = Rank()
+    with pytest.raises(GenerationAborted):
+        rank.proof.disputed()
+    assert rank.said == [] and rank.waited == [4]
+
+
+def test_other_streams_and_buffers_and_values_are_found() -> None:
+    rank = Rank()
+    rank.proof.keep()
+    torch.rand(1)
+    dict(rank.net.named_buffers())["1.running_mean"].add_(1)
+    assert rank.redoes() == 1
+    with pytest.raises(GenerationAborted):
+        rank.proof.disputed()
+    detail = rank.told().detail
+    assert "net/buffer/1.running_mean is not the same" in detail and "the random stream 'torch' is not the same" in detail, detail
+
+
+def test_values_are_told_as_they_were_and_are() -> None:
+    rank = Rank()
+    counter = Counter()
+    rank.proof._held.state.register("counter", counter)
+    rank.proof.keep()
+    counter.count = 4
+    assert rank.redoes() == 1
+    with pytest.raises(GenerationAborted):
+        rank.proof.disputed()
+    assert rank.told().detail == "counter/value is {'count': 3} before the loss and {'count': 4} in the redo"
+
+
+def test_all_redos_are_compared_with_the_first_attempt_that_came_to_its_vote() -> None:
+    rank = Rank()
+    rank.proof.keep()
+    assert rank.redoes(2.0) == 1
+    rank.proof.keep()  # a second loss: the redo that differs stands in its vote, too
+    assert rank.redoes(1.0) == 0
+    assert rank.redoes(2.0) == 1
+
+
+def test_a_vote_that_is_rolled_forward_before_anybody_knew_is_told_first() -> None:
+    rank = Rank()
+    rank.proof.keep()
+    rank.redoes(2.0)
+    redo = Recover("w0", 5, 7, "redo", "n0:7000", (), (), ())
+    assert rank.proof.told(redo) is redo and rank.said == [], "it is done again, and compared then"
+    assert rank.proof.told(NEXT) == "quiesced"  # type: ignore[comparison-overlap]
+    assert rank.told().generation == 5 and rank.waited == [5]
+
+
+def test_a_vote_that_is_rolled_forward_with_the_same_bits_is_no_news() -> None:
+    rank = Rank()
+    rank.proof.keep()
+    rank.redoes()
+    assert rank.proof.told(NEXT) is NEXT and rank.said == []
+
+
+def test_what_is_learned_between_the_attempts_is_no_difference() -> None:
+    rank = Rank()
+    rank.proof.keep()
+    rank.pre_vote.add("train", {"net/parameter/0.weight"})
+    assert rank.redoes() == 0
+
+
+def test_a_gradient_that_the_redo_drops_is_missed_only_where_an_optimizer_would_use_it() -> None:
+    rank = Rank()
+    rank.net[2].weight.grad = torch.ones(2, 2)
+    rank.proof.keep()
+    rank.net[2].weight.grad = None
+    assert rank.redoes() == 0
+    rank.net[0].weight.grad = None
+    rank.proof.look()
+    assert rank.proof.flag == 1
+
+
+@pytest.mark.parametrize("mine, theirs", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_all_ranks_learn_of_one_whose_redo_differs(mine: int, theirs: int) -> None:
+    votes = [Flags(-1, 9, redo, [0] * FLAGS, [], []).numbers() for redo in (mine, theirs)]
+    agreed = Agreed.of(list(map(max, *votes)))
+    assert agreed.redo_differs == bool(mine or theirs) and agreed.alike and agreed.pause == -1
