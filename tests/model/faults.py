@@ -216,6 +216,19 @@ def _torn(moves: Moves, state: State, spent: State) -> Steps:
             yield f"{w.name} finds that all differ", always(spent._replace(world=state.world.put(_differ(w, (), sides))))
 
 
+def _redo(moves: Moves, state: State, spent: State) -> Steps:
+    """A redo differs from what this rank had come to before: found when it hears that all have voted. The others may pass that vote here,
+    which is more than they would. The job is held until somebody says to go on.
+    """
+    world = state.world
+    for w in world.workers:
+        redone = (w.generation, w.t) in world.decisions
+        voted = {rank for generation, t, rank, *_ in world.agreed if (generation, t) == (w.generation, w.t)}
+        if w.mode is Mode.AGREED and redone and not w.came and _exchanges(w) and len(voted) == moves.bounds.ranks:
+            said = says(w._replace(broken=True), events.RedoDiffers(w.name, w.generation, w.t, w.applied, "differs"))
+            yield f"the redo of {w.name} differs", always(spent._replace(world=world.put(said)))
+
+
 def _exchanges(w: Worker) -> bool:
     return w.mode in _EXCHANGING and not w.broken and not w.aborted and not w.released
 
@@ -253,6 +266,7 @@ FAULTS: dict[str, Fault] = {
     "refuse": _refuse,
     "odd": _odd,
     "torn": _torn,
+    "redo": _redo,
 }
 
 FATAL = frozenset({"kill", "dumps", "snap", "raises", "fails", "agent", "refuse"})  # a worker may end without the machine knowing
