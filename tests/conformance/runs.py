@@ -35,6 +35,7 @@ FOR_A_RECOVERY = 15.0  # seconds that a run may take longer for each kill
 FOR_A_DRILL = 30.0  # and for each drill
 ABORTED = ("terminate called", "SIGABRT", "SIGSEGV", "Segmentation fault", "Fatal Python error")
 
+HELD = "the job is held"  # in the output of a job that waits for a person
 LOOK = 0.5  # seconds between two looks whether the suite is being ended
 ending = threading.Event()  # set: no run begins any more, and those that are under way are ended
 
@@ -94,6 +95,11 @@ class Ran:
         return next((line.strip() for line in self.output.splitlines() if any(word in line for word in ABORTED)), "")
 
     @property
+    def held(self) -> str:
+        """Why it was held, for which it was ended; empty: it was not."""
+        return next((line.strip() for line in self.output.splitlines() if HELD in line), "")
+
+    @property
     def message(self) -> str:
         """What it says last."""
         return next((line.strip() for line in reversed(self.output.splitlines()) if line.strip()), "no output")
@@ -140,7 +146,7 @@ def _run(command: list[str], script: Script, folder: Path, limit: float, kills: 
 
 
 def _code(command: list[str], folder: Path, output: Path, environment: dict[str, str], limit: float) -> int | None:
-    """None: it hung."""
+    """None: it hung, or waits for a person."""
     with output.open("wb") as file:
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
@@ -150,7 +156,7 @@ def _code(command: list[str], folder: Path, output: Path, environment: dict[str,
         while not ending.is_set():
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(LOOK)
-            if time.monotonic() > last:
+            if time.monotonic() > last or HELD in output.read_text(errors="replace"):
                 return None
         raise Ended
     finally:

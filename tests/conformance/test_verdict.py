@@ -154,6 +154,15 @@ def test_a_job_that_ends_with_an_error(reference: Ran) -> None:
     assert judged(reference, with_kills(reference.trace, code=1)) == "crashed"
 
 
+def test_a_job_that_is_held_waits_for_a_person_and_does_not_hang(reference: Ran) -> None:
+    held = with_kills(
+        reference.trace, hung=True, output="training\nrank 0 ... nobody has committed it: the job is held. `understudy believe ...`"
+    )
+    assert "nobody has committed it" in held.held and reference.held == ""
+    assert judged(reference, held) == "held"
+    assert judged(reference, held, TOLD, "told") == "told", "the script was said not to survive"
+
+
 def test_incidents_that_no_kill_explains(reference: Ran) -> None:
     assert undisturbed(SCRIPT, reference, replace(reference, incidents=(incident(0, "corrupt"),))).verdict == "lost"
     assert judged(reference, with_kills(reference.trace, incident(), incident(2, "exited"))) == "lost"
@@ -210,7 +219,7 @@ def test_torch_that_aborts_behind_the_end_of_every_rank_says_nothing_of_the_scri
 
 def test_what_is_expected() -> None:
     assert verdict.wrong(SCRIPT, Found("bitwise")) == ""
-    for name in ("refused", "told", "silent", "missing", "hung", "aborted", "crashed", "lost", "idle", "unsteady"):
+    for name in ("refused", "told", "silent", "missing", "held", "hung", "aborted", "crashed", "lost", "idle", "unsteady"):
         assert verdict.wrong(SCRIPT, Found(name)), name
     assert verdict.wrong(REFUSED, Found("refused")) == "" and verdict.wrong(REFUSED, Found("bitwise"))
     waiting = replace(SCRIPT, waits_for="drill")

@@ -2,13 +2,14 @@
 
     bitwise   every rank ends with the state, and has told the lines, of the run under torchrun
     refused   the undisturbed run ended with the message that the script expects, before 3 steps were committed
-    told      the undisturbed run printed the notice that the script expects; with kills it may then end with a message, or differ
+    told      the undisturbed run printed the notice that the script expects; with kills it may then end, be held, or differ
     named     a drill of the undisturbed run found that the script is not survivable, and said why; with kills it is not
 
 Everything else is a failure:
 
     silent    it ends well, and something differs
     missing   it ends well, and a line or a final state is not there although nobody was killed who could have written it
+    held      a redo was not what it redoes, or replicas differed: the job waits for a person
     hung      it did not end, or a healthy rank counted as one that hangs
     aborted   a worker died in C++, by a signal that nobody sent
     crashed   it ended with another message
@@ -117,7 +118,7 @@ def disturbed(script: Script, reference: Ran, ran: Ran, before: Found) -> Found:
     """Of the run with kills. `before`: of the undisturbed one, BITWISE or TOLD."""
     bad = _ended_badly(ran, "with kills")
     if before.verdict == TOLD:
-        return bad if bad and bad.verdict != "crashed" else Found(TOLD, kills=ran.kills)
+        return bad if bad and bad.verdict not in ("crashed", "held") else Found(TOLD, kills=ran.kills)
     if bad:
         return bad
     causes = [part for incident in ran.incidents for part in incident["ranks"] if part["cause"] != "killed"]
@@ -155,6 +156,8 @@ def of_drill(drill: Mapping[str, Any]) -> str:
 def _ended_badly(ran: Ran, which: str) -> Found | None:
     if ran.aborted:
         return Found("aborted", f"{which}: {ran.aborted}", ran.kills)
+    if ran.held:
+        return Found("held", f"{which}: {ran.held}", ran.kills)
     if ran.hung:
         return Found("hung", f"{which}: at the end of its output {ran.message!r}", ran.kills)
     if ran.code:
