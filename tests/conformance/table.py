@@ -15,11 +15,11 @@ Values = Mapping[str, Any]  # of `suite.Result.values`
 
 HEAD = """# Conformance
 
-One small script for each thing that real training scripts do, in `tests/conformance/scripts/`. Each runs three times: under torchrun, under
-`understudy run` with drills of up to three ranks, and there with its workers killed one after another in different phases (in the first
-step, in a forward and the newcomer that comes of it, in the vote, in an evaluation, behind the vote, between steps, two ranks at once, in a
-backward). All that the ranks tell in each step or evaluation, and their whole state at the end, is compared with the run under torchrun,
-bit by bit.
+One small script for each thing that real training scripts do, in `tests/conformance/scripts/`. Each runs three times: under torchrun,
+under `understudy run` with drills of up to three ranks, and there with its workers killed one after another in different phases (in the
+first step, in a forward and the newcomer that comes of it, in the vote and as it begins, in an evaluation, behind the vote, between
+steps, two ranks at once, in a backward). All that the ranks tell in each step or evaluation, and their whole state at the end, is
+compared with the run under torchrun, bit by bit.
 
 | verdict | meaning |
 |---|---|
@@ -29,11 +29,12 @@ bit by bit.
 | named | a drill in the undisturbed run says that the script is not survivable as it is, and why, and nothing was killed yet |
 | anything else | a failure |
 
-Failures are named, too: **silent** (it differs without a word), **missing** (it did not tell of something), **hung**, **aborted** (a worker
-died in C++), **crashed** (another message), **alarm** (a drill is against a script that is bitwise), **lost** (an incident for which no
-kill is to blame), **idle** (too few kills were reached), **unsteady** (the script itself is not the same twice). A kill is written as
-POINT@STEP:RANK, at a point of `understudy chaos`; a drill as VERDICT@STEP:RANK, with what it says beside that. A script that waits for an
-issue is expected to fail until that is built; it then has to lose that mark.
+Failures are named, too: **silent** (it differs without a word), **missing** (it did not tell of something), **held** (a redo is not what
+it redoes, and the job waits for a person), **hung**, **aborted** (a worker died in C++), **crashed** (another message), **alarm** (a
+drill is against a script that is bitwise), **lost** (an incident for which no kill is to blame), **idle** (too few kills were reached),
+**unsteady** (the script itself is not the same twice). A kill is written as POINT@STEP:RANK, at a point of `understudy chaos`; a drill as
+VERDICT@STEP:RANK, with what it says beside that. A script that waits for an issue is expected to fail until that is built; it then has to
+lose that mark.
 """
 
 

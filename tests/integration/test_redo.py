@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tests.integration.processes import wait_until
-from tests.integration.test_drill import begin, status
+from tests.integration.test_drill import begin, drill, status, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training, understudy
 
 from understudy.chaos.armed import Armed, Folder
@@ -18,9 +18,9 @@ FLAGS = ("--chaos", "--drill", "off")
 AT_VOTE = "vote"  # everyone else stands in the vote, and has no copy of the lost rank's
 
 
-def lose(started: Started, rank: int, point: str) -> None:
+def lose(started: Started, rank: int, point: str, name: str = "loss", behind: str = "") -> None:
     """Kills the worker of this rank when it next comes to `point`."""
-    Folder(started.folder / "run").arm(Armed("loss", "sigkill", rank, point))
+    Folder(started.folder / "run").arm(Armed(name, "sigkill", rank, point, behind=behind))
 
 
 def held(started: Started) -> dict[str, Any]:
@@ -90,3 +90,31 @@ def test_where_no_survivor_had_come_to_its_vote_nothing_is_compared_and_the_inci
     (incident,) = started.succeeds().incidents
     assert (incident["decision"], incident["proven_by"]) == ("redo", []), incident
     assert any("nothing to be compared with" in note for note in incident["notes"]), incident
+
+
+def test_a_loss_in_the_vote_of_a_redo_that_differs_does_not_let_it_pass(training: Training) -> None:
+    """How far rank 0 and the newcomer have come in that vote is left open. It is rolled forward or done once more; either way it is held,
+    and whoever stood in it says so first.
+    """
+    started = begin(training, "hidden.py", "counter", ranks=3, flags=(*FLAGS, "--spares", "2"))
+    lose(started, 2, "vote agreement", "second", behind="loss")  # nobody gets so far before the redo: a copy is missing
+    lose(started, 1, AT_VOTE)
+    found = held(started)
+    assert "has redone transaction" in found["message"], found
+    ask(started, "believe", "--rank", "0")
+    over(started)
+    (incident,) = started.succeeds().incidents
+    assert sorted(part["rank"] for part in incident["ranks"]) == [1, 2] and incident["proven_by"] == [], incident
+
+
+def test_where_a_drill_has_found_the_device_not_to_be_reproducible_the_job_goes_on(training: Training) -> None:
+    started = begin(training, "hidden.py", "counter", flags=FLAGS)
+    code, verdict = drill(started, 1)
+    assert (code, verdict["verdict"]) == (4, "not reproducible"), verdict
+    wait_for_spare(started)
+    lose(started, 1, AT_VOTE)
+    over(started)
+    outcome = started.succeeds()
+    (incident,) = outcome.incidents
+    assert "the job goes on with the redo" in outcome.output and "the job is held" not in outcome.output
+    assert any("not reproducible on this device: the job goes on with the redo" in note for note in incident["notes"]), incident
