@@ -211,14 +211,15 @@ class RedoDiffers:
 @dataclass(frozen=True)
 class Committed:
     """The worker's first commit in this generation (later ones are not sent; progress is read from its page). `compared`: digests of a
-    redo that are those of the attempt before it; 0: it has redone nothing, or nothing was left to compare with.
+    redo that are those of the attempt before it; 0: it has redone nothing, or nothing was left to compare with; -1: it does not say, as
+    workers of earlier versions.
     """
 
     worker: str
     generation: int
     transaction: int
     step: int
-    compared: int = 0
+    compared: int = -1
 
 
 @dataclass(frozen=True)

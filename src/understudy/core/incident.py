@@ -36,6 +36,7 @@ class OpenIncident:
     disputed: bool = False
     redone: bool = False  # a transaction of it was
     differed: bool = False  # the redo, from what it redoes
+    measured: bool = False  # its ranks say with how much of that it was compared
     proven_by: set[int] = field(default_factory=set)  # ranks whose redo is what they had come to before
 
     def lost(self, rank: int, cause: LossCause, detail: str, worker: str) -> None:

@@ -87,7 +87,7 @@ def redone(incident: OpenIncident) -> None:
     if ranks:
         who = f"rank {ranks[0]}: it" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}: they"
         incident.note(f"the redo is proven by {who} had come to the vote before the loss, with the same bits")
-    elif incident.redone and not incident.differed:
+    elif incident.redone and incident.measured and not incident.differed:
         incident.note("the redo has nothing to be compared with: no survivor had come to its vote")
 
 

@@ -59,8 +59,9 @@ def committed(state: JobState, event: Committed) -> None:
         _promote(state, worker)  # nobody votes unverified: what said so was lost with a connection
     if worker.state is WorkerState.MEMBER:
         worker.committed, worker.step = event.generation, event.step
-        if event.compared > 0 and state.incident is not None:
-            state.incident.proven_by.add(worker.rank)
+        if event.compared >= 0 and state.incident is not None:
+            state.incident.measured = True
+            state.incident.proven_by |= {worker.rank} if event.compared else set()
         _settle(state)
 
 
