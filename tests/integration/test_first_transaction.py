@@ -83,7 +83,7 @@ def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: 
         answer = understudy("status", "--json", "--run-dir", str(started.folder / "run"))
         status.update(json.loads(answer.stdout or "{}"))
         spares = any(spare["state"] == "warm" for spare in status.get("spares", []))
-        return spares and all(rank["proven"] != -1 for rank in status["ranks"])
+        return spares and all(rank["proven"] is not None for rank in status["ranks"])
 
     wait_until(proven, "a drill", LONG)
     (started.folder / "unlike").touch()

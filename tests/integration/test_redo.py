@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import re
+import signal
 from typing import Any
 
 from tests.integration.processes import wait_until
 from tests.integration.test_drill import begin, drill, status, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training, understudy
 
-from understudy.chaos.armed import Armed, Folder
+from understudy.chaos.armed import HOLD, Armed, Folder
 
 __all__ = ["training"]
 
 FLAGS = ("--chaos", "--drill", "off")
-AT_VOTE = "vote"  # everyone else stands in the vote, and has no copy of the lost rank's
 
 
-def lose(started: Started, rank: int, point: str, name: str = "loss", behind: str = "") -> None:
-    """Kills the worker of this rank when it next comes to `point`."""
-    Folder(started.folder / "run").arm(Armed(name, "sigkill", rank, point, behind=behind))
+AHEAD = 50  # steps
+
+
+def lose_in_vote(started: Started, rank: int, ranks: int = 2, then: Armed | None = None) -> None:
+    """Kills the worker of this rank when all others stand in the same vote, and have no copy of its. `then`: what comes behind that."""
+    chaos = Folder(started.folder / "run")
+    for times in itertools.count(1):  # all are held at one step only if none had come to it before all were armed
+        step, names = status(started)["step"] + times * AHEAD, [f"held-{one}-{times}" for one in range(ranks)]
+        for one, name in enumerate(names):
+            chaos.arm(Armed(name, HOLD, one, "vote", step))
+        if max(at["step"] for at in status(started)["ranks"]) < step:
+            break
+        for name in names:
+            chaos.disarm(name)
+    wait_until(lambda: all(map(chaos.has_fired, names)), "all are in the vote", LONG)
+    if then is not None:
+        chaos.arm(then)
+    os.kill(status(started)["ranks"][rank]["pid"], signal.SIGKILL)
+    for name in names:
+        chaos.disarm(name)
 
 
 def held(started: Started) -> dict[str, Any]:
@@ -46,7 +65,7 @@ def ask(started: Started, *words: str) -> None:
 
 def test_survivors_that_stood_in_their_vote_prove_the_redo(training: Training) -> None:
     started = begin(training, "hidden.py", "nothing", ranks=3, flags=FLAGS)
-    lose(started, 1, AT_VOTE)
+    lose_in_vote(started, 1, ranks=3)
     over(started)
     (incident,) = started.succeeds().incidents
     assert (incident["decision"], incident["proven_by"]) == ("redo", [0, 2]), incident
@@ -55,7 +74,7 @@ def test_survivors_that_stood_in_their_vote_prove_the_redo(training: Training) -
 
 def test_a_redo_that_is_fed_by_a_counter_is_held_until_somebody_believes_it(training: Training) -> None:
     started = begin(training, "hidden.py", "counter", flags=FLAGS)
-    lose(started, 1, AT_VOTE)
+    lose_in_vote(started, 1)
     found = held(started)
     said = re.match(r"rank 0 \(worker w0\) has redone transaction (\d+), behind step (\d+), and has not come to", found["message"])
     assert said is not None and "/gradient is not the same" in found["message"] and "believe --rank 0" in found["message"], found
@@ -70,7 +89,7 @@ def test_a_redo_that_is_fed_by_a_counter_is_held_until_somebody_believes_it(trai
 def test_a_redo_with_other_data_is_held_and_the_job_can_be_stopped(training: Training) -> None:
     """As nanoGPT's `X, Y = get_batch()` inside the step, with a generator that nobody registers."""
     started = begin(training, "hidden.py", "generator", ranks=3, flags=FLAGS)
-    lose(started, 0, AT_VOTE)
+    lose_in_vote(started, 0, ranks=3)
     found = held(started)
     assert "/gradient is not the same" in found["message"], found
     ask(started, "stop")
@@ -85,7 +104,7 @@ def test_a_redo_with_other_data_is_held_and_the_job_can_be_stopped(training: Tra
 def test_where_no_survivor_had_come_to_its_vote_nothing_is_compared_and_the_incident_says_so(training: Training) -> None:
     """The same script, wrong in the same way: without the comparison nothing notices it."""
     started = begin(training, "hidden.py", "counter", flags=FLAGS)
-    lose(started, 1, "backward")
+    Folder(started.folder / "run").arm(Armed("loss", "sigkill", 1, "backward"))
     over(started)
     (incident,) = started.succeeds().incidents
     assert (incident["decision"], incident["proven_by"]) == ("redo", []), incident
@@ -97,8 +116,7 @@ def test_a_loss_in_the_vote_of_a_redo_that_differs_does_not_let_it_pass(training
     and whoever stood in it says so first.
     """
     started = begin(training, "hidden.py", "counter", ranks=3, flags=(*FLAGS, "--spares", "2"))
-    lose(started, 2, "vote agreement", "second", behind="loss")  # nobody gets so far before the redo: a copy is missing
-    lose(started, 1, AT_VOTE)
+    lose_in_vote(started, 1, ranks=3, then=Armed("second", "sigkill", 2, "vote agreement"))  # in the redo: before, a copy is missing
     found = held(started)
     assert "has redone transaction" in found["message"], found
     ask(started, "believe", "--rank", "0")
@@ -112,7 +130,7 @@ def test_where_a_drill_has_found_the_device_not_to_be_reproducible_the_job_goes_
     code, verdict = drill(started, 1)
     assert (code, verdict["verdict"]) == (4, "not reproducible"), verdict
     wait_for_spare(started)
-    lose(started, 1, AT_VOTE)
+    lose_in_vote(started, 1)
     over(started)
     outcome = started.succeeds()
     (incident,) = outcome.incidents

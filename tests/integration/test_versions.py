@@ -20,7 +20,7 @@ from tests.integration.training import LONG, Outcome, survived
 import understudy
 
 HELD = 6
-COMMITTED = "    transaction: int\n    step: int\n{}\n\n@dataclass(frozen=True)\nclass ScriptFailed"
+COMMITTED = "    transaction: int\n    step: int\n    compared: int = -1\n{}\n\n@dataclass(frozen=True)\nclass ScriptFailed"
 LOST_NODE = "@dataclass(frozen=True)\nclass LostNode:"
 HANDLED = "    events.NodesLost: loss.nodes_lost,\n"
 SAY = """        self._replay.remember(event)

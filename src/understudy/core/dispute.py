@@ -139,6 +139,8 @@ def _expected(state: JobState, rank: int) -> str:
     drilled = proofs.verdict(state, rank)
     if drilled is not None and drilled.verdict is DrillVerdict.NOT_REPRODUCIBLE:
         return f"Drill {drilled.number} of rank {drilled.rank} has found at step {drilled.step} that it is not reproducible on this device"
+    if state.incident is not None and state.incident.unexplained:
+        return "Communication broke without a loss, and what it gave by then may be in what had been computed before"
     corrupt = [part.rank for part in state.incident.ranks if part.cause is LossCause.CORRUPT] if state.incident is not None else []
     return f"Rank {corrupt[0]} was corrupt, and what it gave was in what had been computed before" if corrupt else ""
 

@@ -34,6 +34,7 @@ class OpenIncident:
     digests_verified: int = 0
     notes: list[str] = field(default_factory=list)
     disputed: bool = False
+    unexplained: bool = False  # communication broke, and no worker was lost
     redone: bool = False  # a transaction of it was
     differed: bool = False  # the redo, from what it redoes
     measured: bool = False  # its ranks say with how much of that it was compared

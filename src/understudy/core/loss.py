@@ -120,7 +120,9 @@ def expired(state: JobState, event: Expired) -> None:
     if event.timer == "communication" and state.broken:
         reason = f"communication broke and no worker was lost: {state.broken}"
         state.tell(reason)
-        open_incident(state, state.broken_at, reason).note(reason)
+        incident = open_incident(state, state.broken_at, reason)
+        incident.note(reason)
+        incident.unexplained = True
         disrupted(state, set(), reason)
         begin(state, reason, [], unexplained=True)
     elif event.timer == "quiesce" and recovery is not None and recovery.planned:
