@@ -119,8 +119,8 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
     )
     if why := _expected(state, rank):
         incident = _told(state, found, f"{found}. {why}: the job goes on with the redo")
-    elif state.dispute is not None:
-        incident = _told(state, found, found)  # another rank has said so before
+    elif state.dispute is not None or (state.incident is not None and state.incident.held_in == event.generation):
+        incident = _told(state, found, found)  # another rank has said so before, and perhaps was believed already
     else:
         detail = (
             f"{found}. The step is fed by something that is not registered and changes in it, or is not computed reproducibly. Only the "
@@ -128,6 +128,7 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
             "`understudy stop` ends the job"
         )
         incident = _dispute(state, (tuple(sorted(state.ranks)),), found, detail)
+        incident.held_in = event.generation
     incident.differed = True
     if resuming:
         disrupted(state, set(), "a redo differs")

@@ -37,6 +37,7 @@ class OpenIncident:
     unexplained: bool = False  # communication broke, and no worker was lost
     redone: bool = False  # a transaction of it was
     differed: bool = False  # the redo, from what it redoes
+    held_in: int = -1  # the newest generation in which it did, and the job was held for that
     measured: bool = False  # its ranks say with how much of that it was compared
     proven_by: set[int] = field(default_factory=set)  # ranks whose redo is what they had come to before
 
