@@ -1,12 +1,13 @@
 """What a drill costs, and whether a loss behind one takes as long as without: real jobs, two ranks and a spare.
 
-    python benchmarks/drill.py --models default,100M --drills 5 --kills 5 --json drill.json
+    python benchmarks/drill.py --models default,100M --drills 5 --kills 5 --rounds 2 --before FOLDER --json drill.json
 
 Trains `examples/train_gpt.py` with DDP. For every model, `--drills` times: once a spare is warm and steps are steady, a rank is drilled.
 Its step is set beside the median of the ten before, and its peak memory (`VmHWM`, set back through `clear_refs`) beside its peak in
-those ten; the spare's peak memory is read until it is ended. Then, with the first model, ranks are killed, `--kills` times as they are
-and as many times behind a drill of the same rank that has passed, in turns; the time is that to the next step that all ranks have
-committed.
+those ten; the spare's peak memory is read until it is ended. Then, with the first model, ranks are killed, `--kills` times in each of
+several jobs that take turns, `--rounds` times: one that is never drilled, one in which the rank is drilled right before and has passed,
+and, with `--before`, one under an earlier version of Understudy, whose checkout FOLDER is. The time is that to the next step that all
+ranks have committed.
 
 On a machine with fewer cores than workers spare and ranks take each other's time: the drilled step is then longer for that alone.
 """
@@ -44,6 +45,7 @@ from understudy.links.messages import ONLY
 MODELS = {**KNOWN, "100M": ["--layers", "14", "--width", "768", "--heads", "12"]}
 RANKS = 2
 LOOK = 0.01  # seconds between two looks at the spare's memory
+NEVER, BEHIND, BEFORE = "never drilled", "behind a drill", "the earlier version"
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Drilled:
 @dataclass
 class Killed:
     rank: int
-    drilled: bool
+    side: str
     seconds: float  # from the signal to the next step that all ranks have committed
 
 
@@ -149,14 +151,16 @@ class Job:
                     return dict(found)
         return {}
 
-    def kill(self, rank: int, drilled: bool, number: int) -> Killed:
+    def kill(self, rank: int, side: str, number: int) -> Killed:
+        if side == BEHIND and (verdict := self.drill(rank).verdict) != "same":
+            raise SystemExit(f"a drill of rank {rank} came to {verdict!r}")
         self.settle()
         _, moment = self.job.kill(rank)
         wait_for(self.job, "the next step", lambda: self.job.metrics.next_commit(moment) is not None)
         found = self.job.metrics.next_commit(moment)
         assert found is not None
         wait_for(self.job, "the closed incident", lambda: closed(self.job.report(), number))
-        return Killed(rank, drilled, found[1] - moment)
+        return Killed(rank, side, found[1] - moment)
 
 
 def drills_table(drills: dict[str, list[Drilled]]) -> str:
@@ -171,23 +175,36 @@ def drills_table(drills: dict[str, list[Drilled]]) -> str:
 
 
 def kills_table(kills: list[Killed]) -> str:
-    sides = {drilled: [kill.seconds for kill in kills if kill.drilled is drilled] for drilled in (False, True)}
-    ratio = statistics.median(sides[True]) / statistics.median(sides[False])
-    rows = [["kill to the next commit, s", "kills", "median (lowest-highest)"]]
-    rows += [["behind a drill" if drilled else "without", str(len(some)), spread(some, 3)] for drilled, some in sides.items()]
-    return f"{markdown(rows)}\n\nratio of the medians {ratio:.2f}"
+    of = {side: [kill.seconds for kill in kills if kill.side == side] for side in (BEFORE, NEVER, BEHIND)}
+    medians = {side: statistics.median(some) for side, some in of.items() if some}
+    against = next(iter(medians))
+    rows = [["kill to the next commit, s", "kills", "median (lowest-highest)", f"median, over that of: {against}"]]
+    rows += [[side, str(len(of[side])), spread(of[side], 3), f"{found / medians[against]:.3f}"] for side, found in medians.items()]
+    return markdown(rows)
+
+
+def started(side: str, folder: Path, model: str, before: Path | None = None) -> RunningJob:
+    """A training; `before`: a checkout of an earlier version, which knew of no drills."""
+    arguments = ["--steps", "1000000", "--log-every", "1000", *MODELS[model]]
+    if side != BEFORE:
+        return RunningJob(folder, arguments, ranks=RANKS, spares=1, options=("--drill", "off"))
+    return RunningJob(folder, arguments, ranks=RANKS, spares=1, environment={"PYTHONPATH": str(before / "src")} if before else None)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="default,100M", help=f"by comma: {', '.join(MODELS)}")
     parser.add_argument("--drills", type=int, default=5, help="of each model (5)")
-    parser.add_argument("--kills", type=int, default=5, help="with and without a drill, of the first model (5)")
+    parser.add_argument("--kills", type=int, default=5, help="in each job, of the first model (5)")
+    parser.add_argument("--rounds", type=int, default=2, help="of these jobs (2)")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="checkout of an earlier version; without: only this one")
     parser.add_argument("--json", default="", help="file for all figures")
     args = parser.parse_args()
     models = args.models.split(",")
     if unknown := [name for name in models if name not in MODELS]:
         parser.error(f"there is no model {unknown[0]!r}; there are {', '.join(MODELS)}")
+    if args.before and not (args.before / "src" / "understudy").is_dir():
+        parser.error(f"{args.before} is no checkout: there is no src/understudy in it")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no job is left behind
     drills: dict[str, list[Drilled]] = {}
     kills: list[Killed] = []
@@ -197,19 +214,18 @@ def main() -> None:
         with Progress(*columns, console=Console(stderr=True)) as progress:
             for model in models:
                 task = progress.add_task(f"drills, {model}", total=args.drills)
-                arguments = ["--steps", "1000000", "--log-every", "1000", *MODELS[model]]
-                with RunningJob(folder / model, arguments, ranks=RANKS, spares=1, options=("--drill", "off")) as running:
+                with started(NEVER, folder / model, model) as running:
                     job, drills[model] = Job(running), []
                     for number in range(args.drills):
                         drills[model].append(job.drill(number % RANKS))
                         progress.advance(task)
-                    if model == models[0] and args.kills:
-                        task = progress.add_task("kills, with and without a drill before", total=2 * args.kills)
-                        for number in range(2 * args.kills):
-                            rank, drilled = number // 2 % RANKS, number % 2 == 1
-                            if drilled and (found := job.drill(rank).verdict) != "same":
-                                raise SystemExit(f"a drill of rank {rank} came to {found!r}")
-                            kills.append(job.kill(rank, drilled, number + 1))
+            sides = (*((BEFORE,) if args.before else ()), NEVER, BEHIND)
+            task = progress.add_task("kills", total=args.kills * args.rounds * len(sides))
+            for number in range(args.rounds if args.kills else 0):
+                for side in sides if number % 2 == 0 else reversed(sides):
+                    with started(side, folder / f"{side} {number}", models[0], args.before) as running:
+                        for count in range(args.kills):
+                            kills.append(Job(running).kill(count % RANKS, side, count + 1))
                             progress.advance(task)
     finally:  # an interrupted run, too, has found something
         shutil.rmtree(folder, ignore_errors=True)
@@ -218,11 +234,17 @@ def main() -> None:
 
 def report(args: argparse.Namespace, drills: dict[str, list[Drilled]], kills: list[Killed]) -> None:
     print(drills_table({model: some for model, some in drills.items() if some}))
-    if {kill.drilled for kill in kills} == {False, True}:
+    if kills:
         print("\n" + kills_table(kills))
     if args.json:
         every = {model: [asdict(one) for one in some] for model, some in drills.items()}
-        text = {"machine": machine(), "arguments": vars(args), "drills": every, "kills": [asdict(kill) for kill in kills]}
+        given = {name: str(value) for name, value in vars(args).items()}
+        text = {
+            "machine": machine(),
+            "arguments": given,
+            "drills": every,
+            "kills": [asdict(kill) for kill in kills],
+        }
         Path(args.json).write_text(json.dumps(text, indent=1) + "\n")
 
 
