@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -95,6 +96,9 @@ class Job:
         return self._transaction(function, "section")
 
     def _transaction(self, function: Callable[P, R], kind: str) -> Callable[P, R]:
+        if self._runtime is not None:
+            self._runtime.state.beside.transaction(function)
+
         @functools.wraps(function)
         def transaction(*args: P.args, **kwargs: P.kwargs) -> R:
             if self._runtime is None:
@@ -162,6 +166,7 @@ class Job:
                 if newcomer is not None and not newcomer.arrived:
                     newcomer.at_top()
                 elif runtime is not None:
+                    runtime.state.beside.at_top()
                     runtime.post_vote.look("between the last transaction and the top of the next iteration", Look.AT_STREAMS)
 
             yield from iterate(loops, source, first, steps, top)
@@ -182,12 +187,18 @@ def join(backend: str | None = None) -> Job:
         raise Misuse("understudy.join() was called twice")
     drawn.watch()
     here = session.current
-    runtime = here.runtime = Runtime(here.control, here.role, here.server, here.newcomer)
+    runtime = here.runtime = Runtime(here.control, here.role, here.server, here.newcomer, _boundary())
     runtime.held.frameworks.watch(lambda: runtime.progress.transaction >= 0)
     if here.when_joined is not None:
         here.when_joined(runtime)
     runtime.join(backend)
     return Job(runtime)
+
+
+def _boundary() -> CodeType:
+    """The code of what wraps every transaction."""
+    found = [code for code in Job._transaction.__code__.co_consts if isinstance(code, CodeType)]
+    return next(code for code in found if code.co_name == "transaction")
 
 
 def _join_plainly(backend: str | None) -> None:

@@ -30,6 +30,7 @@ from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loops import Results, restore_streams
 from understudy.worker.state.attributes import is_of_module
+from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
@@ -59,6 +60,7 @@ class Arrival:
         self._judge = judge
         self._order = order
         self._preallocation = preallocation
+        self._aside: list[str] = []  # names of the script that it could not set
         self._given: dict[str, bytes] = {}  # at the end of the job: values as donors have them there
 
     def run(self, at_end: bool, streams_set: bool, replayer: Replayer) -> None:
@@ -237,7 +239,8 @@ class Arrival:
         """The last thing before this newcomer is a rank like the others. Raises `NotTheSame`."""
         local, progress = self._held.local, self._progress
         now = self._held.digests()
-        wrong = sorted(entry for entry, value in plan.expected.items() if now.get(entry) != value)
+        different = sorted(entry for entry, value in plan.expected.items() if now.get(entry) != value)
+        wrong, self._aside = [e for e in different if not is_beside(e)], [e for e in different if is_beside(e)]
         wrong += local.differences(copy, plan.local)
         if wrong:
             more = f" and {', '.join(wrong[1:4])}{', ...' if len(wrong) > 4 else ''}" if len(wrong) > 1 else ""
@@ -277,6 +280,7 @@ class Arrival:
     def _notes(self, replayer: Replayer) -> tuple[str, ...]:
         notes = [f"the result of the transaction at {key} is the one of another rank" for key in self._results.replaced]
         different = replayer.differences(self._held.state.storages())
+        notes += [f"{entry.rpartition(':')[2]} of the script could not be set to what the others have" for entry in self._aside]
         notes += [f"a large result of the set-up differs here and is not registered: {text}" for text in different]
         return tuple(notes)
 

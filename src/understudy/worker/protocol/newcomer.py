@@ -38,6 +38,7 @@ from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loaders import Source
 from understudy.worker.script.loops import END, Loops, Results, restore_streams
 from understudy.worker.script.reads import Reads
+from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import FOREVER
 
@@ -224,14 +225,29 @@ class Newcomer:
     def redraw(self, source: Source) -> Any:
         """The batch of the last iteration that the lost rank handed over, drawn again and proven."""
         try:
-            return self._loops.redraw(source, self._copy, self._progress.rank)
+            batch = self._loops.redraw(source, self._copy, self._progress.rank)
         except NotTheSame as error:
             self._reject(str(error))
+        self._set_names()
+        return batch
 
     def at_top(self) -> None:
         """At the top of the iteration in which the job continues, if none of its transactions is over: random streams from here."""
         if not self._streams_set and self._copy.transaction >= 0:
             self._set_streams()
+        self._set_names()
+
+    def _set_names(self) -> None:
+        """What the script has changed in the iterations that are passed by: as the others had it at this top, if they have it alike, and
+        as this rank has handed it over.
+        """
+        job, copy = self._learn()
+        for entry, data in job.top.items():
+            if len(set(job.replicas.get(entry, (0, 1)))) == 1:
+                self._held.state.load_value(entry, data)
+        for entry, data in copy.values.items():
+            if is_beside(entry):
+                self._held.state.load_value(entry, data)
 
     def _set_streams(self) -> None:
         try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from understudy.core.coverage import TransferMessage, stripe
 from understudy.worker.encoding.messages import TensorDescription
 from understudy.worker.errors import UnderstudyError
+from understudy.worker.state.beside import is_beside
 from understudy.worker.state.sources import Donor, Members, StateSource
 from understudy.worker.state.tensors import size_of
 
@@ -44,9 +45,9 @@ def make_plan(rank: int, donors: Mapping[int, Donor], sources: Sequence[StateSou
     missing: list[str] = []
     for entry, description in entries.items():
         found = next((there for source in sources if (there := source.find(entry, description)) is not None), None)
-        if found is None:
+        if found is None and not is_beside(entry):
             missing.append(entry)
-        elif isinstance(found, Members):
+        if isinstance(found, Members):
             donor = donors[found.numbers[0]]
             plan.expected[entry] = found.digest
             if description is None:

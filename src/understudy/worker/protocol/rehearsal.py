@@ -268,7 +268,9 @@ class Rehearsal(StepWatch):
 
     def _causes(self) -> list[str]:
         here, there = self._here.get(moments.BEGIN), self._there.get(moments.BEGIN)
-        return moments.differences(here[0], there) if here and there is not None else []
+        found = moments.differences(here[0], there) if here and there is not None else []
+        attempts, at_vote = self._here.get(moments.VOTE), self._there.get(moments.VOTE)
+        return found + (moments.aside(attempts[0], at_vote) if attempts and at_vote is not None else [])
 
     def _with_causes(self, found: list[str], what_to_do: str = _FEEDS) -> str:
         causes = self._causes()

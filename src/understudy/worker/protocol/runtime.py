@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import CodeType
+
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.common.page_view import Activity
 from understudy.core.commands import Assign, Drill, Prepare
 from understudy.core.events import Finished
 from understudy.core.model import Stand
+from understudy.worker.census.census import Census
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.process.control import Control
 from understudy.worker.protocol.addition_order import AdditionOrder
@@ -41,12 +44,16 @@ from understudy.worker.transport.rendezvous import StoreServer
 
 
 class Runtime:
-    def __init__(self, control: Control, role: Assign | Prepare, server: StoreServer, comes: bool) -> None:
-        """`comes`: this worker takes a rank that another worker has, or had."""
+    def __init__(
+        self, control: Control, role: Assign | Prepare, server: StoreServer, comes: bool, boundary: CodeType | None = None
+    ) -> None:
+        """`comes`: this worker takes a rank that another worker has, or had. `boundary`: the code of what wraps a transaction."""
         progress = self.progress = Progress(role.rank, int(role.environment["WORLD_SIZE"]))
         notices = self.notices = Notices(control, role.rank)
         membership = self.membership = Membership(control, server, progress)
         state = self.state = State(Shards())
+        if boundary is not None:
+            state.beside = Census(state.takes_care_of, boundary)
         local, preallocation = LocalState(state, role.rank), Preallocation(state)
         held = self.held = RankState(state, local, Frameworks(state, membership.groups), PreVoteChanges(state), DigestCache(state))
         loops, results = Loops(state.randomness, notices.tell), Results()

@@ -168,7 +168,7 @@ class Transactions:
 
     def _look_closely(self, begun: Before) -> None:
         """At begin: what a redo or a newcomer could not bear. More of it in the first transactions of a function."""
-        for told in self._held.state.attributes.news():
+        for told in (*self._held.state.attributes.news(), *self._held.state.beside.news()):
             self._notices.tell(told)
         if begun.full and (name := by_hand(self._held.state.loaders)):
             raise Misuse(

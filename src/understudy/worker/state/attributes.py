@@ -289,7 +289,8 @@ def _is_plain(value: Any, depth: int) -> bool:
     if kind in _LEAVES:
         return True
     if kind is torch.Tensor:
-        return depth == 0 and value.layout is torch.strided and not value.requires_grad and value.grad_fn is None
+        small = depth == 0 or (value.device.type == "cpu" and value.numel() * value.element_size() <= LARGEST)
+        return small and value.layout is torch.strided and not value.requires_grad and value.grad_fn is None
     if depth > 4:
         return False
     if kind in (list, tuple, set, frozenset):

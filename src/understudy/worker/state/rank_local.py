@@ -18,6 +18,7 @@ from understudy.core.coverage import Replicas
 from understudy.worker.encoding.digests import digest, digest_bytes
 from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy, ScriptPosition, Streams, pack, unpack
 from understudy.worker.errors import Misuse, NotTheSame
+from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import describe, local_tensor
 
@@ -171,13 +172,19 @@ class LocalState:
         values = known
         if unknown := [e for e in mine if e not in known]:
             values = {**known, **self._state.encoded_values(unknown, closely=False)}
-        names = [e for e in mine if values.get(e) != copy.values[e]]
+        names = [e for e in mine if values.get(e) != copy.values[e] and not self._is_left(e)]
         tensors = [n for n in copy.tensors if self._mine(n)]
         if not tensors:
             return names
         current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
         names += [n for n in tensors if n in current and digest(local_tensor(current[n])) != copy.digests.tensors[n]]
         return names
+
+    def _is_left(self, entry: str) -> bool:
+        """Whether a change of it behind the vote is let be: nobody has registered it, and it matters to people only, or is too new for
+        anybody to know whether it differs from rank to rank."""
+        known = self.replicas is not None and entry in self.replicas.classes
+        return is_beside(entry) and (not known or self._state.beside.leave(entry))
 
     def apply(self, copy: LocalCopy, entries: set[str]) -> None:
         """On a newcomer: sets those `entries` of the copy. Streams are set where the place is reached."""
@@ -206,6 +213,8 @@ class LocalState:
         values = self._state.encoded_values()
         wrong = []
         for entry in sorted(entries):
+            if is_beside(entry):
+                continue
             if entry in copy.digests.tensors:
                 if entry not in current or digest(local_tensor(current[entry])) != copy.digests.tensors[entry]:
                     wrong.append(entry)

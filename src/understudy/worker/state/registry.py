@@ -15,7 +15,7 @@ vote, so no second copy of them exists.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ from understudy.worker.encoding.digests import digest_bytes, flat_bytes
 from understudy.worker.encoding.messages import Streams, TensorDescription
 from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.state.attributes import Attributes, Noted, is_of_module
+from understudy.worker.state.beside import Beside, Nothing, is_beside
 from understudy.worker.state.gradients import Gradients
 from understudy.worker.state.optimizers import all_tensors, common_values, loose_values, parameters_of
 from understudy.worker.state.sharding import Sharding, Whole, named_parameters
@@ -47,6 +48,7 @@ class Snapshot:
     values: dict[str, bytes]
     tensors: dict[str, tuple[torch.Tensor, torch.Tensor]]  # the memory of each, and what stood in it
     attributes: Noted
+    beside: Any
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # id of the parameter -> its gradient, content
     scalers: dict[str, dict[Any, Any]] = field(default_factory=dict)
 
@@ -67,6 +69,7 @@ class State:
         self.loaders: dict[str, Any] = {}
         self.randomness = Randomness()
         self.attributes = Attributes(self.modules, self._sharding)
+        self.beside: Beside = Nothing()
         self._copies: dict[str, torch.Tensor] = {}
         self._shards: dict[str, dict[tuple[int, str], torch.Tensor]] | None = None  # by module
         self._groups: dict[str, int] = {}  # of each optimizer: how many groups of parameters it had when the set-up ended
@@ -87,6 +90,17 @@ class State:
             return any(thing is optimizer for optimizer in self.optimizers.values())
         mine = {id(tensor) for module in self.modules.values() for tensor in (*module.parameters(), *module.buffers())}
         return any(id(tensor) in mine for tensor in (*thing.parameters(), *thing.buffers()))
+
+    def takes_care_of(self) -> Callable[[Any], bool]:
+        """Whether a thing is registered, or a part, a tensor or a gradient of what is: as of now."""
+        parts = [part for module in self.modules.values() for part in module.modules()]
+        tensors = [tensor for part in parts for tensor in (*part._parameters.values(), *part._buffers.values()) if tensor is not None]
+        tensors += self.tensors.values()
+        gradients = [tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None]
+        streams = [*self.randomness.generators.values(), *self.randomness.numpy_generators.values()]
+        rest = [*self.optimizers.values(), *self.values.values(), *self.loaders.values(), *streams]
+        known = {id(thing) for thing in (*parts, *tensors, *gradients, *rest)}
+        return lambda thing: id(thing) in known
 
     def register(self, name: str, thing: Any) -> None:
         """Raises `Misuse` for a thing whose state cannot be read and set."""
@@ -241,6 +255,7 @@ class State:
             if only is None or f"{name}/value" in only:
                 found[f"{name}/value"] = self._encode_value(name, thing)
         found |= self.attributes.encoded(only, closely)
+        found |= self.beside.encoded(only, closely)
         for key, optimizer in self.optimizers.items():
             if only is not None and f"{key}/settings" not in only:
                 continue
@@ -288,6 +303,9 @@ class State:
 
     def load_value(self, entry: str, data: bytes, beside: bool = True) -> None:
         """Sets a value as it was encoded; of an optimizer what it keeps `beside` tensors, too."""
+        if is_beside(entry):
+            self.beside.load(entry, data)
+            return
         name, kind = entry.rsplit("/", 1)
         if is_of_module(entry):
             self.attributes.load(entry, data)
@@ -330,12 +348,14 @@ class State:
             self.encoded_values(closely=False),
             dict(zip(tensors, zip(sources, targets, strict=True), strict=True)),
             self.attributes.note(),
+            self.beside.note(),
             gradients,
             self._scaler_stages(),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
         self.attributes.restore(snapshot.attributes)
+        self.beside.restore(snapshot.beside)
         self.look_again()
         with torch.no_grad():
             mutable = {
@@ -372,6 +392,7 @@ class State:
     def set_up(self) -> None:
         """At the end of the set-up: from now on counts what changes."""
         self.attributes.set_up()
+        self.beside.set_up()
         self._groups = {key: len(optimizer.param_groups) for key, optimizer in self.optimizers.items()}
 
     # -- digests ---------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from understudy.core.coverage import Replicas
 from understudy.core.judgement import sides_of
 from understudy.worker.encoding.messages import CopyDigests, LocalCopy, TensorDescription
 from understudy.worker.errors import DonorsDiffer
+from understudy.worker.state.beside import is_beside
 from understudy.worker.state.rank_local import kept_locally
 
 
@@ -88,6 +89,8 @@ class ReplicaSource:
         if self._leaver is not None and entry in self._donors[self._leaver].digests:
             who.append(self._leaver)
         who = [member for member in who if self._had(member, entry, description is None)]
+        if is_beside(entry) and len({self._donors[member].digests[entry] for member in who}) > 1:
+            return Elsewhere.NOT_NEEDED  # it differs from rank to rank, and nobody has what this one had
         return Members(who, self._common_digest(entry, who)) if who else None
 
     def _had(self, member: int, entry: str, value: bool) -> bool:

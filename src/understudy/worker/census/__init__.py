@@ -1,0 +1,8 @@
+"""What a script can reach and changes while it trains, though it registers none of it (the census).
+
+roots       where a look begins: globals of the script's modules, its classes, locals of the frames that call, closures of transactions
+leaves      what can be moved: plain values, tensors, arrays, generators of random numbers; encoded, and set in place
+walk        a bounded look at everything that hangs on the roots
+carried     names of a loop that are written anew in each iteration before they are read: those need not be carried over
+census      what has changed since the set-up, as entries like registered values; what cannot be followed, to be told
+"""

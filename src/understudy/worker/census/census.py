@@ -1,0 +1,263 @@
+"""What the script has changed since its set-up and did not register: found, given to newcomers, put back by a redo, or told.
+
+Each is an entry like a registered value (`state.registry`), so that all that is known about values holds: where it is the same on all
+ranks, a newcomer gets it from them in a recovery, and nothing is done before; where it differs from rank to rank it goes with the vote; a
+redo finds it as it was at begin. It is looked for where all state is compared and in every recovery, never in between.
+
+A newcomer is given no more than that: a name that it cannot take is told, and never ends a job, for nobody has asked for it.
+
+Known limits: `walk.MOST` objects and `walk.SECONDS` for one look; lists of more than `LONGEST` items, and values of more than
+`leaves.LARGEST` bytes, are not looked at. What differs from rank to rank and changes between a vote and the next begin is handed over
+again if it is made of tensors or is a generator (`protocol.post_vote_changes`), and else left alone and told: it is mostly for people. What
+an iterator has given cannot be set: it is told. What was changed before its first look, in an attempt that was interrupted, is put back in
+the first transactions only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import operator
+import types
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from understudy.worker.census import leaves
+from understudy.worker.census.carried import set_anew
+from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table, frames_here, is_of_script, name_of
+from understudy.worker.census.walk import Gone, Look, Path, look, read, write
+from understudy.worker.encoding.codec import Unencodable, decode, encode
+from understudy.worker.encoding.digests import digest_bytes
+
+LONGEST = 4096  # items of a list
+CLOSELY = 3  # transactions at whose begin everything is noted
+WATCHED = 1000  # entries at most
+_ABSENT = b""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """As of a begin: what stood where, and what it held."""
+
+    objects: dict[str, tuple[Path, Any]]
+    contents: dict[str, bytes]
+
+
+class Census:
+    def __init__(self, covered: Callable[[], Callable[[Any], bool]], boundary: CodeType) -> None:
+        """`covered` tells, as of now, what is registered or belongs to what is. `boundary`: the code of what wraps a transaction."""
+        self._covered = covered
+        self._roots = Roots(boundary)
+        self._boundary = boundary
+        self.ignored: set[str] = set()  # names that may start afresh
+        self._first: dict[str, int] | None = None  # digests as of the end of the set-up
+        self._first_moving: dict[str, str] = {}
+        self._watched: dict[str, Path] = {}  # what has changed since then
+        self._left: dict[str, str] = {}  # entries that are not carried over, and how they are called
+        self._moved: dict[str, str] = {}  # iterators that have moved
+        self._beyond = ""
+        self._begins = 0
+        self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
+
+    def transaction(self, function: Callable[..., Any]) -> None:
+        """One that the script has made."""
+        if isinstance(function, FunctionType):
+            self._roots.functions.append(function)
+
+    # -- looking -----------------------------------------------------------------------------------------------------------
+
+    def set_up(self) -> None:
+        """At the end of the set-up: from now on counts what changes."""
+        found = self._look()
+        self._first = {entry: digest_bytes(data) for entry, (_, data) in self._encoded(found).items()}
+        self._first_moving = {entry: _position(thing) for entry, (_, thing) in found.moving.items()}
+
+    def _look(self) -> Look:
+        return look(self._roots.now(), self._covered())
+
+    def _encoded(self, found: Look) -> dict[str, tuple[Path, bytes]]:
+        anew = self._set_anew()
+        there = {}
+        for entry, (path, value) in found.leaves.items():
+            known = entry in self._left or path.name in anew.get(path.root, ()) or self._is_ignored(path)
+            if not known and (data := _data_of(path, value)):
+                there[entry] = path, data
+        return there
+
+    def _set_anew(self) -> dict[RootKey, frozenset[str]]:
+        """Names of each scope that runs which need not be carried."""
+        found: dict[RootKey, frozenset[str]] = {}
+        for frame in frames_here(self._boundary):
+            of_module = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
+            key = (MODULE, str(frame.f_globals.get("__name__"))) if of_module else (FRAME, name_of(frame))
+            found.setdefault(key, set_anew(frame))
+        return found
+
+    def _is_ignored(self, path: Path) -> bool:
+        return path.name in self.ignored or path.shown in self.ignored or bool(path.steps and path.steps[-1][1] in self.ignored)
+
+    def _look_closely(self) -> None:
+        if self._first is None:
+            return
+        found = self._look()
+        self._beyond = self._beyond or found.beyond
+        for entry, (path, data) in self._encoded(found).items():
+            if self._first.get(entry) != digest_bytes(data) and entry not in self._watched and len(self._watched) < WATCHED:
+                self._watched[entry] = path
+        for entry, (path, thing) in found.moving.items():
+            if self._first_moving.get(entry, _position(thing)) != _position(thing) and not self._is_ignored(path):
+                self._moved[entry] = path.shown
+
+    # -- entries -----------------------------------------------------------------------------------------------------------
+
+    def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
+        """What has changed since the set-up: all of it if `closely`, else what was found before."""
+        if closely:
+            self._look_closely()
+        wanted = {entry: path for entry, path in self._watched.items() if only is None or entry in only}
+        if not wanted:
+            return {}
+        tables, found = self._tables(wanted), {}
+        for entry, path in wanted.items():
+            data = _ABSENT
+            with contextlib.suppress(Gone):
+                data = _data_of(path, read(path, tables))
+            found[entry] = data or encode([path.root, path.name, [list(step) for step in path.steps]])
+        return found
+
+    def _tables(self, wanted: Mapping[str, Path]) -> dict[RootKey, Table]:
+        kinds = {path.root[0] for path in wanted.values()}
+        return self._roots.now(kinds.__contains__)
+
+    def load(self, entry: str, data: bytes) -> None:
+        """On a newcomer, and in a redo."""
+        root, name, steps, *value = decode(data)
+        path = Path((root[0], root[1]), name, tuple((kind, key) for kind, key in steps))
+        self._watched.setdefault(entry, path)
+        tables = self._tables({entry: path})
+        if not value or path.entry != entry:
+            return
+        try:
+            mine = read(path, tables)
+        except Gone:
+            mine = None
+        if not leaves.is_leaf(mine):
+            return  # something that nobody may replace
+        try:
+            new = leaves.put_into(mine, value[0])
+            if new is not mine:
+                write(path, tables, new)
+        except (Gone, leaves.Unfit):
+            self._left[entry] = path.shown
+
+    def leave(self, entry: str) -> bool:
+        """It differs from rank to rank and changes behind the vote. Whether it is left alone for that."""
+        path = self._watched.get(entry)
+        if path is None:
+            return False
+        try:
+            if _is_handed_over(read(path, self._tables({entry: path}))):
+                return False
+        except Gone:
+            pass
+        self._left[entry] = path.shown
+        del self._watched[entry]
+        return True
+
+    def at_top(self) -> None:
+        """Of an iteration."""
+        self.top = self.encoded(None, closely=False)
+
+    def news(self) -> list[str]:
+        """What is to be told."""
+        found = []
+        if self._moved:
+            names = sorted(set(self._moved.values()))
+            found.append(
+                f"{_listed(names)} moves on while the script trains, and nobody can set an iterator to where another one is: a newcomer's "
+                "starts anew. Draw from it in front of the loop, or keep a number in its place"
+            )
+        if self._left:
+            names = sorted(set(self._left.values()))
+            found.append(
+                f"{_listed(names)} differ(s) from rank to rank and change(s) between the steps: a newcomer starts with the value of its "
+                "set-up. If the training goes by it, keep it in job.state(...); if not, job.ignore(...) says so"
+            )
+        if self._beyond:
+            found.append(
+                f"the script holds more than can be looked at ({self._beyond} is where the look has ended): what lies behind and is not "
+                "registered starts afresh on a newcomer"
+            )
+        return found
+
+    # -- redo --------------------------------------------------------------------------------------------------------------
+
+    def note(self) -> Noted:
+        """At begin."""
+        self._begins += 1
+        if self._first is None:
+            return Noted({}, {})
+        if self._begins <= CLOSELY:
+            found = self._look()
+            return Noted(dict(found.leaves), {entry: data for entry, (_, data) in self._encoded(found).items()})
+        tables, objects = self._tables(self._watched), {}
+        for entry, path in self._watched.items():
+            try:
+                objects[entry] = path, read(path, tables)
+            except Gone:
+                continue
+        return Noted(objects, {})
+
+    def restore(self, noted: Noted) -> None:
+        """What was noted, bound again, and with what it held."""
+        if not noted.objects:
+            return
+        tables = self._roots.now()
+        for entry, (path, thing) in noted.objects.items():
+            try:
+                if read(path, tables) is not thing:
+                    write(path, tables, thing)
+            except Gone:
+                continue
+            data = noted.contents.get(entry)
+            if data is not None and not leaves.is_fixed(thing) and _data_of(path, thing) != data:
+                leaves.put_into(thing, decode(data)[3])
+
+
+def _data_of(path: Path, value: Any) -> bytes:
+    """With the way to it, so that another worker finds it; b"" if it cannot be encoded."""
+    if type(value) is list and len(value) > LONGEST:
+        return b""
+    try:
+        return encode([path.root, path.name, [list(step) for step in path.steps], leaves.encoded(value)])
+    except (Unencodable, ValueError, RuntimeError):  # the last: it changes while it is read, on a thread of the script's
+        return b""
+
+
+def _is_handed_over(value: Any) -> bool:
+    """Whether a change behind the vote matters enough to be sent once more."""
+    if isinstance(value, list | tuple):
+        return any(map(_is_handed_over, value))
+    return isinstance(value, torch.Tensor | leaves.Stream)
+
+
+def _position(thing: Any) -> str:
+    """Where an iterator stands, as far as that can be seen."""
+    if isinstance(thing, types.GeneratorType):
+        frame = thing.gi_frame
+        if not is_of_script(thing.gi_code.co_filename):
+            return ""
+        return "over" if frame is None else f"{frame.f_lasti} {inspect.getgeneratorlocals(thing).keys()} {frame.f_lineno}"
+    if isinstance(thing, _BaseDataLoaderIter):
+        return str(thing._num_yielded)
+    length = operator.length_hint(thing, -1)
+    return repr(thing) if length < 0 and "count(" in repr(thing) else str(length)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,197 @@
+"""What can be moved to another worker: plain values, tensors, arrays, generators of random numbers, and containers of these.
+
+Encoded as bytes that are equal where the values are. On a newcomer a value is set in place where that can be, because other names may
+stand for the same object: lists, dicts, sets, deques, tensors, arrays and generators stay the objects that they are.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, OrderedDict, defaultdict, deque
+from enum import Enum
+from typing import Any
+
+import numpy
+import torch
+
+from understudy.worker.encoding.codec import Unencodable, decode, encode
+
+LARGEST = 1 << 20  # bytes of one value
+_LEAVES = frozenset({type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.Size})
+_IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, Enum)
+_LISTS, _DICTS, _SETS = (list, tuple), (dict, OrderedDict, Counter, defaultdict), (set, frozenset)
+Stream = random.Random | numpy.random.Generator | numpy.random.RandomState | torch.Generator
+_STREAMS = (random.Random, numpy.random.Generator, numpy.random.RandomState, torch.Generator)
+_DEEPEST = 8
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether it cannot change, so that it is known by being the same object."""
+    return isinstance(value, _IMMUTABLE)
+
+
+def is_leaf(value: Any, depth: int = 0) -> bool:
+    """Whether it could be encoded, apart from its size."""
+    kind = type(value)
+    if kind in _LEAVES or isinstance(value, (Enum, numpy.generic)):
+        return True
+    if kind in _STREAMS:
+        return depth == 0
+    if isinstance(value, torch.Tensor):
+        return kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided and value.grad_fn is None
+    if kind is numpy.ndarray:
+        return value.dtype.kind in "biufcSU"
+    if depth > _DEEPEST:
+        return False
+    if kind in _LISTS or kind in _SETS or kind is deque:
+        return all(is_leaf(item, depth + 1) for item in list(value))
+    if kind in _DICTS:
+        return all(type(key) in _LEAVES and is_leaf(item, depth + 1) for key, item in list(value.items()))
+    return False
+
+
+def is_large(value: Any) -> bool:
+    """Whether it is a tensor or an array beyond the limit."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size() > LARGEST
+    return isinstance(value, numpy.ndarray) and value.nbytes > LARGEST
+
+
+def encoded(value: Any) -> bytes:
+    """Raises `Unencodable`, also where it is too large."""
+    if _size(value) > LARGEST:
+        raise Unencodable(f"more than {LARGEST} bytes")
+    data = encode([_plain(value)])
+    if len(data) > 2 * LARGEST:
+        raise Unencodable(f"more than {LARGEST} bytes")
+    return data
+
+
+def _size(value: Any) -> int:
+    """Of the tensors and arrays in it, in bytes."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, numpy.ndarray):
+        return int(value.nbytes)
+    if type(value) in (*_LISTS, deque):
+        return sum(map(_size, value))
+    if type(value) in _DICTS:
+        return sum(map(_size, value.values()))
+    return 0
+
+
+def _plain(value: Any) -> Any:
+    """In what `codec` knows: what it does not know by name, in a dict with one key that no script has."""
+    kind = type(value)
+    if isinstance(value, Enum):
+        return _tagged("enum", value.name)
+    if kind is random.Random:
+        return _tagged("random", value.getstate())
+    if kind is numpy.random.Generator:
+        return _tagged("numpy", value.bit_generator.state)
+    if kind is numpy.random.RandomState:
+        return _tagged("legacy", value.get_state(legacy=False))
+    if kind is torch.Generator:
+        return _tagged("torch", value.get_state())
+    if isinstance(value, torch.Tensor):
+        return value if value.device.type == "cpu" else _tagged("device", [value.device.type, value])
+    if kind is list or kind is tuple:
+        return kind([_plain(item) for item in value])
+    if kind is deque:
+        return _tagged("deque", [value.maxlen, [_plain(item) for item in value]])
+    if kind is defaultdict:
+        return _tagged("defaultdict", [[key, _plain(item)] for key, item in value.items()])
+    if kind is dict or kind is OrderedDict:
+        return kind((key, _plain(item)) for key, item in value.items())
+    return value
+
+
+_TAG = "\0understudy"
+
+
+def _tagged(kind: str, content: Any) -> dict[str, Any]:
+    return {_TAG: [kind, content]}
+
+
+class Unfit(TypeError):
+    """What is here cannot take the value."""
+
+
+def put_into(mine: Any, data: bytes) -> Any:
+    """Sets `mine` to what was encoded, in place where that can be; gives what is to be bound, which is `mine` then. Raises `Unfit`."""
+    with torch.no_grad():
+        return _put(mine, decode(data)[0])
+
+
+def _put(mine: Any, new: Any) -> Any:
+    if type(new) is dict and len(new) == 1 and _TAG in new:
+        return _put_tagged(mine, *new[_TAG])
+    if isinstance(new, torch.Tensor):
+        if _takes(mine, new):
+            mine.copy_(new)
+            return mine
+        return new
+    if type(new) is numpy.ndarray:
+        fits = type(mine) is numpy.ndarray and mine.shape == new.shape and mine.dtype == new.dtype
+        if fits and mine.base is None and mine.flags.writeable:
+            mine[...] = new
+            return mine
+        return new
+    kind = type(new)
+    if kind is list or kind is tuple:
+        before = list(mine) if type(mine) is kind and len(mine) == len(new) else [None] * len(new)
+        items = [_put(here, item) for here, item in zip(before, new, strict=True)]
+        if type(mine) is list and kind is list:
+            mine[:] = items
+            return mine
+        return kind(items)
+    if kind in (dict, OrderedDict, Counter):
+        there = mine if type(mine) is kind else {}
+        merged = {key: _put(there.get(key), item) for key, item in new.items()}
+        if type(mine) is kind:
+            mine.clear()
+            mine.update(merged)
+            return mine
+        return kind(merged)
+    if kind is set and type(mine) is set:
+        mine.clear()
+        mine.update(new)
+        return mine
+    return new
+
+
+def _takes(mine: Any, new: torch.Tensor) -> bool:
+    """Whether `mine` can be overwritten: memory of its own, not a part of another tensor or of a file."""
+    fits = isinstance(mine, torch.Tensor) and mine.shape == new.shape and mine.dtype == new.dtype
+    return bool(fits and not mine._is_view() and mine.untyped_storage().resizable())
+
+
+def _put_tagged(mine: Any, kind: str, content: Any) -> Any:
+    if kind == "enum" and isinstance(mine, Enum):
+        return type(mine)[content]
+    if kind == "random" and type(mine) is random.Random:
+        mine.setstate(content)
+    elif kind == "numpy" and type(mine) is numpy.random.Generator:
+        mine.bit_generator.state = content
+    elif (kind == "legacy" and type(mine) is numpy.random.RandomState) or (kind == "torch" and type(mine) is torch.Generator):
+        mine.set_state(content)
+    elif kind == "device":
+        where, tensor = content
+        if _takes(mine, tensor):
+            mine.copy_(tensor)
+            return mine
+        return tensor.to(where)
+    elif kind == "deque":
+        length, items = content
+        fresh = [_put(None, item) for item in items]
+        if type(mine) is not deque or mine.maxlen != length:
+            return deque(fresh, length)
+        mine.clear()
+        mine.extend(fresh)
+    elif kind == "defaultdict" and type(mine) is defaultdict:
+        merged = [(key, _put(mine.get(key), item)) for key, item in content]
+        mine.clear()
+        mine.update(merged)
+    else:
+        raise Unfit(f"a {type(mine).__qualname__} is no place for what another worker has as {kind}")
+    return mine

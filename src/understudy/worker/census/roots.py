@@ -1,0 +1,166 @@
+"""Where a look begins: the globals of the script's modules, attributes of its classes, locals of the frames that call loops and
+transactions, and what transactions have captured.
+
+What belongs to the script is what is neither of the standard library, nor installed, nor Understudy's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import inspect
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any, Protocol
+
+MODULE, CLASS, FRAME, CLOSURE = "module", "class", "frame", "closure"
+RootKey = tuple[str, str]  # one of these, and what it is called
+_HERE = Path(__file__).resolve().parents[2]  # Understudy's own
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+class Table(Protocol):
+    """Names and what they stand for, at one root."""
+
+    def items(self) -> Mapping[str, Any]:
+        """As of now. Not to be changed."""
+        ...
+
+    def put(self, name: str, value: Any) -> None:
+        """Binds a name."""
+        ...
+
+
+class _Namespace:
+    """Of a module."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self._names = names
+
+    def items(self) -> Mapping[str, Any]:
+        return self._names
+
+    def put(self, name: str, value: Any) -> None:
+        self._names[name] = value
+
+
+class _Class:
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def items(self) -> Mapping[str, Any]:
+        return vars(self._kind)
+
+    def put(self, name: str, value: Any) -> None:
+        type.__setattr__(self._kind, name, value)
+
+
+class _Locals:
+    """Of a frame that is running."""
+
+    def __init__(self, frame: FrameType) -> None:
+        self._frame = frame
+        self._names: Mapping[str, Any] = frame.f_locals
+
+    def items(self) -> Mapping[str, Any]:
+        return self._names
+
+    def put(self, name: str, value: Any) -> None:
+        self._frame.f_locals[name] = value
+        if sys.version_info < (3, 13):
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self._frame), ctypes.c_int(0))
+
+
+class _Closure:
+    """What a function has captured."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self._cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+    def items(self) -> Mapping[str, Any]:
+        found = {}
+        for name, cell in self._cells.items():
+            try:
+                found[name] = cell.cell_contents
+            except ValueError:  # not set yet
+                continue
+        return found
+
+    def put(self, name: str, value: Any) -> None:
+        self._cells[name].cell_contents = value
+
+
+@functools.cache
+def is_of_script(file: str) -> bool:
+    """Whether a source file is the user's own."""
+    if not file or file.startswith("<"):
+        return False
+    path = Path(file).resolve()
+    library = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
+    return not any(path.is_relative_to(folder) for folder in (_HERE, *library)) and not set(path.parts) & _INSTALLED
+
+
+def modules() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The script's modules, by name."""
+    for name, module in list(sys.modules.items()):
+        names = getattr(module, "__dict__", None)
+        if type(module) is types.ModuleType or name == "__main__":
+            file = names.get("__file__") if isinstance(names, dict) else None
+            if isinstance(file, str) and isinstance(names, dict) and is_of_script(file):
+                yield name, names
+
+
+def frames_here(boundary: CodeType) -> Iterator[FrameType]:
+    """Of the script, from the innermost on, without those that run in a transaction. `boundary`: the code of what wraps one."""
+    stack: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is boundary:
+            stack.clear()
+        stack.append(frame)
+        frame = frame.f_back
+    for one in stack:
+        if is_of_script(one.f_code.co_filename):
+            yield one
+
+
+def frames(boundary: CodeType) -> Iterator[FrameType]:
+    """Those of them that have names of their own."""
+    return (frame for frame in frames_here(boundary) if frame.f_code.co_flags & inspect.CO_OPTIMIZED)
+
+
+def name_of(frame: FrameType) -> str:
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_qualname}"
+
+
+class Roots:
+    """All of them, at the moment."""
+
+    def __init__(self, boundary: CodeType) -> None:
+        self._boundary = boundary
+        self.functions: list[FunctionType] = []  # of transactions
+
+    def now(self, wanted: Callable[[str], bool] = lambda kind: True) -> dict[RootKey, Table]:
+        """Those of the kinds that are `wanted`."""
+        found: dict[RootKey, Table] = {}
+        if wanted(MODULE) or wanted(CLASS):
+            for name, names in modules():
+                found[MODULE, name] = _Namespace(names)
+                if wanted(CLASS):
+                    for kind in [thing for thing in names.values() if isinstance(thing, type) and thing.__module__ == name]:
+                        found[CLASS, f"{name}.{kind.__qualname__}"] = _Class(kind)
+        captured: set[str] = set()
+        for frame in frames(self._boundary) if wanted(FRAME) or wanted(CLOSURE) else ():
+            key = FRAME, name_of(frame)
+            if key not in found:
+                found[key] = _Locals(frame)
+                captured.add(f"{frame.f_code.co_qualname}.<locals>.")
+        for function in self.functions if wanted(CLOSURE) else ():
+            outer = function.__qualname__.rpartition("<locals>.")[0] + "<locals>."
+            if function.__closure__ and outer not in captured:  # else they are locals of a frame
+                found[CLOSURE, function.__qualname__] = _Closure(function)
+        return found

@@ -1,0 +1,191 @@
+"""A bounded look at everything that hangs on the roots: only dictionaries, slots, containers and cells, and no code of the script is run.
+
+It goes through objects whose class is Python's own or the script's, or that of a library that keeps state of a training. It does not go
+into what is registered, nor into modules, functions, loggers, locks, files, threads and the like.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from understudy.worker.census.leaves import is_leaf
+from understudy.worker.census.roots import CLASS, RootKey, Table
+from understudy.worker.state.beside import PREFIX
+
+MOST, SECONDS = 20_000, 0.5  # objects and time of one look
+_DEEPEST = 12
+_ITEMS = 1000  # of a container that is gone into
+_FOREIGN = frozenset(
+    [
+        *("torch", "numpy", "understudy", "wandb", "mlflow", "tensorboard", "tensorboardX", "tqdm", "rich", "pytest", "_pytest"),
+        *sys.stdlib_module_names,
+    ]
+)
+_OF_TORCH = ("torch.optim.lr_scheduler", "torch.amp", "torch.optim.swa_utils")  # whose objects keep state of a training
+_PLAIN_OBJECTS = (types.SimpleNamespace, argparse.Namespace)
+_EMPTY: tuple[Any, ...] = ([], (), {}, set(), range(1), "")
+_ITERATORS = tuple(type(iter(some)) for some in _EMPTY)
+_MOVING: tuple[type, ...] = (_BaseDataLoaderIter, types.GeneratorType, itertools.count, itertools.cycle, *_ITERATORS)
+_NO_STATE = (
+    *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, property, staticmethod, classmethod),
+    *(torch.optim.Optimizer, torch.distributed.ProcessGroup, torch.device),
+)
+_OF_MODULES = frozenset(torch.nn.Module().__dict__) - {"training", "_parameters", "_buffers", "_modules"}
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+Step = tuple[str, Any]  # ("attribute", name), ("slot", name) or ("item", key)
+
+
+@dataclass(frozen=True)
+class Path:
+    root: RootKey
+    name: str  # at the root
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def entry(self) -> str:
+        """Unique in a script, and the same on every rank."""
+        return f"{PREFIX}{self.root[0]}:{self.root[1]}:{self.shown}".replace("/", "|")
+
+    @property
+    def shown(self) -> str:
+        """As a person would write it."""
+        parts = [f"[{key!r}]" if kind == "item" else f".{key}" for kind, key in self.steps]
+        return self.name + "".join(parts)
+
+    def then(self, kind: str, key: Any) -> Path:
+        return Path(self.root, self.name, (*self.steps, (kind, key)))
+
+
+class Gone(LookupError):
+    """Nothing is there any more."""
+
+
+def read(path: Path, tables: Mapping[RootKey, Table]) -> Any:
+    """What stands there. Raises `Gone`."""
+    try:
+        thing = tables[path.root].items()[path.name]
+        for kind, key in path.steps:
+            thing = _step(thing, kind, key)
+    except (LookupError, AttributeError, TypeError) as error:
+        raise Gone(path.shown) from error
+    return thing
+
+
+def write(path: Path, tables: Mapping[RootKey, Table], value: Any) -> None:
+    """Raises `Gone` where its owner is not there."""
+    if not path.steps:
+        if path.root not in tables:
+            raise Gone(path.shown)
+        tables[path.root].put(path.name, value)
+        return
+    owner = read(Path(path.root, path.name, path.steps[:-1]), tables)
+    kind, key = path.steps[-1]
+    try:
+        if kind == "item":
+            owner[key] = value
+        elif kind == "slot":
+            object.__setattr__(owner, key, value)
+        else:
+            owner.__dict__[key] = value
+    except (LookupError, AttributeError, TypeError) as error:
+        raise Gone(path.shown) from error
+
+
+def _step(thing: Any, kind: str, key: Any) -> Any:
+    if kind == "item":
+        return thing[key]
+    return thing.__dict__[key] if kind == "attribute" else object.__getattribute__(thing, key)
+
+
+@dataclass
+class Look:
+    """What one look has found."""
+
+    leaves: dict[str, tuple[Path, Any]] = field(default_factory=dict)
+    moving: dict[str, tuple[Path, Any]] = field(default_factory=dict)  # iterators and the like: seen to move, and not to be set
+    objects: int = 0
+    beyond: str = ""  # where it stopped, if it did
+
+
+def look(tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool]) -> Look:
+    """`is_covered`: whether somebody else takes care of a thing, with all that hangs on it."""
+    found, seen, until = Look(), set[int](), time.monotonic() + SECONDS
+    for root, table in tables.items():
+        for name, value in list(table.items().items()):
+            if name.startswith("__"):
+                continue
+            todo: list[tuple[Path, Any]] = [(Path(root, name), value)]
+            while todo:
+                path, thing = todo.pop()
+                found.objects += 1
+                if found.objects > MOST or time.monotonic() > until:
+                    found.beyond = path.shown
+                    return found
+                todo.extend(_at(path, thing, found, seen, is_covered, root[0] == CLASS))
+    return found
+
+
+def _at(
+    path: Path, thing: Any, found: Look, seen: set[int], is_covered: Callable[[Any], bool], of_class: bool
+) -> Iterator[tuple[Path, Any]]:
+    kind = type(thing)
+    if isinstance(thing, _MOVING):
+        found.moving[path.entry] = path, thing
+        return
+    if isinstance(thing, _NO_STATE) or is_covered(thing):
+        return
+    if is_leaf(thing):
+        if id(thing) in seen and not _is_constant(thing):
+            return  # another name of the same object
+        seen.add(id(thing))
+        found.leaves[path.entry] = path, thing
+        return
+    if id(thing) in seen or len(path.steps) > _DEEPEST:
+        return
+    seen.add(id(thing))
+    if kind in (dict, OrderedDict, Counter, defaultdict):
+        yield from ((path.then("item", k), v) for k, v in itertools.islice(list(thing.items()), _ITEMS) if type(k) in (str, int))
+    elif kind in (list, tuple, deque):
+        yield from ((path.then("item", number), item) for number, item in enumerate(itertools.islice(list(thing), _ITEMS)))
+    elif isinstance(thing, torch.nn.Module):
+        yield from ((path.then("attribute", k), v) for k, v in list(thing.__dict__.items()) if k not in _OF_MODULES)
+    elif not of_class and _is_gone_into(kind, thing):
+        held = getattr(thing, "__dict__", None)
+        if type(held) is dict:
+            yield from ((path.then("attribute", name), item) for name, item in list(held.items()) if isinstance(name, str))
+        for name in _slots(kind):
+            try:
+                yield path.then("slot", name), object.__getattribute__(thing, name)
+            except AttributeError:  # not set
+                continue
+
+
+def _is_constant(thing: Any) -> bool:
+    return thing is None or isinstance(thing, bool | int | float | complex | str | bytes)
+
+
+def _is_gone_into(kind: type, thing: Any) -> bool:
+    if isinstance(thing, _PLAIN_OBJECTS):
+        return True
+    module = kind.__module__
+    return bool(kind.__flags__ & _HEAP_TYPE) and (module.partition(".")[0] not in _FOREIGN or module.startswith(_OF_TORCH))
+
+
+def _slots(kind: type) -> list[str]:
+    found: list[str] = []
+    for part in kind.__mro__:
+        slots = part.__dict__.get("__slots__", ())
+        found += [slots] if isinstance(slots, str) else [name for name in slots if isinstance(name, str)]
+    return [name for name in found if name not in ("__dict__", "__weakref__")]

@@ -1,0 +1,89 @@
+"""What a rank has beside what is registered, as the rest of its state sees it: values that come and go (`census`).
+
+Nobody has asked for them, so they never stand in the way: one that cannot be given, taken or compared is told, and a job goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any, Protocol
+
+PREFIX = "script:"  # of the entries
+
+
+def is_beside(entry: str) -> bool:
+    return entry.startswith(PREFIX)
+
+
+class Beside(Protocol):
+    top: dict[str, bytes]  # what had changed by the top of the iteration
+
+    def set_up(self) -> None:
+        """At the end of the set-up: from now on counts what changes."""
+        ...
+
+    def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
+        """What has changed since then, by entry: all of it if `closely`, else what was found before."""
+        ...
+
+    def load(self, entry: str, data: bytes) -> None:
+        """Sets one as it was encoded."""
+        ...
+
+    def leave(self, entry: str) -> bool:
+        """It differs from rank to rank and changes behind a vote. Whether it is left alone for that."""
+        ...
+
+    def note(self) -> Any:
+        """At begin."""
+        ...
+
+    def restore(self, noted: Any) -> None:
+        """In a redo."""
+        ...
+
+    def at_top(self) -> None:
+        """Of an iteration of a loop of the job."""
+        ...
+
+    def transaction(self, function: Any) -> None:
+        """The script has made one of this function."""
+        ...
+
+    def news(self) -> list[str]:
+        """What is to be told."""
+        ...
+
+
+class Nothing:
+    """Where nobody looks."""
+
+    def __init__(self) -> None:
+        self.top: dict[str, bytes] = {}
+
+    def set_up(self) -> None:
+        pass
+
+    def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
+        return {}
+
+    def load(self, entry: str, data: bytes) -> None:
+        pass
+
+    def leave(self, entry: str) -> bool:
+        return False
+
+    def note(self) -> Any:
+        return None
+
+    def restore(self, noted: Any) -> None:
+        pass
+
+    def at_top(self) -> None:
+        pass
+
+    def transaction(self, function: Any) -> None:
+        pass
+
+    def news(self) -> list[str]:
+        return []
