@@ -32,7 +32,7 @@ SCRIPTS = (
     "optimizer_sgd_nesterov",
     "optimizer_two_in_one_step",
     "schedule_one_cycle",
-    "loader_with_workers",
+    "loader_stateful",
     "sampler_weighted",
     "augmentation_from_three_streams",
     "grad_scaler",
