@@ -7,6 +7,7 @@ of a drill stands in the job's journal. A script that never comes to such a plac
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -59,18 +60,16 @@ class Drills:
         while not self._armed.has_fired(hold.name):
             if self._over.wait(LOOK):
                 return
-        number, looks = None, int(PATIENCE / LOOK)
+        number, until = None, time.monotonic() + PATIENCE
         while number is None:
-            looks -= 1
-            if self._over.wait(LOOK) or not looks:
+            if self._over.wait(LOOK) or time.monotonic() > until:
                 return
             try:
                 number = Server.of(self._run).call("POST", of_job(ONLY, "drill"), {"rank": hold.rank})["number"]
             except (Denied, NoAnswer):
                 continue  # no spare is warm yet
         while self._stage(number) not in ("computing", "over"):
-            looks -= 1
-            if self._over.wait(LOOK) or not looks:
+            if self._over.wait(LOOK) or time.monotonic() > until:
                 return
         self._armed.disarm(hold.name)
         while self._stage(number) != "over":

@@ -169,6 +169,8 @@ class Ddp(FrameworkAdapter):
             return "DDP with static_graph=True does something else in its first step, which its ranks do together when a newcomer comes"
         if not all(map(settled, self._modules())):
             return "a DDP has not come through its first step yet"
+        if hook := next((hook for module in self._modules() for hook in comm_hooks.hooks_of(module.reducer) if hook.builtin), None):
+            return f"DDP's built-in hook {hook.name} takes results in C++, from nobody but the communicator"
         return ""
 
     def described(self) -> Described:

@@ -3,7 +3,8 @@
 A copy goes to the buddies with the vote. What changes between the vote and the next begin (a random number drawn by the optimizer,
 or between two steps) would be lost with its rank. So at fixed points behind the vote each rank looks whether its rank-local
 state has changed. The first time it tells the user; its next vote tells the other ranks, and from then on every rank hands its
-copy over again at that point. A loss in between loses that one change. One such point is right before each transaction, for what the
+copy over again at that point. A loss in between loses that one change; so behind the first transactions, when
+nobody can know yet, every rank hands over at every point. One such point is right before each transaction, for what the
 body of a loop changes there: a newcomer runs that code too, but what it computes is overwritten by the copy.
 
 Nothing changes behind the vote of most scripts, and reading values costs. So after a number of transactions without a finding a rank looks
@@ -23,6 +24,7 @@ from understudy.worker.state.rank_local import LocalState, seal
 from understudy.worker.state.snapshot_store import StoredSnapshot
 
 POINTS = 16  # how many such points of a script are told apart
+EARLY = 2  # transactions behind whose votes all ranks hand over at every point
 CLOSELY = 16  # transactions in which values are looked at at every point, at first
 _NOWHERE = [0] * POINTS
 
@@ -59,15 +61,16 @@ class PostVoteChanges:
         number = self.numbers.setdefault(point, len(self.numbers))
         if number >= POINTS:
             return
-        if number in self.agreed:
-            self._hand_over(copy, look)
-        elif self._seen != self._progress.transaction and (changed := self._changed(copy, look, values or {})):
-            self._seen = self._progress.transaction  # later points see this same change
+        transaction = self._progress.transaction
+        if number not in self.agreed and self._seen != transaction and (changed := self._changed(copy, look, values or {})):
+            self._seen = transaction  # later points see this same change
             self._found.add(number)
             self._notices.tell(
                 f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
                 "again there; a loss of this rank between a vote and that point loses the change of that step."
             )
+        if number in self.agreed or transaction <= EARLY:
+            self._hand_over(copy, look)
 
     def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
         closely, local = self._committed < CLOSELY or bool(self._found), self._local
