@@ -7,6 +7,7 @@ process group from the environment (or one of a single member) and the rest pass
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from understudy.worker.script.loaders import Counter, LoaderSource, Source
 from understudy.worker.script.loops import Loops, iterate
 from understudy.worker.script.names import missing_behind
 from understudy.worker.script.read_ahead import TRANSACTION, read_ahead
+from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
 
 P = ParamSpec("P")
@@ -83,6 +85,25 @@ class Job:
             state.register(name, thing)
         drawn.watch()  # classes of loaders may have been imported since `join`
 
+    def state(self, **values: Any) -> Namespace:
+        """A namespace with these values that is registered: counters, best losses, averages, a hidden state, whatever the training goes by
+        and is no module or optimizer. Set its attributes as you like: `track = job.state(best=float("inf"), bad=0)`, `track.bad += 1`.
+
+        Values are numbers, strings, tensors, arrays and containers of them. Raises `Misuse` where `register` does.
+        """
+        found = Namespace(**values)
+        registered = (self._runtime.state if self._runtime else self._plain_state).names
+        name = next(name for number in itertools.count(1) if (name := "state" if number == 1 else f"state-{number}") not in registered)
+        self.register(**{name: found})
+        return found
+
+    def ignore(self, *names: str) -> None:
+        """What may start afresh on a newcomer, by name: variables, or attributes of objects, that the script changes and does not go by.
+        They are neither taken over nor told about.
+        """
+        if self._runtime is not None:
+            self._runtime.state.beside.ignore(names)
+
     def step(self, function: Callable[P, R]) -> Callable[P, R]:
         """Makes `function` the training step: a transaction that returns once, when it is committed on every rank.
 
@@ -135,6 +156,8 @@ class Job:
         runtime, newcomer = self._runtime, self._newcomer
         loops = runtime.loops if runtime else self._plain_loops
         loop = loops.enter()
+        if runtime is not None:
+            runtime.state.beside.find_streams()
         first = 0
         if runtime is not None and (frame := sys._getframe(1)) is not None:
             names, where = missing_behind(frame)

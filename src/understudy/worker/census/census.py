@@ -19,7 +19,7 @@ import contextlib
 import inspect
 import operator
 import types
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
@@ -49,12 +49,19 @@ class Noted:
 
 
 class Census:
-    def __init__(self, covered: Callable[[], Callable[[Any], bool]], boundary: CodeType) -> None:
-        """`covered` tells, as of now, what is registered or belongs to what is. `boundary`: the code of what wraps a transaction."""
+    def __init__(
+        self,
+        covered: Callable[[], Callable[[Any], bool]],
+        boundary: CodeType,
+        found_stream: Callable[[str, Any], None],
+    ) -> None:
+        """`covered` tells, as of now, what is registered or belongs to what is. `boundary`: the code of what wraps a transaction.
+        `found_stream` gets each generator of random numbers that the script has when its set-up is over, by name."""
         self._covered = covered
         self._roots = Roots(boundary)
         self._boundary = boundary
-        self.ignored: set[str] = set()  # names that may start afresh
+        self._found_stream = found_stream
+        self._ignored: set[str] = set()  # names that may start afresh
         self._first: dict[str, int] | None = None  # digests as of the end of the set-up
         self._first_moving: dict[str, str] = {}
         self._watched: dict[str, Path] = {}  # what has changed since then
@@ -62,7 +69,12 @@ class Census:
         self._moved: dict[str, str] = {}  # iterators that have moved
         self._beyond = ""
         self._begins = 0
+        self._followed = False
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
+
+    def ignore(self, names: Iterable[str]) -> None:
+        """These may start afresh."""
+        self._ignored |= set(names)
 
     def transaction(self, function: Callable[..., Any]) -> None:
         """One that the script has made."""
@@ -73,9 +85,19 @@ class Census:
 
     def set_up(self) -> None:
         """At the end of the set-up: from now on counts what changes."""
+        self.find_streams()
         found = self._look()
         self._first = {entry: digest_bytes(data) for entry, (_, data) in self._encoded(found).items()}
         self._first_moving = {entry: _position(thing) for entry, (_, thing) in found.moving.items()}
+
+    def find_streams(self) -> None:
+        """Once: from the first loop or transaction on, generators of random numbers are followed like registered ones."""
+        if self._followed:
+            return
+        self._followed = True
+        for path, thing in self._look().leaves.values():
+            if isinstance(thing, leaves.Stream) and not self._is_ignored(path):
+                self._found_stream(f"{path.shown} ({path.root[1]})", thing)
 
     def _look(self) -> Look:
         return look(self._roots.now(), self._covered())
@@ -99,7 +121,7 @@ class Census:
         return found
 
     def _is_ignored(self, path: Path) -> bool:
-        return path.name in self.ignored or path.shown in self.ignored or bool(path.steps and path.steps[-1][1] in self.ignored)
+        return path.name in self._ignored or path.shown in self._ignored or bool(path.steps and path.steps[-1][1] in self._ignored)
 
     def _look_closely(self) -> None:
         if self._first is None:

@@ -27,7 +27,7 @@ from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, Peer
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
 from understudy.worker.protocol.attachment import read_job
-from understudy.worker.protocol.donors import read_copy
+from understudy.worker.protocol.donors import Donors, read_copy
 from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
@@ -238,16 +238,32 @@ class Newcomer:
         self._set_names()
 
     def _set_names(self) -> None:
-        """What the script has changed in the iterations that are passed by: as the others had it at this top, if they have it alike, and
+        """What the script has changed in the iterations that are passed by: as the others had it at this top, if all have it alike, and
         as this rank has handed it over.
         """
         job, copy = self._learn()
-        for entry, data in job.top.items():
-            if len(set(job.replicas.get(entry, (0, 1)))) == 1:
-                self._held.state.load_value(entry, data)
+        donors = self._donors()
+        for entry in sorted({entry for _, donor in donors for entry in donor.values if is_beside(entry)}):
+            alike = {donor.digests.get(entry) for _, donor in donors}
+            if len(alike) == 1 and len(set(job.replicas.get(entry, ()))) <= 1:
+                self._held.state.load_value(entry, job.top.get(entry) or next(donor.values[entry] for _, donor in donors))
         for entry, data in copy.values.items():
             if is_beside(entry):
                 self._held.state.load_value(entry, data)
+
+    def _donors(self) -> Donors:
+        """What those have told that give this newcomer its state."""
+        arrival, rehearsal = self._arrival, self._rehearsal
+        while True:
+            try:
+                if rehearsal is not None:
+                    return Donors(rehearsal.members(self._job.transaction), rehearsal.meeting)
+                recovery = arrival.recovery()
+                return Donors(Members(recovery, self._progress.world_size), self._membership.meet(recovery.store, recovery.generation))
+            except (GenerationAborted, PeerLost) as error:
+                if rehearsal is not None:
+                    rehearsal.tell(DrillVerdict.BROKEN, str(error))
+                arrival.await_next(recovery.generation, error)
 
     def _set_streams(self) -> None:
         try:

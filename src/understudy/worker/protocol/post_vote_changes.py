@@ -33,6 +33,7 @@ class Look(Enum):
     """What is looked at in any case."""
 
     AT_STREAMS = 0
+    AFTER = 2  # a transaction: what has changed was changed in it; and at streams
     AT_VALUES = 1  # and never at streams: a newcomer draws again what its rank has drawn on the way to this point
 
 
@@ -75,7 +76,7 @@ class PostVoteChanges:
     def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
         closely, local = self._committed < CLOSELY or bool(self._found), self._local
         changed = [] if look is Look.AT_VALUES else local.drawn(copy)
-        return [*changed, *local.changed(copy, values)] if closely or look is Look.AT_VALUES else changed
+        return [*changed, *local.changed(copy, values, look is Look.AFTER)] if closely or look is Look.AT_VALUES else changed
 
     def hand_over(self) -> None:
         """The last copy once more, because more belongs to it than was known at its vote. On all ranks at the same point."""

@@ -53,7 +53,7 @@ class Runtime:
         membership = self.membership = Membership(control, server, progress)
         state = self.state = State(Shards())
         if boundary is not None:
-            state.beside = Census(state.takes_care_of, boundary)
+            state.beside = Census(state.takes_care_of, boundary, state.randomness.find)
         local, preallocation = LocalState(state, role.rank), Preallocation(state)
         held = self.held = RankState(state, local, Frameworks(state, membership.groups), PreVoteChanges(state), DigestCache(state))
         loops, results = Loops(state.randomness, notices.tell), Results()

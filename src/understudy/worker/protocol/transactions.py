@@ -273,7 +273,7 @@ class Transactions:
             self._report(progress.generation)
         self._loops.after_transaction(kind)
         if membership.pending is None:
-            self._post_vote.look(f"after {function}", Look.AT_STREAMS)
+            self._post_vote.look(f"after {function}", Look.AFTER)
 
     def _report(self, generation: int) -> None:
         """The first commit of a generation."""

@@ -5,7 +5,7 @@ Nobody has asked for them, so they never stand in the way: one that cannot be gi
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any, Protocol
 
 PREFIX = "script:"  # of the entries
@@ -42,12 +42,20 @@ class Beside(Protocol):
         """In a redo."""
         ...
 
+    def find_streams(self) -> None:
+        """Before the first loop or transaction."""
+        ...
+
     def at_top(self) -> None:
         """Of an iteration of a loop of the job."""
         ...
 
     def transaction(self, function: Any) -> None:
         """The script has made one of this function."""
+        ...
+
+    def ignore(self, names: Iterable[str]) -> None:
+        """These may start afresh."""
         ...
 
     def news(self) -> list[str]:
@@ -79,10 +87,16 @@ class Nothing:
     def restore(self, noted: Any) -> None:
         pass
 
+    def find_streams(self) -> None:
+        pass
+
     def at_top(self) -> None:
         pass
 
     def transaction(self, function: Any) -> None:
+        pass
+
+    def ignore(self, names: Iterable[str]) -> None:
         pass
 
     def news(self) -> list[str]:

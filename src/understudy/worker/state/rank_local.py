@@ -164,15 +164,16 @@ class LocalState:
         now = self._state.randomness.capture()
         return [] if now is copy.streams else [f"the random stream {n!r}" for n, data in now.items() if copy.streams.get(n) != data]
 
-    def changed(self, copy: LocalCopy, known: Mapping[str, bytes]) -> list[str]:
-        """What has changed since `copy` was made of values and buffers that differ from rank to rank, by name. `known`: present values."""
+    def changed(self, copy: LocalCopy, known: Mapping[str, bytes], inside: bool = False) -> list[str]:
+        """What has changed since `copy` was made of values and buffers that differ from rank to rank, by name. `known`: present values.
+        `inside`: the transaction has changed it."""
         if self.comparisons < CLASSIFIED:
             return []
         mine = [e for e in copy.values if self._mine(e)]  # the copy may be older than what is known of its entries
         values = known
         if unknown := [e for e in mine if e not in known]:
             values = {**known, **self._state.encoded_values(unknown, closely=False)}
-        names = [e for e in mine if values.get(e) != copy.values[e] and not self._is_left(e)]
+        names = [e for e in mine if values.get(e) != copy.values[e] and (inside or not self._is_left(e))]
         tensors = [n for n in copy.tensors if self._mine(n)]
         if not tensors:
             return names

@@ -97,7 +97,7 @@ class State:
         tensors = [tensor for part in parts for tensor in (*part._parameters.values(), *part._buffers.values()) if tensor is not None]
         tensors += self.tensors.values()
         gradients = [tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None]
-        streams = [*self.randomness.generators.values(), *self.randomness.numpy_generators.values()]
+        streams = self.randomness.all_generators()
         rest = [*self.optimizers.values(), *self.values.values(), *self.loaders.values(), *streams]
         known = {id(thing) for thing in (*parts, *tensors, *gradients, *rest)}
         return lambda thing: id(thing) in known

@@ -1,4 +1,5 @@
-"""The random number streams of a process: torch (CPU and CUDA), numpy's global one, Python's, and registered generators."""
+"""The random number streams of a process: torch (CPU and CUDA), numpy's global one, Python's, and generators that are registered, or that
+the script was found to have (`census`)."""
 
 from __future__ import annotations
 
@@ -56,6 +57,15 @@ def _numpy_generator_bytes(generator: numpy.random.Generator) -> bytes:
     return encode(generator.bit_generator.state)
 
 
+def _older_bytes(generator: random.Random | numpy.random.RandomState) -> bytes:
+    from understudy.worker.encoding.codec import encode
+
+    return encode(generator.getstate() if isinstance(generator, random.Random) else generator.get_state(legacy=False))
+
+
+FOUND = "in the script: "  # in front of the names of those that nobody has registered
+
+
 class _Source(NamedTuple):
     read: Callable[[], bytes]
     mark: Marks
@@ -67,6 +77,7 @@ class Randomness:
     def __init__(self) -> None:
         self.generators: dict[str, torch.Generator] = {}
         self.numpy_generators: dict[str, numpy.random.Generator] = {}
+        self.python_generators: dict[str, random.Random | numpy.random.RandomState] = {}  # found, and numpy's older kind
         self._there: tuple[object, ...] = ()  # which streams there are
         self._sources: dict[str, _Source] = {}
         self._marks: list[Mark | None] = []  # of `_last`
@@ -81,6 +92,20 @@ class Randomness:
             if not any(known is generator for known in self.generators.values()):
                 self.generators[f"of a loader {len(self.generators)}"] = generator
 
+    def find(self, name: str, generator: Any) -> None:
+        """Adds one that nobody has registered, if it is not known yet."""
+        if any(known is generator for known in self.all_generators()):
+            return
+        if isinstance(generator, torch.Generator):
+            self.generators[f"{FOUND}{name}"] = generator
+        elif isinstance(generator, numpy.random.Generator):
+            self.numpy_generators[f"{FOUND}{name}"] = generator
+        else:
+            self.python_generators[f"{FOUND}{name}"] = generator
+
+    def all_generators(self) -> list[Any]:
+        return [*self.generators.values(), *self.numpy_generators.values(), *self.python_generators.values()]
+
     def still(self) -> AbstractContextManager[None]:
         """For code in which nothing draws: several captures in it are one. Setting streams is seen."""
         return self._stillness
@@ -90,7 +115,7 @@ class Randomness:
         if self._moment is not None:
             return self._moment
         numpys, cuda = "numpy.random" in sys.modules, cuda_in_use()
-        there = numpys, cuda, *self.generators, *self.numpy_generators
+        there = numpys, cuda, *self.generators, *self.numpy_generators, *self.python_generators
         if there != self._there:
             self._there, self._sources = there, self._find_sources(numpys, cuda)
             self._last, self._marks = {}, [None] * len(self._sources)
@@ -128,6 +153,8 @@ class Randomness:
             sources[f"generator/{name}"] = _Source(partial(_torch_bytes, generator), marks_of_torch(generator))
         for name, numpy_generator in self.numpy_generators.items():
             sources[f"numpy generator/{name}"] = _Source(partial(_numpy_generator_bytes, numpy_generator), no_mark)
+        for name, older in self.python_generators.items():
+            sources[f"older generator/{name}"] = _Source(partial(_older_bytes, older), no_mark)
         return sources
 
     def restore(self, streams: Streams) -> None:
@@ -147,8 +174,15 @@ class Randomness:
                 numpy.random.set_state((kind, key, pos, has_gauss, gauss_value))
             elif name == "cuda":
                 torch.cuda.set_rng_state(_state_tensor(data))
+            elif FOUND in name and name.partition("/")[2] not in {*self.generators, *self.numpy_generators, *self.python_generators}:
+                continue  # nobody has asked for it, and here it is not
             elif name.startswith("generator/"):
                 self.generators[name.removeprefix("generator/")].set_state(_state_tensor(data))
+            elif name.startswith("older generator/"):
+                from understudy.worker.encoding.codec import decode
+
+                older = self.python_generators[name.removeprefix("older generator/")]
+                older.setstate(decode(data)) if isinstance(older, random.Random) else older.set_state(decode(data))
             else:
                 from understudy.worker.encoding.codec import decode
 

@@ -1,0 +1,25 @@
+"""Values of a script by name, which it changes while it trains: what `job.state` gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Namespace:
+    """Its attributes are state like what is registered: numbers, strings, tensors, arrays, and containers of them."""
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+    def __getattr__(self, name: str) -> Any:  # for type checkers; what is there is found before
+        raise AttributeError(f"job.state(...) was given no {name!r}, and nobody has set it; there is {', '.join(vars(self)) or 'nothing'}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        vars(self).clear()
+        vars(self).update(state)
