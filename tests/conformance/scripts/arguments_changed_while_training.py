@@ -1,0 +1,59 @@
+"""The parsed arguments serve as state: every third iteration main() lowers args.noise, and the step reads it."""
+
+# ranks: 3
+# group: unregistered state
+# expect: bitwise
+# waits for: census
+# arguments: --noise 0.9
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--noise", type=float, default=0.8)
+    parser.add_argument("--noise-decay", type=float, default=0.7)
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
+    job = understudy.join()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    job.register(model=model, optimizer=optimizer)
+    torch.manual_seed(1 + job.rank)
+    trace = Trace(job.rank)
+
+    @job.step
+    def train_step():
+        clean = torch.randn(6, 8)
+        noisy = clean + args.noise * torch.randn(6, 8)
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(noisy), clean)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    for step in job.steps(args.steps):
+        loss = train_step()
+        if (step + 1) % 3 == 0:
+            args.noise *= args.noise_decay
+        trace.line(f"step {step}", loss=loss, noise=args.noise)
+
+    trace.final(model=model, optimizer=optimizer, noise=args.noise)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""A frozen encoder's features are computed once for each sample, with the noise of that time, and kept in an OrderedDict."""
+
+# ranks: 3
+# group: unregistered state
+# expect: bitwise
+# waits for: census
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+
+import understudy
+
+
+class FeatureCache:
+    def __init__(self, encoder, items, capacity):
+        self.encoder, self.items, self.capacity = encoder, items, capacity
+        self.features = OrderedDict()
+
+    @torch.no_grad()
+    def __getitem__(self, index):
+        if index in self.features:
+            self.features.move_to_end(index)
+            return self.features[index]
+        found = self.encoder(self.items[index] + 0.3 * torch.randn(8))
+        self.features[index] = found
+        if len(self.features) > self.capacity:
+            self.features.popitem(last=False)
+        return found
+
+
+job = understudy.join()
+torch.manual_seed(0)
+encoder = nn.Sequential(nn.Linear(8, 12), nn.Tanh()).requires_grad_(False)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(12, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+items = torch.randn(36, 8)
+sampler = DistributedSampler(range(36))
+loader = DataLoader(range(36), batch_size=4, sampler=sampler)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+cache = FeatureCache(encoder, items, capacity=10)
+
+
+@job.step
+def train_step(indices):
+    features = torch.stack([cache[index] for index in indices.tolist()])
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(features), items[indices].sum(1, keepdim=True))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for indices in job.batches(loader, steps=14):
+    loss = train_step(indices)
+    trace.line(f"step {job.committed}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer, cached=list(cache.features), features=list(cache.features.values()))

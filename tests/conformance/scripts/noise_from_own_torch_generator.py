@@ -1,0 +1,55 @@
+"""Diffusion noise comes from a torch.Generator, seeded by rank, that is a local name of main()."""
+
+# ranks: 3
+# group: unregistered state
+# expect: bitwise
+# waits for: census
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+
+class Denoiser(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(9, 32), nn.SiLU(), nn.Dropout(0.1), nn.Linear(32, 8))
+
+    def forward(self, noisy, level):
+        return self.net(torch.cat([noisy, level], 1))
+
+
+def main():
+    job = understudy.join()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Denoiser())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    job.register(model=model, optimizer=optimizer)
+    torch.manual_seed(1 + job.rank)
+    trace = Trace(job.rank)
+    generator = torch.Generator().manual_seed(7 + job.rank)
+
+    @job.step
+    def train_step(clean):
+        level = torch.rand(len(clean), 1, generator=generator)
+        noise = torch.randn(clean.shape, generator=generator)
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model((1 - level) * clean + level * noise, level), noise)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    for step in job.steps(12):
+        loss = train_step(torch.randn(5, 8) + 2)
+        trace.line(f"step {step}", loss=loss)
+
+    trace.final(model=model, optimizer=optimizer, generator=generator)
+
+
+if __name__ == "__main__":
+    main()

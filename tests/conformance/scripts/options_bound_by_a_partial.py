@@ -1,0 +1,52 @@
+"""The loss is a functools.partial over a dict of options, and the loop changes the dict, which it also has by name."""
+
+# ranks: 3
+# group: unregistered state
+# expect: told "loss_knobs"
+# waits for: census
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+
+def loss_of(options, output, labels):
+    sharp = nn.functional.cross_entropy(output, labels, label_smoothing=options["smoothing"])
+    return sharp + options["entropy"] * (output.softmax(1) * output.log_softmax(1)).sum(1).mean()
+
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 4)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+loss_knobs = {"smoothing": 0.3, "entropy": 0.5}
+criterion = partial(loss_of, loss_knobs)
+
+
+@job.step
+def train_step(inputs, labels):
+    optimizer.zero_grad()
+    loss = criterion(model(inputs), labels)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for step in job.steps(12):
+    loss = train_step(torch.randn(4, 8), torch.randint(4, (4,)))
+    loss_knobs["smoothing"] *= 0.8
+    if step == 5:
+        loss_knobs["entropy"] = 0.0
+    trace.line(f"step {step}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)

@@ -1,0 +1,43 @@
+"""Each rank paces itself by its own loss, which the step notes behind optimizer.step: no other rank has that number."""
+
+# ranks: 3
+# group: unregistered state
+# expect: told "own_loss"
+# waits for: census
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+own_loss = 1.0
+
+
+@job.step
+def train_step(inputs):
+    global own_loss
+    optimizer.zero_grad()
+    losses = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True), reduction="none")
+    loss = losses[losses.detach() <= 1.5 * own_loss].sum() / len(inputs)
+    loss.backward()
+    optimizer.step()
+    own_loss = 0.7 * own_loss + 0.3 * losses.mean().item()
+    return loss.item()
+
+
+for step in job.steps(12):
+    loss = train_step(torch.randn(6, 8))
+    trace.line(f"step {step}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer, pace=own_loss)

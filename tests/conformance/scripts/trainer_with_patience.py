@@ -1,0 +1,77 @@
+"""A Trainer with global_step, best and patience: an evaluation that is not better twice halves the rate."""
+
+# ranks: 3
+# group: unregistered state
+# expect: bitwise
+# waits for: census
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+
+class Trainer:
+    def __init__(self, job, model, optimizer, patience=2):
+        self.job, self.model, self.optimizer = job, model, optimizer
+        self.global_step = 0
+        self.best = float("inf")
+        self.bad = 0
+        self.patience = patience
+        self.held_out = torch.randn(30, 8)
+        self.train_step = job.step(self._train_step)
+        self.evaluate = job.section(self._evaluate)
+
+    def _train_step(self, inputs):
+        self.model.train()
+        smoothing = 1 / (1 + self.global_step)
+        targets = (1 - smoothing) * inputs.sum(1, keepdim=True)
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.model(inputs), targets)
+        loss.backward()
+        self.optimizer.step()
+        self.global_step += 1
+        return loss.item()
+
+    @torch.no_grad()
+    def _evaluate(self):
+        self.model.eval()
+        inputs = self.held_out[self.job.rank :: self.job.world_size]
+        loss = nn.functional.mse_loss(self.model(inputs), inputs.sum(1, keepdim=True))
+        dist.all_reduce(loss)
+        return loss.item() / self.job.world_size
+
+    def after_evaluation(self, loss):
+        if loss < 0.8 * self.best:
+            self.best, self.bad = loss, 0
+            return
+        self.bad += 1
+        if self.bad >= self.patience:
+            self.bad = 0
+            for group in self.optimizer.param_groups:
+                group["lr"] *= 0.5
+
+    def fit(self, steps, trace):
+        for step in self.job.steps(steps):
+            trace.line(f"step {step}", loss=self.train_step(torch.randn(4, 8)))
+            if step % 2 == 1:
+                found = self.evaluate()
+                self.after_evaluation(found)
+                trace.line(f"evaluation {step}", loss=found, best=self.best, bad=self.bad, global_step=self.global_step)
+
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.register(model=model, optimizer=optimizer)
+trainer = Trainer(job, model, optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+trainer.fit(14, trace)
+trace.final(model=model, optimizer=optimizer, best=trainer.best, bad=trainer.bad, global_step=trainer.global_step)
