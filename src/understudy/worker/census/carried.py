@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 from collections.abc import Iterator
 from types import FrameType
 
@@ -21,7 +22,9 @@ _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 def set_anew(frame: FrameType) -> frozenset[str]:
     """Names of the scope of `frame` that the loops around its present line set before they read them."""
-    return _set_anew(frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_lineno)
+    code = frame.f_code
+    of_module = not code.co_flags & inspect.CO_OPTIMIZED
+    return _set_anew(code.co_filename, 0 if of_module else code.co_firstlineno, frame.f_lineno)
 
 
 @functools.lru_cache(1024)
@@ -43,11 +46,12 @@ def _set_anew(file: str, first: int, line: int) -> frozenset[str]:
 
 
 def _scope(file: str, first: int) -> ast.AST | None:
+    """The function whose code begins at `first`, or, with 0, the module."""
     for node in nodes_of(file):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if first in (node.lineno, *(one.lineno for one in node.decorator_list)):
                 return node
-        elif isinstance(node, ast.Module) and first <= 1:
+        elif isinstance(node, ast.Module) and not first:
             return node
     return None
 

@@ -94,7 +94,9 @@ def _plain(value: Any) -> Any:
     if kind is torch.Generator:
         return _tagged("torch", value.get_state())
     if isinstance(value, torch.Tensor):
-        return value if value.device.type == "cpu" else _tagged("device", [value.device.type, value])
+        if value.device.type != "cpu":
+            return _tagged("device", [value.device.type, value])
+        return value.detach().clone()  # whose memory is handed to numpy, which nobody may resize from then on
     if kind is list or kind is tuple:
         return kind([_plain(item) for item in value])
     if kind is deque:

@@ -1,0 +1,54 @@
+"""A module that counts as a script's: what a look finds in it."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+counter = 0
+history: list[float] = []
+settings = argparse.Namespace(noise=0.5)
+ticks = itertools.count()
+lock = threading.Lock()
+bank = torch.zeros(4)
+
+
+@dataclass
+class Progress:
+    best: float = float("inf")
+    seen: dict[str, int] = field(default_factory=dict)
+
+
+class Slotted:
+    __slots__ = ("count", "unset")
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Trainer:
+    patience = 3  # of the class
+
+    def __init__(self) -> None:
+        self._hidden = 0
+        self.progress = Progress()
+        self.meters = {"top1": Slotted(), "top5": Slotted()}
+        self.me = self
+        self.asked = 0
+
+    @property
+    def costly(self) -> int:
+        self.asked += 1
+        raise AssertionError("nobody may ask")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError("nobody may ask")
+
+
+trainer = Trainer()
+alias = trainer.progress

@@ -1,0 +1,197 @@
+"""A look at what a script can reach: what it finds, what it sets, and that it runs no code of the script."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from types import CodeType, ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from understudy.worker.census import walk
+from understudy.worker.census.census import Census
+from understudy.worker.state.beside import is_beside
+
+HERE = "tests.unit.census_script"
+
+
+@pytest.fixture
+def script() -> Iterator[Any]:
+    module = importlib.reload(importlib.import_module(HERE))
+    assert isinstance(module, ModuleType)
+    yield module
+
+
+def boundary() -> CodeType:
+    return boundary.__code__
+
+
+class Found:
+    """A census over this process, with what it finds of the module of these tests."""
+
+    def __init__(self, covered: Any = ()) -> None:
+        self.streams: dict[str, Any] = {}
+        known = set(map(id, covered))
+        self.census = Census(lambda: lambda thing: id(thing) in known, boundary(), self.streams.__setitem__)
+        self.census.set_up()
+
+    def changed(self, closely: bool = True) -> dict[str, bytes]:
+        found = self.census.encoded(None, closely)
+        assert all(map(is_beside, found))
+        return {entry: data for entry, data in found.items() if "census_script" in entry}
+
+    def names(self, closely: bool = True) -> set[str]:
+        return {entry.rpartition(":")[2] for entry in self.changed(closely)}
+
+
+def test_nothing_has_changed_at_first(script: Any) -> None:
+    assert Found().names() == set()
+
+
+def test_what_has_changed_is_found_wherever_it_is(script: Any) -> None:
+    found = Found()
+    script.counter += 1
+    script.history.append(0.5)
+    script.settings.noise = 0.4
+    script.bank.add_(1)
+    script.trainer._hidden = 2
+    script.trainer.progress.best = 0.25
+    script.trainer.progress.seen["x"] = 1
+    script.trainer.meters["top5"].count = 7
+    script.Trainer.patience = 2
+    expected = {"counter", "history", "settings.noise", "bank", "trainer._hidden", "trainer.meters['top5'].count", "patience"}
+    assert found.names() >= expected
+    assert found.names() - expected in (
+        {"trainer.progress.best", "trainer.progress.seen"},
+        {"alias.best", "alias.seen"},
+    )
+    assert script.trainer.asked == 0
+
+
+def test_what_is_found_is_given_to_another_worker(script: Any) -> None:
+    found = Found()
+    script.counter, script.history[:], script.settings.noise = 5, [1.0, 2.0], 0.1
+    script.trainer.meters["top1"].count = 3
+    script.bank.fill_(2)
+    given = found.changed()
+    kept = script.history
+    newcomer = importlib.reload(script)  # its set-up
+    mine = Found()
+    history, bank = newcomer.history, newcomer.bank
+    for entry, data in given.items():
+        mine.census.load(entry, data)
+    assert (newcomer.counter, newcomer.history, newcomer.settings.noise) == (5, [1.0, 2.0], 0.1)
+    assert newcomer.history is history and newcomer.bank is bank and history is not kept
+    assert newcomer.trainer.meters["top1"].count == 3 and newcomer.bank.tolist() == [2.0] * 4
+    assert mine.changed(closely=False) == given
+
+
+def test_a_redo_finds_it_as_it_was(script: Any) -> None:
+    found = Found()
+    bank, seen = script.bank, script.trainer.progress.seen
+    noted = found.census.note()
+    script.counter, script.bank = 9, torch.ones(4)
+    bank.fill_(7)
+    script.history.append(1.0)
+    seen["x"] = 1
+    script.trainer.progress.seen = {}
+    found.census.restore(noted)
+    assert script.counter == 0 and script.bank is bank and bank.tolist() == [0.0] * 4 and script.history == []
+    assert script.trainer.progress.seen is seen == {}
+
+
+def test_later_redos_look_at_what_has_changed_before_only(script: Any) -> None:
+    found = Found()
+    for _ in range(3):
+        found.census.note()
+    script.counter = 1
+    assert found.names() == {"counter"}
+    noted = found.census.note()
+    script.counter = 2
+    found.census.restore(noted)
+    assert script.counter == 1
+
+
+def test_an_iterator_that_moves_is_told(script: Any) -> None:
+    found = Found()
+    assert found.census.news() == []
+    next(script.ticks)
+    assert found.names() == set()
+    (text,) = found.census.news()
+    assert "ticks" in text and "iterator" in text
+
+
+def test_what_is_ignored_is_neither_taken_nor_told(script: Any) -> None:
+    found = Found()
+    found.census.ignore(["counter", "noise", "ticks"])
+    script.counter, script.settings.noise = 1, 0.0
+    next(script.ticks)
+    assert found.names() == set() and found.census.news() == []
+
+
+def test_what_is_registered_is_left_to_others(script: Any) -> None:
+    found = Found([script.trainer, script.bank, script.alias])
+    script.trainer._hidden = 1
+    script.bank.add_(1)
+    assert found.names() == set()
+
+
+def test_a_value_that_matters_to_people_only_is_left_and_told(script: Any) -> None:
+    found = Found()
+    script.counter = 1
+    (entry,) = found.changed()
+    assert found.census.leave(entry) and found.names() == set()
+    (text,) = found.census.news()
+    assert "counter" in text and "job.state" in text and "job.ignore" in text
+    script.counter = 2
+    assert found.names() == set()
+
+
+def test_a_tensor_is_not_left(script: Any) -> None:
+    found = Found()
+    script.bank.add_(1)
+    (entry,) = found.changed()
+    assert not found.census.leave(entry) and found.names() == {"bank"}
+
+
+def test_what_another_worker_says_replaces_no_code(script: Any) -> None:
+    found = Found()
+    script.counter = 1
+    ((entry, data),) = found.changed().items()
+    Progress = script.Progress
+    forged = data.replace(b"counter", b"Trainer")
+    found.census.load(entry.replace("counter", "Trainer"), forged)
+    assert isinstance(script.Trainer, type) and script.Progress is Progress
+
+
+def test_a_look_has_a_bound(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Found()
+    monkeypatch.setattr(walk, "MOST", 3)
+    found.names()
+    (text,) = found.census.news()
+    assert "more than can be looked at" in text
+
+
+def test_locals_of_frames_that_call_are_set(script: Any) -> None:
+    found = Found()
+
+    def train() -> tuple[int, int]:
+        best, inner = 0, 0
+
+        def bump() -> None:
+            nonlocal inner
+            inner += 1
+
+        found.census.set_up()
+        best += 1
+        bump()
+        given = {entry: data for entry, data in found.census.encoded(None, True).items() if "train" in entry}
+        assert {entry.rpartition(":")[2] for entry in given} == {"best", "inner"}
+        best, inner = 10, 10
+        for entry, data in given.items():
+            found.census.load(entry, data)
+        return best, inner
+
+    assert train() == (1, 1)

@@ -1,0 +1,53 @@
+"""Names that every iteration of a loop sets before it reads them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from understudy.worker.census.carried import set_anew
+
+CASES = {
+    "set and read": ("loss = step(i)\nprint(loss)", {"i", "loss"}),
+    "read first": ("print(best)\nbest = i", {"i"}),
+    "under a condition": ("if i:\n    best = i", {"i"}),
+    "in front of the condition": ("x = 1\nif i:\n    x = 2", {"i", "x"}),
+    "changed in place": ("total += i", {"i"}),
+    "several at once": ("a, b = step(i), c\nc = a", {"i", "a", "b"}),
+    "in a with": ("with scope() as s:\n    x = step(i)", {"i", "x"}),
+    "inside an inner loop": ("for k in range(2):\n    y = k", {"i"}),
+    "an item of something": ("best['x'] = i\nbest = {}", {"i"}),
+    "read by a function": ("seen = i\ncalls(lambda: seen)", {"i"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("inside", [False, True], ids=["module", "function"])
+def test_names(case: str, inside: bool, tmp_path: Path) -> None:
+    body, expected = CASES[case]
+    loop = "for i in items:\n" + "".join(f"    {line}\n" for line in ["mark()", *body.split("\n")])
+    text = "def main(total=0, best={}, c=0):\n" + "".join(f"    {line}\n" for line in loop.split("\n")) + "main()\n" if inside else loop
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    seen: list[frozenset[str]] = []
+
+    def mark() -> None:
+        frame = sys._getframe(1)
+        assert isinstance(frame, FrameType)
+        seen.append(set_anew(frame))
+
+    names: dict[str, Any] = {"mark": mark, "items": [0], "step": abs, "calls": callable, "total": 0, "best": {}, "c": 0}
+    names["scope"] = lambda: path.open()
+    exec(compile(text, str(path), "exec"), names)  # the way a script is run
+    assert seen == [expected]
+
+
+def test_a_scope_without_source_tells_nothing() -> None:
+    seen: list[frozenset[str]] = []
+    names = {"mark": lambda: seen.append(set_anew(sys._getframe(1)))}
+    exec("for i in range(1):\n    mark()\n", names)
+    assert seen == [frozenset()]
