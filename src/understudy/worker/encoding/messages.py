@@ -201,6 +201,7 @@ class JobProgress(PeerMessage):
     step: StrictInt
     steps_here: StrictInt  # committed since the top of the iteration, or since the last loop
     steps_after: list[StrictInt]  # committed at the end of each loop that is over
+    drained: list[StrictBool]  # whether each of these loops came to the end of its loader
     results: dict[StrictStr, StrictBytes]  # of transactions, by place
     replicas: dict[StrictStr, tuple[StrictInt, ...]]  # class of each rank, by entry
     comparisons: StrictInt  # that have led to them

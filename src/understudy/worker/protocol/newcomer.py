@@ -214,10 +214,13 @@ class Newcomer:
         return True, None
 
     def pass_by(self, loop: int, source: Source) -> None:
-        """A loop that is over: its loader's sampler is where the loop left it, as far as that is known (of the last loop)."""
-        boundary = self._copy.boundary
-        if boundary is not None and boundary.loop == loop:
-            source.pass_by(boundary.position)
+        """A loop that is over: its loader is where the loop left it, as far as that is known."""
+        registered = {id(thing) for thing in self._held.state.values.values()}
+        comes_later = any(id(part) in registered for part in source.parts)
+        try:
+            self._loops.pass_by(source, self._copy, self._progress.rank, self._job.drained[loop], comes_later)
+        except NotTheSame as error:
+            self._reject(str(error))
         if self._copy.place[0] == loop and not self._behind:
             self._set_streams()  # the script may draw behind the loop
 
