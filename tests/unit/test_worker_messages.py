@@ -55,7 +55,7 @@ JOB = JobProgress(
 )
 ALL: list[PeerMessage] = [
     PeerAddress("rack1", "n0", "::1", 65535, b"here", b"\0name", b"token"),
-    SetupRecord([RecordedCollective("broadcast_", "0", [("float32", [2])], [torch.ones(2)]), RecordedCollective("barrier", "1", [])]),
+    SetupRecord([RecordedCollective("broadcast_", "0", [("float32", [2])], [torch.ones(2)]), RecordedCollective("barrier", "1", [])], 17),
     MemoryDescription({"o/state/0/exp_avg": MOMENT}),
     COPY,
     HandedAgain(b"", b"x"),

@@ -182,7 +182,7 @@ def join(backend: str | None = None) -> Job:
         raise Misuse("understudy.join() was called twice")
     drawn.watch()
     here = session.current
-    runtime = here.runtime = Runtime(here.control, here.role, here.server, here.newcomer)
+    runtime = here.runtime = Runtime(here.control, here.role, here.server, here.opened)
     runtime.held.frameworks.watch(lambda: runtime.progress.transaction >= 0)
     if here.when_joined is not None:
         here.when_joined(runtime)

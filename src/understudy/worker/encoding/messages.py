@@ -160,6 +160,7 @@ class SetupRecord(PeerMessage):
     """What a rank's set-up heard from others."""
 
     collectives: list[RecordedCollective]
+    over: StrictInt  # when it was, on the first worker, in ns since the epoch
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.script.loops import Loops, Results
+from understudy.worker.script.opened import Opened
 from understudy.worker.state.digest_cache import DigestCache
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.preallocation import Preallocation
@@ -41,8 +42,8 @@ from understudy.worker.transport.rendezvous import StoreServer
 
 
 class Runtime:
-    def __init__(self, control: Control, role: Assign | Prepare, server: StoreServer, comes: bool) -> None:
-        """`comes`: this worker takes a rank that another worker has, or had."""
+    def __init__(self, control: Control, role: Assign | Prepare, server: StoreServer, opened: Opened | None) -> None:
+        """`opened`: what the script opens, of a worker that takes a rank that another one has, or had; None on all others."""
         progress = self.progress = Progress(role.rank, int(role.environment["WORLD_SIZE"]))
         notices = self.notices = Notices(control, role.rank)
         membership = self.membership = Membership(control, server, progress)
@@ -65,9 +66,9 @@ class Runtime:
         self.transactions = Transactions(progress, membership, held, loops, results, between, comparison, post_vote, count, first, notices)
         self.transactions.watch = Drills(progress, membership, held, agreed, comparison, order)
         self.newcomer: Newcomer | None = None
-        if comes:
-            arrival = Arrival(progress, membership, held, results, agreed, attachment, comparison, judge, order, preallocation)
-            self.newcomer = Newcomer(progress, membership, held, loops, results, setup, agreed, preallocation, arrival)
+        if opened is not None:
+            arrival = Arrival(progress, membership, held, results, agreed, attachment, comparison, judge, order, preallocation, opened)
+            self.newcomer = Newcomer(progress, membership, held, loops, results, setup, agreed, preallocation, arrival, opened)
             between.arrive = self.newcomer.arrive
 
             def rehearse(drill: Drill) -> Rehearsal:
