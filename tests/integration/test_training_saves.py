@@ -53,6 +53,14 @@ def test_checkpoints_of_earlier_epochs_are_not_written_over(training: Training, 
             assert _same(path, undisturbed.folder / path.name)
 
 
+def test_a_file_that_is_written_anew_is_not_either(training: Training) -> None:
+    lost = training.run("saving.py", "anew", faults="behind an epoch:9:0")
+    assert lost.code == 1
+    assert f"this newcomer comes by code that writes {lost.folder}/newest.txt at " in lost.output
+    assert ".write_text at " in lost.output and "is used between transactions" in lost.output
+    assert (lost.folder / "newest.txt").read_text() == "epoch-1.pt"
+
+
 def test_a_planned_migration_is_given_up_there(training: Training) -> None:
     """Nobody is lost: the rank stays where it is, and the job goes on as if nobody had asked."""
     unmoved = training.undisturbed("saving.py", "moved")

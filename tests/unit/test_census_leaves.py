@@ -97,7 +97,7 @@ def test_a_member_of_an_enum_is_found_in_its_class() -> None:
         put_into("warm up", encoded(Mode.MAIN))
 
 
-@pytest.mark.parametrize("value", [object(), open, (x for x in ()), [object()], {"k": object()}, {torch.ones(1): 1}])
+@pytest.mark.parametrize("value", [object(), open, iter([1]), [object()], {"k": object()}, {torch.ones(1): 1}])
 def test_what_nobody_could_move_is_no_leaf(value: Any) -> None:
     assert not is_leaf(value)
 

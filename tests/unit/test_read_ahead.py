@@ -6,6 +6,7 @@ import copy
 import linecache
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ DATA = torch.ones(1, 2)
 
 
 class Job:
+    first_run, newcomer = True, False
+
     def steps(self, count: int) -> Iterator[int]:
         frame = sys._getframe(1)
         found.append(read_ahead(frame, lambda thing: thing is optimizer or any(thing is part for part in model.modules())))
@@ -194,3 +197,63 @@ def test_without_a_source_nothing_is_found() -> None:
     found.clear()
     exec("for _ in job.steps(1):\n    model(DATA)", globals())
     assert found == [""]
+
+
+def written_anew() -> None:
+    for epoch in range(2):
+        for _ in job.steps(2):
+            step()
+        with open("/dev/null", "w") as file:  # here
+            file.write(f"{epoch}")
+
+
+def written_anew_by_a_path() -> None:
+    for number in job.steps(2):
+        Path("/dev/null").write_text(f"{number}")  # here
+        step()
+
+
+def written_anew_with_a_mode() -> None:
+    for _ in job.steps(2):
+        Path("/dev/null").open(mode="wb").close()  # here
+        step()
+
+
+def appended_or_first_or_in_a_section() -> None:
+    with open("/dev/null", "w") as file:
+        file.write("in the set-up")
+    for epoch in range(2):
+        if job.first_run:
+            Path("/dev/null").write_text(f"{epoch}")
+        for number in job.steps(2):
+            if number == 0 and job.first_run:
+                Path("/dev/null").write_text("begun")
+            if not job.newcomer:
+                model(DATA)
+            with open("/dev/null", "a") as file:
+                file.write("a line")
+            Path("/dev/null").read_text()
+            step()
+        section()
+
+
+def for_others_than_the_first() -> None:
+    for number in job.steps(2):
+        if job.first_run:
+            print(number)
+        else:
+            model(DATA)  # here
+        step()
+
+
+@pytest.mark.parametrize("script", [written_anew, written_anew_by_a_path, written_anew_with_a_mode, for_others_than_the_first])
+def test_files_that_are_written_anew_are_found(script: Callable[[], None]) -> None:
+    found.clear()
+    script()
+    assert "# here" in linecache.getline(__file__, int(found[0].rpartition(":")[2]))
+
+
+def test_files_that_are_appended_to_or_written_once_are_not() -> None:
+    found.clear()
+    appended_or_first_or_in_a_section()
+    assert set(found) == {""}

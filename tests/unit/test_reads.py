@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import io
 import pickle
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed import checkpoint as _checkpoint
 from torch.optim import Optimizer
 
+from understudy.worker.script.opened import Opened
 from understudy.worker.script.reads import Reads
 from understudy.worker.state.registry import State
 
-SAVE = torch.save
+checkpoint: Any = _checkpoint  # for what it does not export
+SAVE, OPEN_WRITER = torch.save, torch.serialization._open_zipfile_writer
+SAVE_DISTRIBUTED, OPEN = checkpoint.save, builtins.open
 
 
 class Here:
@@ -30,7 +39,9 @@ class Here:
         for name in ("model", "optimizer", "average"):
             self.state.register(name, getattr(self, name))
         self.seen: list[str] = []
-        self.reads = Reads(self.state, self.note)
+        self.wrote: list[str] = []
+        self.opened = Opened()
+        self.reads = Reads(self.state, self.opened, self.note, self.wrote.append)
 
     def note(self, what: str) -> None:
         self.model.state_dict()  # its own reading is not the script's
@@ -41,12 +52,14 @@ class Here:
 def here() -> Iterator[Here]:
     before = vars(nn.Module)["state_dict"], vars(Optimizer)["state_dict"]
     made = Here()
+    made.opened.install()
     made.reads.install()
     yield made
     made.reads.remove()
     assert (vars(nn.Module)["state_dict"], vars(Optimizer)["state_dict"]) == before
     assert "__reduce_ex__" not in vars(nn.Module) and "__reduce_ex__" not in vars(Optimizer)
-    assert torch.save is SAVE
+    assert torch.save is SAVE and torch.serialization._open_zipfile_writer is OPEN_WRITER
+    assert checkpoint.save is SAVE_DISTRIBUTED and builtins.open is OPEN
 
 
 READS: list[tuple[Callable[[Here], object], str]] = [
@@ -96,3 +109,44 @@ def test_what_is_not_saved_or_copied_is_not_noticed(here: Here) -> None:
     other.start()
     other.join()
     assert here.seen == []
+
+
+def test_whatever_goes_to_a_file_by_torch_save_is_noticed(here: Here, tmp_path: Path) -> None:
+    """Also under a name that the script has given it before."""
+    path = tmp_path / "metrics.pt"
+    for save in (torch.save, SAVE):
+        save({"loss": 1.0}, path)
+        save({"loss": 1.0}, str(path))
+    assert len(here.wrote) == 4 and here.wrote[0].startswith(f"{path} at {__file__}:") and here.seen == []
+    here.wrote.clear()
+    with tempfile.NamedTemporaryFile() as temporary:
+        torch.save({"loss": 1.0}, temporary.name)
+    torch.save({"loss": 1.0}, "/dev/null")
+    here.reads.remove()
+    torch.save({"loss": 1.0}, path)
+    assert here.wrote == []
+
+
+@pytest.mark.parametrize("save", [checkpoint.save, lambda *args, **kwargs: checkpoint.save(*args, **kwargs)], ids=["kept name", "name"])
+def test_distributed_checkpoints_are_noticed(here: Here, tmp_path: Path, save: Callable[..., object]) -> None:
+    save({"loss": torch.ones(2)}, checkpoint_id=str(tmp_path / "kept"), no_dist=True)
+    assert here.seen[0] == "a distributed checkpoint"
+    here.reads.remove()
+    here.seen.clear()
+    save({"loss": torch.ones(2)}, checkpoint_id=str(tmp_path / "later"), no_dist=True)
+    assert here.seen == []
+
+
+def test_files_of_safetensors_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module in its place that goes the same way: a function of a global name, which is in Rust there."""
+    module = ModuleType("safetensors.torch")
+    source = "def save_file(tensors, filename, metadata=None):\n    serialize_file({}, filename, metadata=metadata)\n"
+    exec(source, vars(module))
+    stock = module.__dict__["serialize_file"] = lambda *args, **kwargs: None
+    monkeypatch.setitem(sys.modules, "safetensors.torch", module)
+    save_file, here = module.save_file, Here()
+    here.reads.install()
+    save_file({}, tmp_path / "model.safetensors")
+    here.reads.remove()
+    assert here.wrote[0].startswith(f"{tmp_path}/model.safetensors at {__file__}:")
+    assert module.serialize_file is stock

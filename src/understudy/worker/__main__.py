@@ -89,6 +89,11 @@ def main() -> None:
         from understudy.worker.fault_injection import chaos  # not loaded, and nothing of it in the way, in any other job
 
         chaos.install()
+    if session.current.newcomer:
+        from understudy.worker.script.opened import Opened
+
+        session.current.opened = Opened()
+        session.current.opened.install()
     _run(control, arguments, module)
 
 
@@ -154,10 +159,9 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
         text = _traceback(error)
         print(text, file=sys.stderr, end="", flush=True)
         reason = runtime.membership.explain(error) if runtime is not None else ""
-        summary = reason or f"{type(error).__name__}: {error}"
-        _fail(control, summary, text, 1)
+        _fail(control, _with_files(reason or f"{type(error).__name__}: {error}"), text, 1)
     if control.assignment is None:
-        _fail(control, "its script ended before its first transaction", "", 1)
+        _fail(control, _with_files("its script ended before its first transaction"), "", 1)
     runtime = session.current.runtime if session.current else None
     if runtime is None:
         control.send(_finished(control))
@@ -169,6 +173,18 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
             leave(runtime.finish())
         except BaseException as error:
             _fail(control, f"{type(error).__name__}: {error}", _traceback(error), 1)
+
+
+def _with_files(summary: str) -> str:
+    """On a newcomer that has not arrived: what its set-up has read may be the reason."""
+    here = session.current
+    if (
+        here is None
+        or here.opened is None
+        or (here.runtime is not None and here.runtime.newcomer is not None and here.runtime.newcomer.arrived)
+    ):
+        return summary
+    return here.opened.told(summary)
 
 
 def _finished(control: Control) -> Any:

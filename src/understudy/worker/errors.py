@@ -37,3 +37,11 @@ class DonorsDiffer(UnderstudyError):
 
 class NotTheSame(UnderstudyError):
     """A newcomer's state is not what its lost rank had. The job does not resume on it; another spare may try."""
+
+
+class OtherBatch(NotTheSame):
+    """A newcomer draws another batch than its lost rank had. `found`: the same without advice."""
+
+    def __init__(self, found: str, advice: str) -> None:
+        super().__init__(f"{found}: {advice}")
+        self.found = found

@@ -1,4 +1,4 @@
-"""Rank 0 alone writes a checkpoint after each epoch, outside of any transaction, and the whole model at the end."""
+"""Rank 0 alone writes a checkpoint after each epoch, outside of any transaction, and the whole model at the end; or only a name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def train() -> torch.Tensor:
 
 
 def save(name: str) -> None:
-    if "whole" in sys.argv:
+    if "anew" in sys.argv:
+        (folder / "newest.txt").write_text(name)
+    elif "whole" in sys.argv:
         torch.save({"net": model.module}, folder / name)
     else:
         torch.save({"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}, folder / name)

@@ -68,6 +68,25 @@ class Job:
         """How many steps are committed."""
         return self._runtime.progress.step if self._runtime else self._plain_steps
 
+    @property
+    def newcomer(self) -> bool:
+        """Whether this worker has taken, or is taking, a rank of a running job, so that it does not run the whole script itself.
+
+        Also on a spare that is prepared for a rank, or computes a step beside it. Not for deciding what to compute: ranks must do the
+        same.
+        """
+        return self._newcomer is not None
+
+    @property
+    def first_run(self) -> bool:
+        """Whether what runs now runs for the first time in this job for this rank: for what leaves the process, as a line that is printed,
+        a file that is begun, a run of an experiment tracker.
+
+        False on a newcomer in its set-up and until it has come to where the job goes on: its rank has that behind it. True on all
+        others, and in a step that is done again after a loss. Not for deciding what to compute: ranks must do the same.
+        """
+        return self._newcomer is None or not self._newcomer.catching_up
+
     def register(self, **objects: Any) -> None:
         """Names the state of the training: modules, optimizers, loaders, schedulers, scalers, tensors, generators, and own
         objects with `state_dict` and `load_state_dict`; also lists and dicts of them. Call it before the first transaction,
@@ -210,7 +229,7 @@ def join(backend: str | None = None) -> Job:
         raise Misuse("understudy.join() was called twice")
     drawn.watch()
     here = session.current
-    runtime = here.runtime = Runtime(here.control, here.role, here.server, here.newcomer, _boundary())
+    runtime = here.runtime = Runtime(here.control, here.role, here.server, here.opened, _boundary())
     runtime.held.frameworks.watch(lambda: runtime.progress.transaction >= 0)
     if here.when_joined is not None:
         here.when_joined(runtime)

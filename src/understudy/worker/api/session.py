@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from understudy.core.commands import Assign
     from understudy.worker.process.control import Control
     from understudy.worker.protocol.runtime import Runtime
+    from understudy.worker.script.opened import Opened
     from understudy.worker.transport.rendezvous import StoreServer
 
 
@@ -22,6 +23,7 @@ class Session:
     server: StoreServer
     when_joined: Callable[[Runtime], None] | None = None  # for what listens inside a worker
     runtime: Runtime | None = None
+    opened: Opened | None = None  # on a newcomer: what its script opens
 
     @property
     def newcomer(self) -> bool:

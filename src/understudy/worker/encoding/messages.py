@@ -160,6 +160,7 @@ class SetupRecord(PeerMessage):
     """What a rank's set-up heard from others."""
 
     collectives: list[RecordedCollective]
+    over: StrictInt  # when it was, on the first worker, in ns since the epoch
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,7 @@ class JobProgress(PeerMessage):
     step: StrictInt
     steps_here: StrictInt  # committed since the top of the iteration, or since the last loop
     steps_after: list[StrictInt]  # committed at the end of each loop that is over
+    drained: list[StrictBool]  # whether each of these loops came to the end of its loader
     results: dict[StrictStr, StrictBytes]  # of transactions, by place
     replicas: dict[StrictStr, tuple[StrictInt, ...]]  # class of each rank, by entry
     comparisons: StrictInt  # that have led to them

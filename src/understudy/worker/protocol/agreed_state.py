@@ -32,6 +32,7 @@ class AgreedState:
                 step=self._progress.step,
                 steps_here=self._loops.steps_here,
                 steps_after=self._loops.steps_after,
+                drained=self._loops.drained,
                 results=self._results.encoded(),
                 replicas=dict(local.replicas.classes) if local.replicas else {},
                 comparisons=local.comparisons,

@@ -29,6 +29,7 @@ from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loops import Results, restore_streams
+from understudy.worker.script.opened import Opened
 from understudy.worker.state.attributes import is_of_module
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation
@@ -49,6 +50,7 @@ class Arrival:
         judge: Judge,
         order: AdditionOrder,
         preallocation: Preallocation,
+        opened: Opened,
     ) -> None:
         self._progress = progress
         self._membership = membership
@@ -61,6 +63,7 @@ class Arrival:
         self._order = order
         self._preallocation = preallocation
         self._aside: list[str] = []  # names of the script that it could not set
+        self.opened = opened
         self._given: dict[str, bytes] = {}  # at the end of the job: values as donors have them there
 
     def run(self, at_end: bool, streams_set: bool, replayer: Replayer) -> None:
@@ -109,7 +112,7 @@ class Arrival:
     def reject(self, generation: int, detail: str) -> NoReturn:
         """This newcomer's state is wrong: says so, and never goes on. The orchestrator ends this worker."""
         control = self._membership.control
-        control.send(VerifyFailed(control.worker, generation, detail))
+        control.send(VerifyFailed(control.worker, generation, self.opened.told(detail)))
         while True:
             control.wait_for(lambda: False)
 
@@ -282,6 +285,8 @@ class Arrival:
         different = replayer.differences(self._held.state.storages())
         notes += [f"{entry.rpartition(':')[2]} of the script could not be set to what the others have" for entry in self._aside]
         notes += [f"a large result of the set-up differs here and is not registered: {text}" for text in different]
+        if read := self.opened.otherwise():
+            notes.append(read)
         return tuple(notes)
 
 

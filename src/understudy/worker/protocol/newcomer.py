@@ -19,11 +19,11 @@ from torch._C._distributed_c10d import HashStore
 
 from understudy.common.page_view import Activity
 from understudy.core.commands import Drill
-from understudy.core.events import NewcomerReady, Prepared
+from understudy.core.events import NewcomerReady, Notice, Prepared
 from understudy.core.model import DrillVerdict
 from understudy.worker import points
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, MemoryDescription, ScriptPosition, unpack
-from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, PeerLost, UnderstudyError
+from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, OtherBatch, PeerLost, UnderstudyError
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
 from understudy.worker.protocol.attachment import read_job
@@ -37,6 +37,7 @@ from understudy.worker.protocol.setup import SetUp
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loaders import Source
 from understudy.worker.script.loops import END, Loops, Results, restore_streams
+from understudy.worker.script.opened import Opened
 from understudy.worker.script.reads import Reads
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation
@@ -57,6 +58,7 @@ class Newcomer:
         agreed: AgreedState,
         preallocation: Preallocation,
         arrival: Arrival,
+        opened: Opened,
     ) -> None:
         self._progress = progress
         self._membership = membership
@@ -67,12 +69,13 @@ class Newcomer:
         self._agreed = agreed
         self._preallocation = preallocation
         self._arrival = arrival
+        self._opened = opened
         self._replayer: Replayer | None = None
         self._started = time.time()
         self._known: tuple[JobProgress, LocalCopy] | None = None  # where the job continues, and what the lost rank handed over
         self._streams_set = False
         self._behind = False  # no transaction that is over lies ahead any more
-        self._reads = Reads(held.state, self._read)
+        self._reads = Reads(held.state, opened, self._read, self._wrote)
         self._rehearsal: Rehearsal | None = None  # this worker takes no rank, it computes one step beside it
         self.rehearse: Callable[[Drill], Rehearsal] | None = None
         self.arrived = False
@@ -86,6 +89,7 @@ class Newcomer:
         groups.install()
         groups.detached = True
         self._replayer = Replayer(record, progress.rank)
+        self._opened.over = self._replayer.set_up_at
         self._replayer.install()
         dist.init_process_group(backend, store=HashStore(), rank=progress.rank, world_size=progress.world_size)
 
@@ -115,6 +119,8 @@ class Newcomer:
         assert self._replayer is not None
         self._replayer.finish()
         self._held.state.set_up()
+        if read := self._opened.otherwise():  # what follows from it need not be noticed by anything else
+            control.send(Notice(control.worker, self._progress.rank, read))
         if control.assignment is None:
             self._wait_for_rank()
             if self._rehearsal is not None:
@@ -197,6 +203,11 @@ class Newcomer:
         return self.arrived and self.place != END
 
     @property
+    def catching_up(self) -> bool:
+        """Whether its rank has behind it what the script does here, or does it itself beside this worker."""
+        return not self.arrived or self._rehearsal is not None
+
+    @property
     def place(self) -> ScriptPosition:
         """Where the job continues."""
         return self._job.place
@@ -215,10 +226,13 @@ class Newcomer:
         return True, None
 
     def pass_by(self, loop: int, source: Source) -> None:
-        """A loop that is over: its loader's sampler is where the loop left it, as far as that is known (of the last loop)."""
-        boundary = self._copy.boundary
-        if boundary is not None and boundary.loop == loop:
-            source.pass_by(boundary.position)
+        """A loop that is over: its loader is where the loop left it, as far as that is known."""
+        registered = {id(thing) for thing in self._held.state.values.values()}
+        comes_later = any(id(part) in registered for part in source.parts)
+        try:
+            self._loops.pass_by(source, self._copy, self._progress.rank, self._job.drained[loop], comes_later)
+        except OtherBatch as error:
+            self._other_batch(error)
         if self._copy.place[0] == loop and not self._behind:
             self._set_streams()  # the script may draw behind the loop
 
@@ -226,10 +240,16 @@ class Newcomer:
         """The batch of the last iteration that the lost rank handed over, drawn again and proven."""
         try:
             batch = self._loops.redraw(source, self._copy, self._progress.rank)
-        except NotTheSame as error:
-            self._reject(str(error))
+        except OtherBatch as error:
+            self._other_batch(error)
         self._set_names()
         return batch
+
+    def _other_batch(self, error: OtherBatch) -> NoReturn:
+        why = self._opened.otherwise()
+        if why:
+            self._refuse(error.found)  # by files that every other spare would find, too
+        self._reject(str(error))
 
     def at_top(self) -> None:
         """At the top of the iteration in which the job continues, if none of its transactions is over: random streams from here."""
@@ -294,20 +314,36 @@ class Newcomer:
 
     def _read(self, what: str) -> None:
         """The script saves or copies state on its way. It is right only at the end of the job, behind all that is over."""
-        assignment = self._membership.control.assignment
+        if not self._may_write():
+            self._refuse(
+                f"rank {self._progress.rank}: this newcomer comes by code that saves or copies {what} between transactions. It has not the "
+                "state of that moment, and what it wrote would go over what this rank has saved there. Put it into a @job.section that "
+                "every rank calls"
+            )
+
+    def _wrote(self, file: str) -> None:
+        """The script is about to write a file anew on its way."""
+        if not self._may_write():
+            self._refuse(
+                f"rank {self._progress.rank}: this newcomer comes by code that writes {file} anew between transactions. Its rank has been "
+                "there before, and what it has written would be lost. Append to the file, put this into a @job.section that every rank "
+                "calls, or do it only if job.first_run"
+            )
+
+    def _may_write(self) -> bool:
         if self._copy.transaction < 0 or self._progress.step == 0:
-            return  # nothing was trained by then
-        if self.place == END and self._behind:
-            self._arrival.put_back()
-            return
-        text = (
-            f"rank {self._progress.rank}: this newcomer comes by code that saves or copies {what} between transactions. It has not the "
-            "state of that moment, and what it wrote would go over what this rank has saved there. Put it into a @job.section that every "
-            "rank calls"
-        )
-        if assignment is not None and assignment.planned:
+            return True  # nothing was trained by then
+        if self.place != END or not self._behind:
+            return False
+        self._arrival.put_back()
+        return True
+
+    def _refuse(self, text: str) -> NoReturn:
+        """No other newcomer would fare better."""
+        assignment = self._membership.control.assignment
+        if self._rehearsal is not None or (assignment is not None and assignment.planned):
             self._reject(text)  # the rank stays where it is
-        raise Misuse(f"{text}; the job ends")
+        raise Misuse(f"{text}; the job ends") from None
 
     def _reject(self, detail: str) -> NoReturn:
         if self._rehearsal is not None:
@@ -317,11 +353,12 @@ class Newcomer:
     def come_to_end(self) -> None:
         """The script has ended. Raises `UnderstudyError` if this newcomer has not passed the place where the job goes on."""
         if not self.arrived:
-            raise UnderstudyError(
+            text = (
                 f"rank {self._progress.rank}: this newcomer has come to the end of its script without passing the place where the job goes "
                 "on, so it never got its rank's state: whatever it has written at its end is wrong. The script does not run the same way "
                 "twice"
             )
+            raise UnderstudyError(self._opened.told(text))
         self._reads.remove()
         self._arrival.put_back()
 

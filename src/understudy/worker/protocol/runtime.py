@@ -35,6 +35,7 @@ from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.script.loops import Loops, Results
+from understudy.worker.script.opened import Opened
 from understudy.worker.state.digest_cache import DigestCache
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.preallocation import Preallocation
@@ -45,15 +46,20 @@ from understudy.worker.transport.rendezvous import StoreServer
 
 class Runtime:
     def __init__(
-        self, control: Control, role: Assign | Prepare, server: StoreServer, comes: bool, boundary: CodeType | None = None
+        self,
+        control: Control,
+        role: Assign | Prepare,
+        server: StoreServer,
+        opened: Opened | None,
+        boundary: CodeType,
     ) -> None:
-        """`comes`: this worker takes a rank that another worker has, or had. `boundary`: the code of what wraps a transaction."""
+        """`opened`: what the script opens, of a worker that takes a rank that another one has, or had; None on all others. `boundary`: the
+        code of what wraps a transaction."""
         progress = self.progress = Progress(role.rank, int(role.environment["WORLD_SIZE"]))
         notices = self.notices = Notices(control, role.rank)
         membership = self.membership = Membership(control, server, progress)
         state = self.state = State(Shards())
-        if boundary is not None:
-            state.beside = Census(state.takes_care_of, boundary, state.randomness.find)
+        state.beside = Census(state.takes_care_of, boundary, state.randomness.find)
         local, preallocation = LocalState(state, role.rank), Preallocation(state)
         held = self.held = RankState(state, local, Frameworks(state, membership.groups), PreVoteChanges(state), DigestCache(state))
         loops, results = Loops(state.randomness, notices.tell), Results()
@@ -72,9 +78,9 @@ class Runtime:
         self.transactions = Transactions(progress, membership, held, loops, results, between, comparison, post_vote, count, first, notices)
         self.transactions.watch = Drills(progress, membership, held, agreed, comparison, order)
         self.newcomer: Newcomer | None = None
-        if comes:
-            arrival = Arrival(progress, membership, held, results, agreed, attachment, comparison, judge, order, preallocation)
-            self.newcomer = Newcomer(progress, membership, held, loops, results, setup, agreed, preallocation, arrival)
+        if opened is not None:
+            arrival = Arrival(progress, membership, held, results, agreed, attachment, comparison, judge, order, preallocation, opened)
+            self.newcomer = Newcomer(progress, membership, held, loops, results, setup, agreed, preallocation, arrival, opened)
             between.arrive = self.newcomer.arrive
 
             def rehearse(drill: Drill) -> Rehearsal:

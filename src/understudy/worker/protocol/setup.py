@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch.distributed as dist
 
 from understudy.common.page_view import Activity
@@ -112,7 +114,7 @@ class SetUp:
             unlike = channel.agree([int(recorder.moved(tensors))])[0] > 0
         except RuntimeError as error:
             unlike, broken = True, error
-        self.record = recorder.finish(tensors, unlike)
+        self.record = recorder.finish(tensors, unlike, time.time_ns())
         if recorder.given_up:
             self._notices.tell(
                 f"ranks do not make the same model: {recorder.given_up / 1e6:.1f} MB of registered state came from another rank in the "

@@ -145,8 +145,9 @@ class Recorder(Kernels):
         registered = _storages(state)
         return any(large.moved and large.within(registered) for large in self._large)
 
-    def finish(self, state: Iterable[torch.Tensor] = (), unlike: bool = False) -> bytes:
-        """Takes the kernels away and gives the record. `state`: all registered tensors. `unlike`: some rank has `moved`.
+    def finish(self, state: Iterable[torch.Tensor] = (), unlike: bool = False, over: int = 0) -> bytes:
+        """Takes the kernels away and gives the record. `state`: all registered tensors. `unlike`: some rank has `moved`. `over`: the
+        time.
 
         Raises `Misuse` if there is more to keep than the limit allows.
         """
@@ -161,7 +162,7 @@ class Recorder(Kernels):
                 raise Misuse(_refusal(large))
             large.entry.whole, large.entry.digests = large.content, None
         self._large.clear()
-        return pack(SetupRecord(self.entries))
+        return pack(SetupRecord(self.entries, over))
 
 
 def _storages(state: Iterable[torch.Tensor]) -> set[int]:
@@ -206,7 +207,8 @@ class Replayer(Kernels):
 
     def __init__(self, record: bytes, rank: int) -> None:
         super().__init__()
-        self._entries = unpack(SetupRecord, record).collectives
+        setup = unpack(SetupRecord, record)
+        self._entries, self.set_up_at = setup.collectives, setup.over
         self._rank = rank
         self._next = 0
         self._over = False

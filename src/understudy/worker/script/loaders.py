@@ -8,16 +8,23 @@ rank's before anything else is drawn.
 A plain DataLoader without workers gets there by advancing its sampler alone. With worker processes, or an iterable dataset,
 the epoch's batches are drawn again, because the state of the workers depends on them; a StatefulDataLoader is faster there. Its
 state does not hold the random streams of its workers, though: if what it gives is not the same batch, its epoch is drawn again too.
+
+A sampler of the script's own may count what is drawn from it. It alone is run through epochs and loops that are over, the first one to see
+whether that changes it: without its data, but a sampler that is slow makes a newcomer slow. Where a loop was left in its middle, what it
+had drawn is not known for any but the last one; a count that is wrong for that is found by the batch that is drawn again.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import re
 import sys
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sized
 from typing import Any, Protocol
 
+import numpy
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -42,6 +49,21 @@ def leave_if_data_process_lost(error: BaseException) -> None:
         cause = cause.__cause__ or cause.__context__
 
 
+_UNCHANGED: weakref.WeakSet[Any] = weakref.WeakSet()  # loaders whose samplers were seen to keep no count
+_RANDOM = (torch.Generator, numpy.random.Generator, numpy.random.RandomState, random.Random)
+
+
+def _marks(sampler: Any) -> dict[str, Any]:
+    """By attribute, what is not the same any more if it counts, without reading data."""
+    found: dict[str, Any] = {}
+    for name, value in getattr(sampler, "__dict__", {}).items():
+        if isinstance(value, bool | int | float | str | None):
+            found[name] = value
+        else:
+            found[name] = object() if isinstance(value, _RANDOM) else (id(value), len(value) if isinstance(value, Sized) else 0)
+    return found
+
+
 class Source(Protocol):
     def position(self) -> DataPosition: ...
 
@@ -53,6 +75,20 @@ class Source(Protocol):
 
     def pass_by(self, position: DataPosition) -> None:
         """Leaves behind what a loop would that ended with an iteration from `position`."""
+        ...
+
+    def run_through(self, epochs: int = 1) -> None:
+        """Leaves behind what a loop would that has drawn everything, of which no position is known any more."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """How many batches of this epoch are drawn."""
+        ...
+
+    @property
+    def parts(self) -> list[Any]:
+        """What may keep a count of its own."""
         ...
 
     def draw(self, new_epoch: Callable[[], None]) -> Any:
@@ -77,6 +113,17 @@ class Counter:
 
     def pass_by(self, position: DataPosition) -> None:
         pass
+
+    def run_through(self, epochs: int = 1) -> None:
+        pass
+
+    @property
+    def index(self) -> int:
+        return self._next
+
+    @property
+    def parts(self) -> list[Any]:
+        return []
 
     def draw(self, new_epoch: Callable[[], None]) -> int:
         self._next += 1
@@ -127,6 +174,7 @@ class LoaderSource:
         return [bytes(generator.get_state().numpy().tobytes()) for generator in self._generators()]
 
     def go_to(self, position: DataPosition) -> None:
+        self.run_through(position.epoch)
         self._to_start(position)
         if not self._index:
             return  # opened by the next draw
@@ -147,6 +195,30 @@ class LoaderSource:
     def pass_by(self, position: DataPosition) -> None:
         self._epoch = position.epoch
         self._set_epoch()
+
+    def run_through(self, epochs: int = 1) -> None:
+        own = [part for part in self._samplers() if type(part).__module__.partition(".")[0] not in ("torch", "torchdata")]
+        plain = isinstance(self._loader, DataLoader) and not isinstance(self._loader.dataset, IterableDataset) and not self._stateful
+        if not own or not plain or self._loader in _UNCHANGED:
+            return
+        for self._epoch in range(epochs):
+            self._set_epoch()
+            before = [_marks(part) for part in own]
+            for _ in self._loader._index_sampler:
+                pass
+            if before == [_marks(part) for part in own]:
+                _UNCHANGED.add(self._loader)
+                return
+
+    @property
+    def parts(self) -> list[Any]:
+        found = [self._loader, getattr(self._loader, "dataset", None), *self._samplers()]
+        return [part for part in found if part is not None]
+
+    def _samplers(self) -> list[Any]:
+        batches = getattr(self._loader, "batch_sampler", None)
+        found = (getattr(self._loader, "sampler", None), batches, getattr(batches, "sampler", None))
+        return [part for part in found if part is not None]
 
     def _to_start(self, position: DataPosition) -> None:
         self._epoch, self._index = position.epoch, position.index

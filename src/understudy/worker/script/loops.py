@@ -16,7 +16,7 @@ from understudy.worker import points
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.messages import Boundary, LocalCopy, ScriptPosition
-from understudy.worker.errors import Misuse, NotTheSame
+from understudy.worker.errors import Misuse, NotTheSame, OtherBatch
 from understudy.worker.script.loaders import LoaderSource, Source, leave_if_data_process_lost
 from understudy.worker.state.streams import Randomness
 
@@ -38,6 +38,8 @@ class Loops:
         self.boundary: Boundary | None = None
         self.steps_here = 0  # steps committed since the top of this iteration, or since the last loop
         self.steps_after: list[int] = []  # steps committed at the end of each loop that is over
+        self.drained: list[bool] = []  # whether each of them came to the end of its loader
+        self._at_end = False  # of the loader of this loop
 
     def next_place(self) -> ScriptPosition:
         """The place of the next transaction."""
@@ -55,7 +57,7 @@ class Loops:
         """Starts a loop; its number. Raises `Misuse` inside another one."""
         if self.inside:
             raise Misuse("job.batches or job.steps inside another one: only the outer loop can be continued on another worker")
-        self._index = 0
+        self._index, self._at_end = 0, False
         return self._loop
 
     def leave(self, steps: int) -> None:
@@ -64,6 +66,7 @@ class Loops:
         self.boundary = None
         self.steps_here = 0
         self.steps_after.append(steps)
+        self.drained.append(self._at_end)
 
     def still(self) -> AbstractContextManager[None]:
         """Around code in which nothing draws a random number."""
@@ -87,6 +90,9 @@ class Loops:
 
         try:
             batch = source.draw(new_epoch)
+        except StopIteration:
+            self._at_end = True
+            raise
         except RuntimeError as error:
             leave_if_data_process_lost(error)
             raise
@@ -139,12 +145,44 @@ class Loops:
         if found != boundary.batch and source.go_again(boundary.position):
             batch, found = self._draw_from(source, boundary)
         if found != boundary.batch:
-            raise NotTheSame(
+            raise OtherBatch(
                 f"rank {rank}: the batch of iteration {boundary.iteration} that this newcomer draws is not the one that the lost rank had "
-                f"(digest {found:x}, not {boundary.batch:x}): the loader does not give the same data twice from the same "
-                "position. Use torchdata's StatefulDataLoader, or seed what the dataset draws at random"
+                f"(digest {found:x}, not {boundary.batch:x})",
+                "the loader does not give the same data twice from the same position. Use torchdata's StatefulDataLoader, or seed what the "
+                "dataset draws at random",
             )
         return batch
+
+    def pass_by(self, source: Source, copy: LocalCopy, rank: int, drained: bool, comes_later: bool) -> None:
+        """On a newcomer, of a loop that is over: leaves behind what it would, its last batch drawn again and proven to be the same one, and
+        if it was `drained` the loader at its end. So a sampler that counts has counted. `comes_later`: what the loader goes by is
+        registered.
+
+        Batches that cannot be compared are not drawn, and one that need not be the same (what the loader goes by comes later, or it draws
+        from the streams of the training) proves nothing.
+        """
+        self._at_end = drained
+        boundary = copy.boundary
+        if boundary is None or boundary.loop != self._loop:
+            if drained:
+                source.run_through()
+            return
+        source.pass_by(boundary.position)
+        if boundary.opaque:
+            return
+        before = self._iteration, self._index, self.steps_here, self.boundary
+        try:
+            self.redraw(source, copy, rank)
+        except OtherBatch:
+            assert self._randomness is not None
+            if not comes_later and (source.index <= 1 or self._randomness.capture() == boundary.streams):
+                raise
+        else:
+            with suppress(StopIteration):
+                while drained:
+                    source.draw(lambda: None)
+        finally:
+            self._iteration, self._index, self.steps_here, self.boundary = before
 
     def _draw_from(self, source: Source, boundary: Boundary) -> tuple[Any, int]:
         assert self._randomness is not None

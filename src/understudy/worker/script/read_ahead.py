@@ -2,7 +2,8 @@
 
 A newcomer runs the script up to the transaction at which the job stands, and only there gets its state. What it evaluates on the way,
 between the top of an iteration and the transaction, or between the loops of earlier epochs, would be of its initial state, and what it
-saves is refused (`worker/script/reads.py`). Such places are found in the source, once, when a loop begins, and told before any loss.
+saves there, or what file it writes anew, is refused (`worker/script/reads.py`). Such places are found in the source, once, when a loop
+begins, and told before any loss.
 
 Known limits: only the scope that holds the loop, and functions and methods that it calls, a few deep, where their source can be read. If no
 transaction that every iteration comes to is found there, nothing is told of the iteration.
@@ -11,8 +12,11 @@ transaction that every iteration comes to is found there, nothing is told of the
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 import inspect
+import io
+import os
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, FunctionType
 from typing import Any
@@ -38,7 +42,7 @@ def read_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
         return ""
     scope, loop = found
     look = _Look(covered)
-    names = {**frame.f_globals, **frame.f_locals}
+    names = {**vars(builtins), **frame.f_globals, **frame.f_locals}
     if not look.in_turn(loop.body, names, file, DEPTH):
         look = _Look(covered)  # where the transaction is cannot be told, so what stands in front of it cannot
     around = _around(scope, loop)
@@ -60,7 +64,7 @@ def _around(scope: ast.AST, loop: ast.For) -> ast.For | ast.While | None:
 def _outside(node: ast.AST, loop: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a scope without those of `loop`, and of what looks like another one of a job."""
     of_job = isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and getattr(node.iter.func, "attr", "") in ("batches", "steps")
-    if node is not loop and not of_job and not isinstance(node, OTHER_SCOPES):
+    if node is not loop and not of_job and not isinstance(node, OTHER_SCOPES) and not _at_first(node):
         yield node
         for child in ast.iter_child_nodes(node):
             yield from _outside(child, loop)
@@ -75,6 +79,8 @@ class _Look:
     def in_turn(self, body: list[ast.stmt], names: _Scope, file: str, depth: int) -> bool:
         """Looks at statements up to the first transaction that every iteration comes to; whether there is one."""
         for statement in body:
+            if _at_first(statement):
+                continue
             if isinstance(statement, ast.If | ast.With | ast.For | ast.While | ast.Try):
                 blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
                 heads = [getattr(statement, name) for name in ("test", "iter") if hasattr(statement, name)]
@@ -110,6 +116,9 @@ class _Look:
         if whole or self._covered(reads):
             self.found = self.found or f"{ast.unparse(whole[0] if whole else node.func)} at {file}:{node.lineno}"
             return False
+        if _writes_anew(node, called):
+            self.found = self.found or f"{ast.unparse(node.func)} at {file}:{node.lineno}"
+            return False
         if isinstance(called, FunctionType) and depth:
             own = getattr(owner, "__dict__", {}).values()
             first = [] if owner is None or any(called is one for one in own) else [owner]
@@ -131,6 +140,31 @@ class _Look:
             self._seen[key] = False  # until it is known, for one that calls itself
             self._seen[key] = self.in_turn(definition.body, {**_variables(plain), **bound}, file, depth - 1)
         return self._seen[key]
+
+
+def _at_first(node: ast.AST) -> bool:
+    """Whether it is what a script does only if `job.first_run`, or if not `job.newcomer`, and has nothing for all others."""
+    if not isinstance(node, ast.If) or node.orelse:
+        return False
+    asked = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]
+    return any(
+        getattr(one, "attr", "") == "first_run"
+        or (isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.Not) and getattr(one.operand, "attr", "") == "newcomer")
+        for one in asked
+    )
+
+
+def _writes_anew(call: ast.Call, called: Any) -> bool:
+    """Whether it is sure to truncate a file: what it opens with, as far as that is written there."""
+    if called is torch.save:
+        file = call.args[1] if len(call.args) > 1 else None
+        return isinstance(file, ast.Constant) and str(file.value) != os.devnull
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method in ("write_text", "write_bytes"):
+        return True
+    place = 1 if called is open or called is io.open else 0 if method == "open" else -1
+    mode = call.args[place] if 0 <= place < len(call.args) else next((k.value for k in call.keywords if k.arg == "mode"), None)
+    return place >= 0 and isinstance(mode, ast.Constant) and not {"w", "x"}.isdisjoint(str(mode.value)[:3])
 
 
 def _is_transaction(called: Any) -> bool:
@@ -156,7 +190,7 @@ def _variables(function: FunctionType) -> dict[str, Any]:
             enclosed[name] = cell.cell_contents
         except ValueError:  # not set yet
             continue
-    return {**function.__globals__, **enclosed}
+    return {**vars(builtins), **function.__globals__, **enclosed}
 
 
 def _thing(node: ast.AST, names: _Scope) -> Any:

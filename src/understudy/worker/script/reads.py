@@ -1,18 +1,21 @@
-"""What a newcomer's script saves or copies of its state on the way to where the job continues is refused.
+"""What a newcomer's script saves on the way to where the job continues, or copies of its state, is refused.
 
 It passes by code that the lost rank has behind it, between transactions that are over, and has the state of its set-up there. A checkpoint
 that it wrote would go over the one that the lost rank has saved, and a copy that it kept (the best weights so far) would be another one. So
 state dicts of what is registered, and what of it is pickled or copied as a whole, are refused: on a newcomer that is on its way, and on
-nobody else. Before any loss such places are found in the source of a loop and told (`worker/script/read_ahead.py`).
+nobody else. So is any file that it writes anew (`worker/script/opened.py`), and what `torch.save`, a distributed checkpoint or safetensors
+write, which open their files in C++ or Rust. Before any loss such places are found in the source of a loop and told
+(`worker/script/read_ahead.py`).
 
-Known limits: tensors that are read one by one, and forward passes: what is computed from them on the way is of another state. A file that
-the script has opened itself, for writing, is empty by then.
+Known limits: tensors that are read one by one, and forward passes: what is computed from them on the way is of another state. Modules of
+distributed checkpoints and safetensors that the script imports only on the way itself.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,17 +25,22 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from understudy.worker.script.opened import Opened
 from understudy.worker.state.registry import State
 
 _METHODS = ("state_dict", "__reduce_ex__")  # the second: pickle and copy
 
 
 class Reads:
-    """Calls `read`, with its kind, where the script is about to save or copy a part of the `state`."""
+    """Calls `read`, with its kind, where the script is about to save or copy a part of the `state`, and `wrote`, with its name and the
+    place in the script, where it is about to write a file anew. `opened`: is installed already.
+    """
 
-    def __init__(self, state: State, read: Callable[[str], None]) -> None:
+    def __init__(self, state: State, opened: Opened, read: Callable[[str], None], wrote: Callable[[str], None]) -> None:
         self._state = state
+        self._opened = opened
         self._read = read
+        self._wrote = wrote
         self._before: list[tuple[Any, str, Any]] = []  # class or module, name, what was there; None: inherited
         self._where = (os.getpid(), threading.get_ident())
         self._ours = 0
@@ -40,10 +48,23 @@ class Reads:
     def install(self) -> None:
         for kind in (nn.Module, Optimizer):
             for name in _METHODS:
-                self._wrap(kind, name, lambda thing: [thing])
-        self._wrap(torch, "save", _inside)  # before it opens the file
+                self._wrap(kind, name, self._held(lambda thing: [thing]))
+        self._wrap(torch, "save", self._held(_inside))  # before it opens the file
+        self._wrap(torch.serialization, "_open_zipfile_writer", self._opened.writes)  # what torch.save goes by, under whatever name
+        if (saver := sys.modules.get("torch.distributed.checkpoint.state_dict_saver")) is not None:
+            package = sys.modules["torch.distributed.checkpoint"]
+            for owner, name in [
+                (saver, "_save_state_dict"),
+                *((owner, name) for owner in (saver, package) for name in ("save", "async_save")),
+            ]:
+                self._wrap(owner, name, self._checkpoint)
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] == "safetensors" and hasattr(module, "serialize_file"):  # what save_file and save_model go by
+                self._wrap(module, "serialize_file", lambda tensors, filename, *args, **kwargs: self._opened.writes(filename))
+        self._opened.judge(self._wrote)
 
     def remove(self) -> None:
+        self._opened.remove()
         while self._before:
             owner, name, there = self._before.pop()
             if there is None:
@@ -60,16 +81,27 @@ class Reads:
         finally:
             self._ours -= 1
 
-    def _wrap(self, owner: Any, name: str, things: Callable[[Any], list[Any]]) -> None:
+    def _held(self, things: Callable[[Any], list[Any]]) -> Callable[..., None]:
+        """Looks whether `things` of the first argument belong to the state."""
+
+        def look(*args: Any, **kwargs: Any) -> None:
+            for held in filter(self._state.holds, things(args[0]) if args else []):
+                self._read(type(held).__qualname__)
+
+        return look
+
+    def _checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        self._read("a distributed checkpoint")
+
+    def _wrap(self, owner: Any, name: str, look: Callable[..., None]) -> None:
         function = getattr(owner, name)
         self._before.append((owner, name, vars(owner).get(name)))
 
         @functools.wraps(function)
         def noticed(*args: Any, **kwargs: Any) -> Any:
-            if not self._ours and args and self._where == (os.getpid(), threading.get_ident()):
+            if not self._ours and self._where == (os.getpid(), threading.get_ident()):
                 with self.ours():
-                    for held in filter(self._state.holds, things(args[0])):
-                        self._read(type(held).__qualname__)
+                    look(*args, **kwargs)
             return function(*args, **kwargs)
 
         setattr(owner, name, noticed)

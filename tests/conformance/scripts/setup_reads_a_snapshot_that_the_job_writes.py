@@ -1,0 +1,66 @@
+"""Training goes on from a snapshot if there is one, and each epoch writes it anew: a newcomer finds the one of its own job."""
+
+# ranks: 3
+# group: set-up
+# expect: told "which this job has written since its set-up"
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1))
+data = TensorDataset(torch.randn(36, 8), torch.randn(36, 1))
+path = Path(os.environ.get("TRACE_OUT", "."), "snapshot.pt")
+first = 0
+if path.exists():
+    snapshot = torch.load(path, weights_only=True)
+    net.load_state_dict(snapshot["model"])
+    first = snapshot["epoch"] + 1
+model = DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+if path.exists():
+    optimizer.load_state_dict(snapshot["optimizer"])
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=4, sampler=sampler)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch):
+    inputs, targets = batch
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+@job.section
+def save(epoch):
+    if job.rank == 0:
+        partial = path.with_suffix(".partial")
+        torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, partial)
+        partial.rename(path)
+
+
+for epoch in range(first, 4):
+    sampler.set_epoch(epoch)
+    for batch in job.batches(loader):
+        loss = train_step(batch)
+        trace.line(f"step {job.committed}", loss=loss)
+    save(epoch)
+
+trace.final(model=model, optimizer=optimizer)
