@@ -18,10 +18,13 @@ CASES = {
     "in front of the condition": ("x = 1\nif i:\n    x = 2", {"i", "x"}),
     "changed in place": ("total += i", {"i"}),
     "several at once": ("a, b = step(i), c\nc = a", {"i", "a", "b"}),
-    "in a with": ("with scope() as s:\n    x = step(i)", {"i", "x"}),
+    "in a with": ("with scope() as s:\n    x = step(i)", {"i", "s", "x"}),
     "inside an inner loop": ("for k in range(2):\n    y = k", {"i"}),
     "an item of something": ("best['x'] = i\nbest = {}", {"i"}),
     "read by a function": ("seen = i\ncalls(lambda: seen)", {"i"}),
+    "another one's name": ("seen = i\ncalls(lambda seen: seen)", {"i", "seen"}),
+    "set by a function": ("def inner():\n    global seen\n    seen = 1\nseen = i", {"i"}),
+    "a function's own": ("def inner():\n    seen = 1\n    return seen\nseen = i", {"i", "seen"}),
 }
 
 
@@ -33,7 +36,7 @@ def test_names(case: str, inside: bool, tmp_path: Path) -> None:
     text = "def main(total=0, best={}, c=0):\n" + "".join(f"    {line}\n" for line in loop.split("\n")) + "main()\n" if inside else loop
     path = tmp_path / "script.py"
     path.write_text(text)
-    seen: list[frozenset[str]] = []
+    seen: list[frozenset[str] | None] = []
 
     def mark() -> None:
         frame = sys._getframe(1)
@@ -47,7 +50,7 @@ def test_names(case: str, inside: bool, tmp_path: Path) -> None:
 
 
 def test_a_scope_without_source_tells_nothing() -> None:
-    seen: list[frozenset[str]] = []
+    seen: list[frozenset[str] | None] = []
     names = {"mark": lambda: seen.append(set_anew(sys._getframe(1)))}
     exec("for i in range(1):\n    mark()\n", names)
-    assert seen == [frozenset()]
+    assert seen == [None]

@@ -4,7 +4,7 @@ A name that every iteration sets before it reads it, as `loss = step(batch)`, is
 is the target of the loop itself.
 
 Known limits: only the scope that holds the loop; a name that is set under a condition, or read by a function that the loop calls, counts
-as carried. Without source nothing is known, and everything does.
+as carried. Without source nothing can be said.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from understudy.worker.script.names import OTHER_SCOPES, nodes_of
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
-def set_anew(frame: FrameType) -> frozenset[str]:
-    """Names of the scope of `frame` that the loops around its present line set before they read them."""
+def set_anew(frame: FrameType) -> frozenset[str] | None:
+    """Names of the scope of `frame` that the loops around its present line set before they read them; None if it has no source."""
     code = frame.f_code
     of_module = not code.co_flags & inspect.CO_OPTIMIZED
     return _set_anew(code.co_filename, 0 if of_module else code.co_firstlineno, frame.f_lineno)
 
 
 @functools.lru_cache(1024)
-def _set_anew(file: str, first: int, line: int) -> frozenset[str]:
+def _set_anew(file: str, first: int, line: int) -> frozenset[str] | None:
     scope = _scope(file, first)
     if scope is None:
-        return frozenset()
+        return None
     found: set[str] = set()
     for node in _inside(scope):
         if isinstance(node, _LOOPS) and node.lineno <= line <= (node.end_lineno or line):
             set_here: set[str] = set()
-            if not isinstance(node, ast.While):
-                set_here |= {name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)}
-            read: set[str] = set() if not isinstance(node, ast.While) else set(_reads(node.test))
+            read: set[str] = set()
+            if isinstance(node, ast.While):
+                read |= _names(node.test, ast.Load)
+            else:
+                set_here |= _names(node.target, ast.Store)
             for statement in node.body:
                 _through(statement, set_here, read)
             found |= set_here - _captured(scope)
@@ -57,11 +59,17 @@ def _scope(file: str, first: int) -> ast.AST | None:
 
 
 def _captured(scope: ast.AST) -> set[str]:
-    """Names that functions inside the scope read: these may be called before the name is set."""
+    """Names that functions inside the scope have from it: these may be called before the name is set."""
     found: set[str] = set()
     for node in ast.walk(scope):
         if isinstance(node, OTHER_SCOPES) and node is not scope:
-            found |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+            own = list(_inside(node))
+            names = [one for one in own if isinstance(one, ast.Name)]
+            arguments = getattr(node, "args", None)
+            mine = {one.arg for one in ast.walk(arguments) if isinstance(one, ast.arg)} if isinstance(arguments, ast.arguments) else set()
+            mine |= {one.id for one in names if isinstance(one.ctx, ast.Store)}
+            outer = {name for one in own if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names}
+            found |= ({one.id for one in names} - mine) | outer
     return found
 
 
@@ -72,27 +80,25 @@ def _inside(scope: ast.AST) -> Iterator[ast.AST]:
             yield from _inside(child)
 
 
-def _reads(node: ast.AST) -> list[str]:
-    return [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
+def _names(node: ast.AST, kind: type[ast.expr_context]) -> set[str]:
+    """That are read or set in it, outside of functions."""
+    nodes = [] if isinstance(node, OTHER_SCOPES) else [node, *_inside(node)]
+    return {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, kind)}
 
 
 def _through(statement: ast.stmt, set_here: set[str], read: set[str]) -> None:
     """Notes names that `statement` sets whenever it is come to, and were not read before."""
     if isinstance(statement, ast.Assign | ast.AnnAssign):
         value = statement.value
-        read |= set(_reads(value)) - set_here if value is not None else set()
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        for target in targets:
-            names = [one for one in ast.walk(target) if isinstance(one, ast.Name)]
-            read |= {one.id for one in names if isinstance(one.ctx, ast.Load)} - set_here
-            if value is not None:
-                set_here |= {one.id for one in names if isinstance(one.ctx, ast.Store)} - read
-        return
-    if isinstance(statement, ast.With):
+        read |= _names(value, ast.Load) - set_here if value is not None else set()
+        for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+            read |= _names(target, ast.Load) - set_here
+            set_here |= _names(target, ast.Store) - read if value is not None else set()
+    elif isinstance(statement, ast.With):
         for item in statement.items:
-            read |= set(_reads(item)) - set_here
+            read |= _names(item.context_expr, ast.Load) - set_here
+            set_here |= _names(item.optional_vars, ast.Store) - read if item.optional_vars is not None else set()
         for inner in statement.body:
             _through(inner, set_here, read)
-        return
-    stored = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-    read |= (set(_reads(statement)) | stored) - set_here  # under a condition, or changed in place
+    else:  # what it sets is set under a condition, or changed in place
+        read |= (_names(statement, ast.Load) | _names(statement, ast.Store)) - set_here

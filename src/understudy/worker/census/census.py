@@ -68,6 +68,7 @@ class Census:
         self._left: dict[str, str] = {}  # entries that are not carried over, and how they are called
         self._moved: dict[str, str] = {}  # iterators that have moved
         self._beyond = ""
+        self._unread = ""  # a scope without source
         self._begins = 0
         self._followed = False
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
@@ -106,14 +107,18 @@ class Census:
         anew = self._set_anew()
         there = {}
         for entry, (path, value) in found.leaves.items():
-            known = entry in self._left or path.name in anew.get(path.root, ()) or self._is_ignored(path)
-            if not known and (data := _data_of(path, value)):
+            names = anew.get(path.root, frozenset())
+            if names is None:
+                self._unread = path.root[1]
+            elif entry in self._left or path.name in names or self._is_ignored(path):
+                continue
+            elif data := _data_of(path, value):
                 there[entry] = path, data
         return there
 
-    def _set_anew(self) -> dict[RootKey, frozenset[str]]:
-        """Names of each scope that runs which need not be carried."""
-        found: dict[RootKey, frozenset[str]] = {}
+    def _set_anew(self) -> dict[RootKey, frozenset[str] | None]:
+        """Names of each scope that runs which need not be carried; None where nobody can know."""
+        found: dict[RootKey, frozenset[str] | None] = {}
         for frame in frames_here(self._boundary):
             of_module = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
             key = (MODULE, str(frame.f_globals.get("__name__"))) if of_module else (FRAME, name_of(frame))
@@ -209,6 +214,11 @@ class Census:
             found.append(
                 f"{_listed(names)} differ(s) from rank to rank and change(s) between the steps: a newcomer starts with the value of its "
                 "set-up. If the training goes by it, keep it in job.state(...); if not, job.ignore(...) says so"
+            )
+        if self._unread:
+            found.append(
+                f"the source of {self._unread} cannot be read: what it changes while it trains, and is not registered, starts afresh on a "
+                "newcomer"
             )
         if self._beyond:
             found.append(

@@ -42,6 +42,7 @@ from understudy.worker.protocol.post_vote_changes import PostVoteChanges
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState, StateSummary
 from understudy.worker.protocol.verdicts import Judge
+from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
 
 EVERY = 100  # steps between two comparisons on the side
@@ -246,7 +247,8 @@ class Comparison:
     def _tell_roles(self, replicas: Replicas) -> None:
         progress, control = self._progress, self._membership.control
         if progress.rank == 0 and replicas.classes:
-            roles, names = replicas.roles()
+            registered = {entry: row for entry, row in replicas.classes.items() if not is_beside(entry)}
+            roles, names = Replicas(registered).roles()
             told = roles, f"{digest_bytes(names.encode() + self._layouts):016x}"
             if told != self._roles:
                 self._roles = told
