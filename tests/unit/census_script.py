@@ -31,6 +31,11 @@ class Slotted:
         self.count = 0
 
 
+def remembers(value: float, seen: list[float] = []) -> float:  # noqa: B006
+    seen.append(value)
+    return sum(seen)
+
+
 class Trainer:
     patience = 3  # of the class
 

@@ -61,7 +61,10 @@ def test_what_has_changed_is_found_wherever_it_is(script: Any) -> None:
     script.trainer.progress.seen["x"] = 1
     script.trainer.meters["top5"].count = 7
     script.Trainer.patience = 2
+    script.remembers(1.0)
+    script.remembers.calls = 1
     expected = {"counter", "history", "settings.noise", "bank", "trainer._hidden", "trainer.meters['top5'].count", "patience"}
+    expected |= {"seen=", "calls"}
     assert found.names() >= expected
     assert found.names() - expected in (
         {"trainer.progress.best", "trainer.progress.seen"},

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import linecache
 from collections.abc import Iterator
 from types import FrameType
 
@@ -30,7 +31,7 @@ def set_anew(frame: FrameType) -> frozenset[str] | None:
 @functools.lru_cache(1024)
 def _set_anew(file: str, first: int, line: int) -> frozenset[str] | None:
     scope = _scope(file, first)
-    if scope is None:
+    if scope is None or not linecache.getlines(file):
         return None
     found: set[str] = set()
     for node in _inside(scope):

@@ -1,4 +1,4 @@
-"""Where a look begins: the globals of the script's modules, attributes of its classes, locals of the frames that call loops and
+"""Where a look begins: the globals of the script's modules, attributes of its classes and functions, locals of the frames that call loops and
 transactions, and what transactions have captured.
 
 What belongs to the script is what is neither of the standard library, nor installed, nor Understudy's.
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
 
-MODULE, CLASS, FRAME, CLOSURE = "module", "class", "frame", "closure"
+MODULE, CLASS, FRAME, CLOSURE, FUNCTION = "module", "class", "frame", "closure", "function"
 RootKey = tuple[str, str]  # one of these, and what it is called
 _HERE = Path(__file__).resolve().parents[2]  # Understudy's own
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -73,6 +73,23 @@ class _Locals:
         self._frame.f_locals[name] = value
         if sys.version_info < (3, 13):
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self._frame), ctypes.c_int(0))
+
+
+class _Function:
+    """Its attributes, and the defaults of its arguments."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self._function = function
+
+    def items(self) -> Mapping[str, Any]:
+        code, defaults = self._function.__code__, self._function.__defaults__ or ()
+        names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+        given = {**dict(zip(names, defaults, strict=True)), **(self._function.__kwdefaults__ or {})}
+        return {**{f"{name}=": value for name, value in given.items()}, **self._function.__dict__}
+
+    def put(self, name: str, value: Any) -> None:
+        if not name.endswith("="):  # a default may change what it holds, and is never another
+            self._function.__dict__[name] = value
 
 
 class _Closure:
@@ -147,12 +164,16 @@ class Roots:
     def now(self, wanted: Callable[[str], bool] = lambda kind: True) -> dict[RootKey, Table]:
         """Those of the kinds that are `wanted`."""
         found: dict[RootKey, Table] = {}
-        if wanted(MODULE) or wanted(CLASS):
+        if wanted(MODULE) or wanted(CLASS) or wanted(FUNCTION):
             for name, names in modules():
                 found[MODULE, name] = _Namespace(names)
                 if wanted(CLASS):
                     for kind in [thing for thing in names.values() if isinstance(thing, type) and thing.__module__ == name]:
                         found[CLASS, f"{name}.{kind.__qualname__}"] = _Class(kind)
+                if wanted(FUNCTION):
+                    for function in [inspect.unwrap(thing) for thing in names.values() if isinstance(thing, FunctionType)]:
+                        if isinstance(function, FunctionType) and function.__module__ == name:
+                            found[FUNCTION, f"{name}.{function.__qualname__}"] = _Function(function)
         captured: set[str] = set()
         for frame in frames(self._boundary) if wanted(FRAME) or wanted(CLOSURE) else ():
             key = FRAME, name_of(frame)
