@@ -6,6 +6,7 @@ import argparse
 import itertools
 import threading
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import torch
@@ -16,6 +17,11 @@ settings = argparse.Namespace(noise=0.5)
 ticks = itertools.count()
 lock = threading.Lock()
 bank = torch.zeros(4)
+
+
+class Mode(Enum):
+    WARM_UP = 1
+    MAIN = 2
 
 
 @dataclass
@@ -44,6 +50,7 @@ class Trainer:
         self.progress = Progress()
         self.meters = {"top1": Slotted(), "top5": Slotted()}
         self.me = self
+        self.mode = Mode.WARM_UP
         self.asked = 0
 
     @property

@@ -61,10 +61,11 @@ def test_what_has_changed_is_found_wherever_it_is(script: Any) -> None:
     script.trainer.progress.seen["x"] = 1
     script.trainer.meters["top5"].count = 7
     script.Trainer.patience = 2
+    script.trainer.mode = script.Mode.MAIN
     script.remembers(1.0)
     script.remembers.calls = 1
     expected = {"counter", "history", "settings.noise", "bank", "trainer._hidden", "trainer.meters['top5'].count", "patience"}
-    expected |= {"seen=", "calls"}
+    expected |= {"seen=", "calls", "trainer.mode"}
     assert found.names() >= expected
     assert found.names() - expected in (
         {"trainer.progress.best", "trainer.progress.seen"},
@@ -78,6 +79,7 @@ def test_what_is_found_is_given_to_another_worker(script: Any) -> None:
     script.counter, script.history[:], script.settings.noise = 5, [1.0, 2.0], 0.1
     script.trainer.meters["top1"].count = 3
     script.bank.fill_(2)
+    script.trainer.mode = script.Mode.MAIN
     given = found.changed()
     kept = script.history
     newcomer = importlib.reload(script)  # its set-up
@@ -87,6 +89,7 @@ def test_what_is_found_is_given_to_another_worker(script: Any) -> None:
         mine.census.load(entry, data)
     assert (newcomer.counter, newcomer.history, newcomer.settings.noise) == (5, [1.0, 2.0], 0.1)
     assert newcomer.history is history and newcomer.bank is bank and history is not kept
+    assert newcomer.trainer.mode is newcomer.Mode.MAIN
     assert newcomer.trainer.meters["top1"].count == 3 and newcomer.bank.tolist() == [2.0] * 4
     assert mine.changed(closely=False) == given
 

@@ -30,6 +30,11 @@ def is_fixed(value: Any) -> bool:
     return isinstance(value, _IMMUTABLE)
 
 
+def is_bound(value: Any) -> bool:
+    """Whether another value can only be bound in its place, and who else has the same object does not matter."""
+    return is_fixed(value) or isinstance(value, tuple | frozenset | numpy.generic | torch.dtype)
+
+
 def is_leaf(value: Any, depth: int = 0) -> bool:
     """Whether it could be encoded, apart from its size."""
     kind = type(value)

@@ -1,5 +1,5 @@
-"""Where a look begins: the globals of the script's modules, attributes of its classes and functions, locals of the frames that call loops and
-transactions, and what transactions have captured.
+"""Where a look begins: the globals of the script's modules, attributes of its classes and functions, locals of the frames that call
+loops and transactions, and what transactions have captured.
 
 What belongs to the script is what is neither of the standard library, nor installed, nor Understudy's.
 """
@@ -174,6 +174,8 @@ class Roots:
                     for function in [inspect.unwrap(thing) for thing in names.values() if isinstance(thing, FunctionType)]:
                         if isinstance(function, FunctionType) and function.__module__ == name:
                             found[FUNCTION, f"{name}.{function.__qualname__}"] = _Function(function)
+        for function in self.functions if wanted(FUNCTION) else ():
+            found.setdefault((FUNCTION, f"{function.__module__}.{function.__qualname__}"), _Function(function))
         captured: set[str] = set()
         for frame in frames(self._boundary) if wanted(FRAME) or wanted(CLOSURE) else ():
             key = FRAME, name_of(frame)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from understudy.worker.census.leaves import is_leaf
+from understudy.worker.census.leaves import is_bound, is_leaf
 from understudy.worker.census.roots import CLASS, RootKey, Table
 from understudy.worker.state.beside import PREFIX
 
@@ -147,7 +147,7 @@ def _at(
     if isinstance(thing, _NO_STATE) or is_covered(thing):
         return
     if is_leaf(thing):
-        if id(thing) in seen and not _is_constant(thing):
+        if id(thing) in seen and not is_bound(thing):
             return  # another name of the same object
         seen.add(id(thing))
         found.leaves[path.entry] = path, thing
@@ -170,10 +170,6 @@ def _at(
                 yield path.then("slot", name), object.__getattribute__(thing, name)
             except AttributeError:  # not set
                 continue
-
-
-def _is_constant(thing: Any) -> bool:
-    return thing is None or isinstance(thing, bool | int | float | complex | str | bytes)
 
 
 def _is_gone_into(kind: type, thing: Any) -> bool:
