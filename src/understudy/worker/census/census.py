@@ -101,7 +101,7 @@ class Census:
                 self._found_stream(f"{path.shown} ({path.root[1]})", thing)
 
     def _look(self) -> Look:
-        return look(self._roots.now(), self._covered())
+        return look(self._roots.all(), self._covered())
 
     def _encoded(self, found: Look) -> dict[str, tuple[Path, bytes]]:
         anew = self._set_anew()
@@ -158,8 +158,7 @@ class Census:
         return found
 
     def _tables(self, wanted: Mapping[str, Path]) -> dict[RootKey, Table]:
-        kinds = {path.root[0] for path in wanted.values()}
-        return self._roots.now(kinds.__contains__)
+        return self._roots.some({path.root for path in wanted.values()})
 
     def load(self, entry: str, data: bytes) -> None:
         """On a newcomer, and in a redo."""
@@ -249,7 +248,7 @@ class Census:
         """What was noted, bound again, and with what it held."""
         if not noted.objects:
             return
-        tables = self._roots.now()
+        tables = self._roots.some({path.root for path, _ in noted.objects.values()})
         for entry, (path, thing) in noted.objects.items():
             try:
                 if read(path, tables) is not thing:

@@ -12,7 +12,7 @@ import inspect
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
@@ -155,35 +155,44 @@ def name_of(frame: FrameType) -> str:
 
 
 class Roots:
-    """All of them, at the moment."""
+    """All of them."""
 
     def __init__(self, boundary: CodeType) -> None:
         self._boundary = boundary
         self.functions: list[FunctionType] = []  # of transactions
+        self._lasting: dict[RootKey, Table] = {}  # all but frames, as of the last time that all were looked for
 
-    def now(self, wanted: Callable[[str], bool] = lambda kind: True) -> dict[RootKey, Table]:
-        """Those of the kinds that are `wanted`."""
+    def all(self) -> dict[RootKey, Table]:
+        """As of now."""
         found: dict[RootKey, Table] = {}
-        if wanted(MODULE) or wanted(CLASS) or wanted(FUNCTION):
-            for name, names in modules():
-                found[MODULE, name] = _Namespace(names)
-                if wanted(CLASS):
-                    for kind in [thing for thing in names.values() if isinstance(thing, type) and thing.__module__ == name]:
-                        found[CLASS, f"{name}.{kind.__qualname__}"] = _Class(kind)
-                if wanted(FUNCTION):
-                    for function in [inspect.unwrap(thing) for thing in names.values() if isinstance(thing, FunctionType)]:
-                        if isinstance(function, FunctionType) and function.__module__ == name:
-                            found[FUNCTION, f"{name}.{function.__qualname__}"] = _Function(function)
-        for function in self.functions if wanted(FUNCTION) else ():
+        for name, names in modules():
+            found[MODULE, name] = _Namespace(names)
+            for thing in list(names.values()):
+                plain = inspect.unwrap(thing) if isinstance(thing, FunctionType) else thing
+                if isinstance(plain, type) and plain.__module__ == name:
+                    found[CLASS, f"{name}.{plain.__qualname__}"] = _Class(plain)
+                elif isinstance(plain, FunctionType) and plain.__module__ == name:
+                    found[FUNCTION, f"{name}.{plain.__qualname__}"] = _Function(plain)
+        for function in self.functions:
             found.setdefault((FUNCTION, f"{function.__module__}.{function.__qualname__}"), _Function(function))
-        captured: set[str] = set()
-        for frame in frames(self._boundary) if wanted(FRAME) or wanted(CLOSURE) else ():
-            key = FRAME, name_of(frame)
-            if key not in found:
-                found[key] = _Locals(frame)
-                captured.add(f"{frame.f_code.co_qualname}.<locals>.")
-        for function in self.functions if wanted(CLOSURE) else ():
+        running = self._frames()
+        captured = {f"{qualified.partition(':')[2]}.<locals>." for _, qualified in running}
+        for function in self.functions:
             outer = function.__qualname__.rpartition("<locals>.")[0] + "<locals>."
             if function.__closure__ and outer not in captured:  # else they are locals of a frame
                 found[CLOSURE, function.__qualname__] = _Closure(function)
+        self._lasting = found
+        return {**found, **running}
+
+    def some(self, keys: Collection[RootKey]) -> dict[RootKey, Table]:
+        """Only these, without a search."""
+        if any(key[0] != FRAME and key not in self._lasting for key in keys):
+            self.all()
+        found = {key: self._lasting[key] for key in keys if key in self._lasting}
+        return found | (self._frames() if any(key[0] == FRAME for key in keys) else {})
+
+    def _frames(self) -> dict[RootKey, Table]:
+        found: dict[RootKey, Table] = {}
+        for frame in frames(self._boundary):
+            found.setdefault((FRAME, name_of(frame)), _Locals(frame))
         return found

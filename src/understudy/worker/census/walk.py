@@ -7,6 +7,7 @@ into what is registered, nor into modules, functions, loggers, locks, files, thr
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import sys
 import time
@@ -33,6 +34,7 @@ _FOREIGN = frozenset(
     ]
 )
 _OF_TORCH = ("torch.optim.lr_scheduler", "torch.amp", "torch.optim.swa_utils")  # whose objects keep state of a training
+_CONSTANTS = frozenset({type(None), bool, int, float, str, bytes})
 _PLAIN_OBJECTS = (types.SimpleNamespace, argparse.Namespace)
 _EMPTY: tuple[Any, ...] = ([], (), {}, set(), range(1), "")
 _ITERATORS = tuple(type(iter(some)) for some in _EMPTY)
@@ -141,6 +143,9 @@ def _at(
     path: Path, thing: Any, found: Look, seen: set[int], is_covered: Callable[[Any], bool], of_class: bool
 ) -> Iterator[tuple[Path, Any]]:
     kind = type(thing)
+    if kind in _CONSTANTS:
+        found.leaves[path.entry] = path, thing
+        return
     if isinstance(thing, _MOVING):
         found.moving[path.entry] = path, thing
         return
@@ -161,7 +166,7 @@ def _at(
         yield from ((path.then("item", number), item) for number, item in enumerate(itertools.islice(list(thing), _ITEMS)))
     elif isinstance(thing, torch.nn.Module):
         yield from ((path.then("attribute", k), v) for k, v in list(thing.__dict__.items()) if k not in _OF_MODULES)
-    elif not of_class and _is_gone_into(kind, thing):
+    elif not of_class and _is_gone_into(kind):
         held = getattr(thing, "__dict__", None)
         if type(held) is dict:
             yield from ((path.then("attribute", name), item) for name, item in list(held.items()) if isinstance(name, str))
@@ -172,13 +177,15 @@ def _at(
                 continue
 
 
-def _is_gone_into(kind: type, thing: Any) -> bool:
-    if isinstance(thing, _PLAIN_OBJECTS):
+@functools.lru_cache(4096)
+def _is_gone_into(kind: type) -> bool:
+    if issubclass(kind, _PLAIN_OBJECTS):
         return True
     module = kind.__module__
     return bool(kind.__flags__ & _HEAP_TYPE) and (module.partition(".")[0] not in _FOREIGN or module.startswith(_OF_TORCH))
 
 
+@functools.lru_cache(4096)
 def _slots(kind: type) -> list[str]:
     found: list[str] = []
     for part in kind.__mro__:
