@@ -154,7 +154,7 @@ class Census:
             data = _ABSENT
             with contextlib.suppress(Gone):
                 data = _data_of(path, read(path, tables))
-            found[entry] = data or encode([path.root, path.name, [list(step) for step in path.steps]])
+            found[entry] = data or encode([path.encoded])
         return found
 
     def _tables(self, wanted: Mapping[str, Path]) -> dict[RootKey, Table]:
@@ -162,8 +162,8 @@ class Census:
 
     def load(self, entry: str, data: bytes) -> None:
         """On a newcomer, and in a redo."""
-        root, name, steps, *value = decode(data)
-        path = Path((root[0], root[1]), name, tuple((kind, key) for kind, key in steps))
+        way, *value = decode(data)
+        path = Path.decoded(way)
         self._watched.setdefault(entry, path)
         tables = self._tables({entry: path})
         if not value or path.entry != entry:
@@ -257,7 +257,7 @@ class Census:
                 continue
             data = noted.contents.get(entry)
             if data is not None and not leaves.is_fixed(thing) and _data_of(path, thing) != data:
-                leaves.put_into(thing, decode(data)[3])
+                leaves.put_into(thing, decode(data)[1])
 
 
 def _data_of(path: Path, value: Any) -> bytes:
@@ -265,7 +265,7 @@ def _data_of(path: Path, value: Any) -> bytes:
     if type(value) is list and len(value) > LONGEST:
         return b""
     try:
-        return encode([path.root, path.name, [list(step) for step in path.steps], leaves.encoded(value)])
+        return encode([path.encoded, leaves.encoded(value)], flat=True)
     except (Unencodable, ValueError, RuntimeError):  # the last: it changes while it is read, on a thread of the script's
         return b""
 

@@ -19,7 +19,10 @@ from typing import Any, Protocol
 
 MODULE, CLASS, FRAME, CLOSURE, FUNCTION = "module", "class", "frame", "closure", "function"
 RootKey = tuple[str, str]  # one of these, and what it is called
-_HERE = Path(__file__).resolve().parents[2]  # Understudy's own
+_LIBRARY = (
+    Path(__file__).resolve().parents[2],  # Understudy's own
+    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")),
+)
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -117,8 +120,7 @@ def is_of_script(file: str) -> bool:
     if not file or file.startswith("<"):
         return False
     path = Path(file).resolve()
-    library = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
-    return not any(path.is_relative_to(folder) for folder in (_HERE, *library)) and not set(path.parts) & _INSTALLED
+    return not any(path.is_relative_to(folder) for folder in _LIBRARY) and not set(path.parts) & _INSTALLED
 
 
 def modules() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -151,7 +153,12 @@ def frames(boundary: CodeType) -> Iterator[FrameType]:
 
 
 def name_of(frame: FrameType) -> str:
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_qualname}"
+    return _name_of(frame.f_code)
+
+
+@functools.cache
+def _name_of(code: CodeType) -> str:
+    return f"{Path(code.co_filename).name}:{code.co_qualname}"
 
 
 class Roots:

@@ -22,6 +22,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.worker.census.leaves import is_bound, is_leaf
 from understudy.worker.census.roots import CLASS, RootKey, Table
+from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.state.beside import PREFIX
 
 MOST, SECONDS = 20_000, 0.5  # objects and time of one look
@@ -65,6 +66,16 @@ class Path:
         """As a person would write it."""
         parts = [f"[{key!r}]" if kind == "item" else f".{key}" for kind, key in self.steps]
         return self.name + "".join(parts)
+
+    @functools.cached_property
+    def encoded(self) -> bytes:
+        """From which another worker makes the same one."""
+        return encode([self.root, self.name, [list(step) for step in self.steps]])
+
+    @staticmethod
+    def decoded(data: bytes) -> Path:
+        root, name, steps = decode(data)
+        return Path((root[0], root[1]), name, tuple((kind, key) for kind, key in steps))
 
     def then(self, kind: str, key: Any) -> Path:
         return Path(self.root, self.name, (*self.steps, (kind, key)))
@@ -166,27 +177,27 @@ def _at(
         yield from ((path.then("item", number), item) for number, item in enumerate(itertools.islice(list(thing), _ITEMS)))
     elif isinstance(thing, torch.nn.Module):
         yield from ((path.then("attribute", k), v) for k, v in list(thing.__dict__.items()) if k not in _OF_MODULES)
-    elif not of_class and _is_gone_into(kind):
+    elif not of_class and _is_gone_into(kind):  # type: ignore[arg-type]
         held = getattr(thing, "__dict__", None)
         if type(held) is dict:
             yield from ((path.then("attribute", name), item) for name, item in list(held.items()) if isinstance(name, str))
-        for name in _slots(kind):
+        for name in _slots(kind):  # type: ignore[arg-type]
             try:
                 yield path.then("slot", name), object.__getattribute__(thing, name)
             except AttributeError:  # not set
                 continue
 
 
-@functools.lru_cache(4096)
-def _is_gone_into(kind: type) -> bool:
+@functools.cache
+def _is_gone_into(kind: Any) -> bool:
     if issubclass(kind, _PLAIN_OBJECTS):
         return True
     module = kind.__module__
     return bool(kind.__flags__ & _HEAP_TYPE) and (module.partition(".")[0] not in _FOREIGN or module.startswith(_OF_TORCH))
 
 
-@functools.lru_cache(4096)
-def _slots(kind: type) -> list[str]:
+@functools.cache
+def _slots(kind: Any) -> list[str]:
     found: list[str] = []
     for part in kind.__mro__:
         slots = part.__dict__.get("__slots__", ())
