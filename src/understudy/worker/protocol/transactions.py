@@ -206,7 +206,7 @@ class Transactions:
         self._carried = carried
         progress.phase = Stand.VOTED
         membership.control.page.enter(Activity.VOTED, progress.transaction)
-        whole = not membership.aborted()  # no wait of its collectives was ended
+        unbroken = not membership.aborted()  # no wait of its collectives was ended
         try:
             points.reach("vote")
             self._first.vote(channel)
@@ -215,13 +215,17 @@ class Transactions:
             points.reach("vote copies")
             flags = self._flags().numbers()
             points.reach("vote agreement", channel=channel, flags=flags)
-            agreed = channel.agree(flags)
+            agreed = Agreed.of(channel.agree(flags))
+            if not agreed.alike:  # on all ranks, and a part of it was in no copy
+                whole = seal(held.local.make_whole(copy, carried))
+                for rank, received in channel.hand_over(whole).items():
+                    membership.store.put(rank, StoredSnapshot(progress.transaction, received, False))
             points.reach("vote passed")
-            self._read(Agreed.of(agreed))
+            self._read(agreed)
         except RuntimeError as error:
             decision = self._redo.told(membership.quiesce_after(error))
             if decision.start != progress.transaction + 1:
-                if whole:
+                if unbroken:
                     self._redo.keep()
                 progress.must_redo = True
                 raise GenerationAborted("this transaction is redone") from error

@@ -58,13 +58,14 @@ class LocalState:
         self._known: tuple[object, ...] = ()  # what `_is_mine` follows from
         self._is_mine: dict[str, bool] = {}
         self._large = False  # too much to hand over what is not known to differ
+        self._whole = False  # hand over even what was the same on all ranks
         self.shared = 0  # of the last copy: a digest of what all ranks have alike, as far as known
         self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
         self.versions: dict[int, list[CopyDigests]] = {}  # digests of all copies of each of them: of the vote, and of later points
 
     def _mine(self, entry: str) -> bool:
         """Whether this entry has to go with the copy."""
-        known = self.replicas, self.comparisons, self._large
+        known = self.replicas, self.comparisons, self._large, self._whole
         if self._known != known:
             self._known, self._is_mine = known, {}
         mine = self._is_mine.get(entry)
@@ -75,7 +76,7 @@ class LocalState:
     def _judge(self, entry: str) -> bool:
         if self.replicas is None or entry not in self.replicas.classes:
             return True
-        if self.comparisons < CLASSIFIED and not self._large:
+        if (self.comparisons < CLASSIFIED or self._whole) and not self._large:
             return True
         # The vote notices when something parts that all ranks have alike, but not when it is shared by a few, maybe by chance.
         if not self._large and len(set(self.replicas.classes[entry])) > 1:
@@ -134,6 +135,14 @@ class LocalState:
         self.versions[transaction] = [*earlier, copy.digests]
         self.versions.pop(transaction - 2, None)
         return copy
+
+    def make_whole(self, copy: LocalCopy, carried: bool) -> LocalCopy:
+        """The same, still at its vote, with all values and buffers, unless that is too much: what all ranks had alike is not any more."""
+        self._whole = True
+        try:
+            return self.make(copy.transaction, copy.place, copy.step, copy.boundary, copy.results, carried)
+        finally:
+            self._whole = False
 
     def adopt(self, copy: LocalCopy) -> None:
         """On a newcomer: this is its rank's own copy."""
