@@ -25,6 +25,7 @@ from understudy.worker.protocol import moments, rehearsal
 from understudy.worker.protocol.rehearsal import Rehearsal, Rehearsed
 from understudy.worker.script import step_replay
 from understudy.worker.script.collectives import Kernels
+from understudy.worker.script.opened import Opened
 from understudy.worker.script.step_replay import StepRecorder
 from understudy.worker.state.pre_vote_changes import Before, PreVoteChanges
 from understudy.worker.state.registry import State
@@ -136,7 +137,8 @@ def verdict(how: str) -> Drilled:
     membership: Any = SimpleNamespace(control=control, server=SimpleNamespace(port=0))
     progress: Any = SimpleNamespace(step=7, world_size=2, must_redo=False)
     other: Any = None  # of the way to the step, which is not taken here
-    spare = Rehearsal(Drill("w2", 0, 1, 0, "here:1"), progress, membership, side.held, other, other, other)
+    arrival: Any = SimpleNamespace(opened=Opened())
+    spare = Rehearsal(Drill("w2", 0, 1, 0, "here:1"), progress, membership, side.held, other, other, arrival)
     for entry in entries:
         spare._replay.put(entry)
     for moment in told:

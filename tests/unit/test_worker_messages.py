@@ -51,7 +51,23 @@ COPY = LocalCopy(
     *({"v/value": b"\x90"}, {"b/buffer/x": torch.tensor([1.0, -0.0])}, CopyDigests({"v/value": 1}, {"b/buffer/x": 2}), {"0.3.0": b"\1"}),
 )
 JOB = JobProgress(
-    [1 << 62, 0, 0], 9, 8, 1, [3, 8], [True, False], {"0.-1.0": b"\1"}, {"p": (0, 0, -1)}, 3, 100, [1], True, 2, 0, {"after train": 0}, [0]
+    [1 << 62, 0, 0],
+    9,
+    8,
+    1,
+    [3, 8],
+    [True, False],
+    {"0.-1.0": b"\1"},
+    {"p": (0, 0, -1)},
+    3,
+    100,
+    [1],
+    True,
+    2,
+    0,
+    {"after train": 0},
+    [0],
+    {},
 )
 ALL: list[PeerMessage] = [
     PeerAddress("rack1", "n0", "::1", 65535, b"here", b"\0name", b"token"),

@@ -213,7 +213,7 @@ class JobProgress(PeerMessage):
     gradients_dropped: StrictInt
     post_vote_points: dict[StrictStr, StrictInt]  # number of each point at which values may change behind a vote
     post_vote_agreed: list[StrictInt]  # those at which all ranks hand over again
-    top: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # names of the script, as of the top of the iteration
+    top: dict[StrictStr, StrictBytes]  # what the script has changed and did not register, as of the top of the iteration
 
 
 @dataclass(frozen=True)
