@@ -3,7 +3,6 @@
 # ranks: 3
 # group: unregistered state
 # expect: bitwise
-# waits for: census
 # arguments: --noise 0.9
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 # ranks: 3
 # group: schedules
 # expect: bitwise
-# waits for: census
 # kills: forward@2:2 backward@10:1 forward@28:0
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 # ranks: 3
 # group: state
-# expect: told "average"
-# waits for: census
+# expect: bitwise
 
 from __future__ import annotations
 
