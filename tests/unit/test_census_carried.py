@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +26,34 @@ CASES = {
     "set by a function": ("def inner():\n    global seen\n    seen = 1\nseen = i", {"i"}),
     "a function's own": ("def inner():\n    seen = 1\n    return seen\nseen = i", {"i", "seen"}),
 }
+
+
+NESTED = {
+    "of the job's loop and inside it": (
+        "for i in items:\n    for j in job.steps(1):\n        x = j\n        for k in items:\n            y = k\n            mark()",
+        "jxky",
+    ),
+    "not of those around it": (
+        "for i in items:\n    total = 0\n    for j in enumerate(job.batches(1)):\n        total += 1\n        x = mark()",
+        "jx",
+    ),
+    "of the innermost one, if none is the job's": (
+        "for i in items:\n    total = 0\n    for j in items:\n        total += 1\n        mark()",
+        "j",
+    ),
+    "of none behind them": ("for j in job.steps(1):\n    x = j\nmark()", ""),
+}
+
+
+@pytest.mark.parametrize("case", NESTED)
+def test_which_loops_count(case: str, tmp_path: Path) -> None:
+    text, expected = NESTED[case]
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    seen: list[frozenset[str] | None] = []
+    job = SimpleNamespace(steps=range, batches=range)
+    exec(compile(text, str(path), "exec"), {"mark": lambda: seen.append(set_anew(sys._getframe(1))), "items": [0], "job": job})
+    assert [set(names or ()) for names in seen] == [set(expected)]
 
 
 @pytest.mark.parametrize("case", CASES)

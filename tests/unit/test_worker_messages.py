@@ -67,7 +67,8 @@ JOB = JobProgress(
     0,
     {"after train": 0},
     [0],
-    {},
+    {"script:x": b"1"},
+    [{"script:x": b"0"}],
 )
 ALL: list[PeerMessage] = [
     PeerAddress("rack1", "n0", "::1", 65535, b"here", b"\0name", b"token"),

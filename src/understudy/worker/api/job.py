@@ -213,6 +213,8 @@ class Job:
 
             yield from iterate(loops, source, first, steps, top)
         finally:
+            if runtime is not None and (newcomer is None or newcomer.done):
+                runtime.state.beside.at_end(loop)
             loops.leave(self.committed)
 
 

@@ -34,18 +34,32 @@ def _set_anew(file: str, first: int, line: int) -> frozenset[str] | None:
     if scope is None or not linecache.getlines(file):
         return None
     found: set[str] = set()
-    for node in _inside(scope):
-        if isinstance(node, _LOOPS) and node.lineno <= line <= (node.end_lineno or line):
-            set_here: set[str] = set()
-            read: set[str] = set()
-            if isinstance(node, ast.While):
-                read |= _names(node.test, ast.Load)
-            else:
-                set_here |= _names(node.target, ast.Store)
-            for statement in node.body:
-                _through(statement, set_here, read)
-            found |= set_here - _captured(scope)
+    for node in _around(scope, line):
+        set_here: set[str] = set()
+        read: set[str] = set()
+        if isinstance(node, ast.While):
+            read |= _names(node.test, ast.Load)
+        else:
+            set_here |= _names(node.target, ast.Store)
+        for statement in node.body:
+            _through(statement, set_here, read)
+        found |= set_here - _captured(scope)
     return frozenset(found)
+
+
+def _around(scope: ast.AST, line: int) -> list[ast.For | ast.While | ast.AsyncFor]:
+    """The loops around a line whose iterations a newcomer does not go through: from the innermost one out to that of the job, or, where
+    none looks like one, the innermost one. It goes through all iterations of loops around that.
+    """
+    loops = [node for node in _inside(scope) if isinstance(node, _LOOPS) and node.lineno <= line <= (node.end_lineno or line)]
+    inner = loops[::-1]  # the walk comes to the outer ones first
+    of_job = next((number for number, node in enumerate(inner) if not isinstance(node, ast.While) and _is_of_job(node.iter)), 0)
+    return inner[: of_job + 1]
+
+
+def _is_of_job(iterable: ast.expr) -> bool:
+    calls = [node.func for node in ast.walk(iterable) if isinstance(node, ast.Call)]
+    return any(isinstance(called, ast.Attribute) and called.attr in ("batches", "steps") for called in calls)
 
 
 def _scope(file: str, first: int) -> ast.AST | None:

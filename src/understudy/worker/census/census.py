@@ -35,6 +35,7 @@ from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.digests import digest_bytes
 
 LONGEST = 4096  # items of a list
+END = 16 << 10  # bytes that are kept of the end of a loop at most
 CLOSELY = 3  # transactions at whose begin everything is noted
 WATCHED = 1000  # entries at most
 _ABSENT = b""
@@ -72,6 +73,7 @@ class Census:
         self._begins = 0
         self._followed = False
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
+        self.ends: list[dict[str, bytes]] = []  # ... and as each loop that is over was left
 
     def ignore(self, names: Iterable[str]) -> None:
         """These may start afresh."""
@@ -198,6 +200,12 @@ class Census:
     def at_top(self) -> None:
         """Of an iteration."""
         self.top = self.encoded(None, closely=False)
+
+    def at_end(self, loop: int) -> None:
+        """This loop of the job is left."""
+        found = self.encoded(None, closely=True)
+        self.ends += [{} for _ in range(loop - len(self.ends))]
+        self.ends[loop:] = [found if sum(map(len, found.values())) <= END else {}]
 
     def news(self) -> list[str]:
         """What is to be told."""

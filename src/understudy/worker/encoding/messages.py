@@ -214,6 +214,7 @@ class JobProgress(PeerMessage):
     post_vote_points: dict[StrictStr, StrictInt]  # number of each point at which values may change behind a vote
     post_vote_agreed: list[StrictInt]  # those at which all ranks hand over again
     top: dict[StrictStr, StrictBytes]  # what the script has changed and did not register, as of the top of the iteration
+    ends: list[dict[StrictStr, StrictBytes]]  # the same, as of the end of each loop that is over
 
 
 @dataclass(frozen=True)

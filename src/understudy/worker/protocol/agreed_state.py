@@ -43,6 +43,7 @@ class AgreedState:
                 gradients_dropped=gradients.dropped,
                 post_vote_points=self._post_vote.numbers,
                 post_vote_agreed=sorted(self._post_vote.agreed),
+                ends=self._held.state.beside.ends,
                 top={**self._held.state.beside.encoded(None, closely=True), **self._held.state.beside.top},
             )
         )

@@ -235,6 +235,12 @@ class Newcomer:
             self._other_batch(error)
         if self._copy.place[0] == loop and not self._behind:
             self._set_streams()  # the script may draw behind the loop
+        job, beside = self._job, self._held.state.beside
+        ended = job.ends[loop] if loop < len(job.ends) else {}
+        for entry, data in ended.items():
+            if len(set(job.replicas.get(entry, ()))) <= 1:
+                beside.load(entry, data)
+        beside.ends[loop:] = [ended]
 
     def redraw(self, source: Source) -> Any:
         """The batch of the last iteration that the lost rank handed over, drawn again and proven."""

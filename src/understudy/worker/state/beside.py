@@ -17,6 +17,7 @@ def is_beside(entry: str) -> bool:
 
 class Beside(Protocol):
     top: dict[str, bytes]  # what had changed by the top of the iteration
+    ends: list[dict[str, bytes]]  # ... and by the end of each loop of the job that is over
 
     def set_up(self) -> None:
         """At the end of the set-up: from now on counts what changes."""
@@ -50,6 +51,10 @@ class Beside(Protocol):
         """Of an iteration of a loop of the job."""
         ...
 
+    def at_end(self, loop: int) -> None:
+        """This loop of the job is left."""
+        ...
+
     def transaction(self, function: Any) -> None:
         """The script has made one of this function."""
         ...
@@ -68,6 +73,7 @@ class Nothing:
 
     def __init__(self) -> None:
         self.top: dict[str, bytes] = {}
+        self.ends: list[dict[str, bytes]] = []
 
     def set_up(self) -> None:
         pass
@@ -91,6 +97,9 @@ class Nothing:
         pass
 
     def at_top(self) -> None:
+        pass
+
+    def at_end(self, loop: int) -> None:
         pass
 
     def transaction(self, function: Any) -> None:
