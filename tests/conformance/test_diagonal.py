@@ -22,6 +22,9 @@ DIAGONAL = (
     "hsdp_plain",
     "pipeline_1f1b",
     "like_nanogpt_train",
+    "prefetched_into_a_global",
+    "arguments_changed_while_training",
+    "mixing_from_own_random",
 )
 
 WRONG = '''"""Wrong on purpose."""

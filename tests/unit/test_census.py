@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from understudy.worker.census import walk
+from understudy.worker.census import census, leaves, walk
 from understudy.worker.census.census import Census
+from understudy.worker.encoding.codec import encode
+from understudy.worker.errors import BadMessage
 from understudy.worker.state.beside import is_beside
 
 HERE = "tests.unit.census_script"
@@ -170,6 +172,32 @@ def test_what_another_worker_says_replaces_no_code(script: Any) -> None:
     forged = data.replace(b"counter", b"Trainer")
     found.census.load(entry.replace("counter", "Trainer"), forged)
     assert isinstance(script.Trainer, type) and script.Progress is Progress
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", encode([1]), encode([b"\xc1"]), encode([encode([1, 2])]), encode([encode([["a", "b"], "c", [["item", []]]])])]
+)
+def test_what_is_malformed_is_said_to_be(script: Any, data: bytes) -> None:
+    with pytest.raises(BadMessage):
+        Found().census.load("script:module:x:y", data)
+
+
+def test_a_way_through_modules_and_classes_leads_nowhere(script: Any) -> None:
+    found = Found()
+    for steps in ([("attribute", "MOST")], [("attribute", "Look"), ("attribute", "beyond")]):
+        path = walk.Path(("module", __name__), "walk", tuple(steps))
+        found.census.load(path.entry, encode([path.encoded, leaves.encoded(1)]))
+    assert walk.MOST == 20_000 and walk.Look.beyond == ""
+
+
+def test_what_is_watched_is_small(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Found()
+    monkeypatch.setattr(census, "TOTAL", 200)
+    script.history += [0.5] * 50
+    script.counter = 1
+    assert found.names() == {"counter"}
+    (text,) = found.census.news()
+    assert "history" in text and "too much" in text and "counter" not in text
 
 
 def test_a_look_has_a_bound(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:

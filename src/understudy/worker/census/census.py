@@ -33,11 +33,13 @@ from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table,
 from understudy.worker.census.walk import Gone, Look, Path, look, read, write
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.digests import digest_bytes
+from understudy.worker.errors import BadMessage
 
 LONGEST = 4096  # items of a list
 END = 16 << 10  # bytes that are kept of the end of a loop at most
 CLOSELY = 3  # transactions at whose begin everything is noted
 WATCHED = 1000  # entries at most
+TOTAL = 1 << 20  # bytes of all that is watched
 _ABSENT = b""
 
 
@@ -68,6 +70,7 @@ class Census:
         self._watched: dict[str, Path] = {}  # what has changed since then
         self._left: dict[str, str] = {}  # entries that are not carried over, and how they are called
         self._moved: dict[str, str] = {}  # iterators that have moved
+        self._large: dict[str, str] = {}  # ... because they are too much
         self._beyond = ""
         self._unread = ""  # a scope without source
         self._begins = 0
@@ -112,7 +115,7 @@ class Census:
             names = anew.get(path.root, frozenset())
             if names is None:
                 self._unread = path.root[1]
-            elif entry in self._left or path.name in names or self._is_ignored(path):
+            elif entry in self._left or entry in self._large or path.name in names or self._is_ignored(path):
                 continue
             elif data := _data_of(path, value):
                 there[entry] = path, data
@@ -138,9 +141,20 @@ class Census:
         for entry, (path, data) in self._encoded(found).items():
             if self._first.get(entry) != digest_bytes(data) and entry not in self._watched and len(self._watched) < WATCHED:
                 self._watched[entry] = path
+        self._bound(found)
         for entry, (path, thing) in found.moving.items():
             if self._first_moving.get(entry, _position(thing)) != _position(thing) and not self._is_ignored(path):
                 self._moved[entry] = path.shown
+
+    def _bound(self, found: Look) -> None:
+        """What is watched is read several times in each step: leaves the largest until the rest is small."""
+        sizes = {entry: len(_data_of(*found.leaves[entry])) for entry in self._watched if entry in found.leaves}
+        total = sum(sizes.values())
+        for entry in sorted(sizes, key=lambda entry: (-sizes[entry], entry)):
+            if total <= TOTAL:
+                return
+            total -= sizes[entry]
+            self._large[entry] = self._watched.pop(entry).shown
 
     # -- entries -----------------------------------------------------------------------------------------------------------
 
@@ -164,7 +178,10 @@ class Census:
 
     def load(self, entry: str, data: bytes) -> None:
         """On a newcomer, and in a redo."""
-        way, *value = decode(data)
+        try:
+            way, *value = decode(data)
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise BadMessage(f"{entry} of another worker is malformed: {error!r}") from error
         path = Path.decoded(way)
         self._watched.setdefault(entry, path)
         tables = self._tables({entry: path})
@@ -180,7 +197,7 @@ class Census:
             new = leaves.put_into(mine, value[0])
             if new is not mine:
                 write(path, tables, new)
-        except (Gone, leaves.Unfit):
+        except (Gone, leaves.Unfit, ValueError, TypeError, RuntimeError):  # another kind of value than is here
             self._left[entry] = path.shown
 
     def leave(self, entry: str) -> bool:
@@ -221,6 +238,12 @@ class Census:
             found.append(
                 f"{_listed(names)} differ(s) from rank to rank and change(s) between the steps: a newcomer starts with the value of its "
                 "set-up. If the training goes by it, keep it in job.state(...); if not, job.ignore(...) says so"
+            )
+        if self._large:
+            names = sorted(set(self._large.values()))
+            found.append(
+                f"{_listed(names)} change(s) while the script trains, is not registered, and is too much to be looked at in every step: a "
+                "newcomer starts with what its set-up makes. Give it to job.register; if the training does not go by it, to job.ignore"
             )
         if self._unread:
             found.append(

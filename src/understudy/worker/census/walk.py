@@ -23,6 +23,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from understudy.worker.census.leaves import is_bound, is_leaf
 from understudy.worker.census.roots import CLASS, RootKey, Table
 from understudy.worker.encoding.codec import decode, encode
+from understudy.worker.errors import BadMessage
 from understudy.worker.state.beside import PREFIX
 
 MOST, SECONDS = 20_000, 0.5  # objects and time of one look
@@ -74,8 +75,14 @@ class Path:
 
     @staticmethod
     def decoded(data: bytes) -> Path:
-        root, name, steps = decode(data)
-        return Path((root[0], root[1]), name, tuple((kind, key) for kind, key in steps))
+        """Raises `BadMessage`."""
+        try:
+            (kind, root), name, steps = decode(data)
+            found = Path((str(kind), str(root)), str(name), tuple((str(how), key) for how, key in steps))
+            hash(found)
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise BadMessage(f"what should say where something of the script stands does not: {error!r}") from error
+        return found
 
     def then(self, kind: str, key: Any) -> Path:
         return Path(self.root, self.name, (*self.steps, (kind, key)))
@@ -104,6 +111,8 @@ def write(path: Path, tables: Mapping[RootKey, Table], value: Any) -> None:
         tables[path.root].put(path.name, value)
         return
     owner = read(Path(path.root, path.name, path.steps[:-1]), tables)
+    if isinstance(owner, _NO_STATE):
+        raise Gone(path.shown)
     kind, key = path.steps[-1]
     try:
         if kind == "item":
@@ -117,6 +126,8 @@ def write(path: Path, tables: Mapping[RootKey, Table], value: Any) -> None:
 
 
 def _step(thing: Any, kind: str, key: Any) -> Any:
+    if isinstance(thing, _NO_STATE):  # no look goes this way
+        raise LookupError(key)
     if kind == "item":
         return thing[key]
     return thing.__dict__[key] if kind == "attribute" else object.__getattribute__(thing, key)
