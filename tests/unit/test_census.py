@@ -96,6 +96,17 @@ def test_what_is_found_is_given_to_another_worker(script: Any) -> None:
     assert mine.changed(closely=False) == given
 
 
+def test_an_object_of_a_newcomer_that_the_others_have_left_is_not_written_over(script: Any) -> None:
+    found = Found()
+    script.bank = torch.ones(4)
+    given = found.changed()
+    newcomer = importlib.reload(script)
+    mine, batch = Found(), newcomer.bank
+    for entry, data in given.items():
+        mine.census.load(entry, data)
+    assert newcomer.bank.tolist() == [1.0] * 4 and newcomer.bank is not batch and batch.tolist() == [0.0] * 4
+
+
 def test_a_redo_finds_it_as_it_was(script: Any) -> None:
     found = Found()
     bank, seen = script.bank, script.trainer.progress.seen
@@ -105,7 +116,7 @@ def test_a_redo_finds_it_as_it_was(script: Any) -> None:
     script.history.append(1.0)
     seen["x"] = 1
     script.trainer.progress.seen = {}
-    found.census.restore(noted)
+    found.census.restore(noted, {})
     assert script.counter == 0 and script.bank is bank and bank.tolist() == [0.0] * 4 and script.history == []
     assert script.trainer.progress.seen is seen == {}
 
@@ -116,10 +127,13 @@ def test_later_redos_look_at_what_has_changed_before_only(script: Any) -> None:
         found.census.note()
     script.counter = 1
     assert found.names() == {"counter"}
-    noted = found.census.note()
+    script.history.append(0.5)
+    assert found.names() == {"counter", "history"}
+    noted, values, history = found.census.note(), found.changed(closely=False), script.history
     script.counter = 2
-    found.census.restore(noted)
-    assert script.counter == 1
+    script.history[:] = []
+    found.census.restore(noted, values)
+    assert script.counter == 1 and script.history is history == [0.5]
 
 
 def test_an_iterator_that_moves_is_told(script: Any) -> None:
@@ -186,7 +200,7 @@ def test_a_way_through_modules_and_classes_leads_nowhere(script: Any) -> None:
     found = Found()
     for steps in ([("attribute", "MOST")], [("attribute", "Look"), ("attribute", "beyond")]):
         path = walk.Path(("module", __name__), "walk", tuple(steps))
-        found.census.load(path.entry, encode([path.encoded, leaves.encoded(1)]))
+        found.census.load(path.entry, encode([path.encoded, False, leaves.encoded(1)]))
     assert walk.MOST == 20_000 and walk.Look.beyond == ""
 
 

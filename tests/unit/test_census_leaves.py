@@ -46,11 +46,18 @@ def test_a_container_stays_the_object_that_it_is(kind: Any) -> None:
     assert put_into(mine, encoded(theirs)) is mine and type(mine) is kind and same(mine, theirs)
 
 
-def test_containers_in_containers_stay_too() -> None:
+def test_containers_in_containers_stay_too_and_tensors_in_them_do_not() -> None:
     inner, shadow = [1], torch.zeros(2)
-    mine = {"inner": inner, "shadow": shadow}
+    mine: dict[str, Any] = {"inner": inner, "shadow": shadow}
     put_into(mine, encoded({"inner": [1, 2], "shadow": torch.tensor([3.0, 4.0])}))
-    assert mine["inner"] is inner == [1, 2] and mine["shadow"] is shadow and shadow.tolist() == [3.0, 4.0]
+    assert mine["inner"] is inner == [1, 2] and mine["shadow"].tolist() == [3.0, 4.0] and shadow.sum() == 0
+
+
+def test_whoever_has_held_it_takes_it_back_in_place() -> None:
+    data = torch.zeros(4, 2)
+    mine: dict[str, Any] = {"part": data[1], "table": numpy.zeros(2)}
+    put_into(mine, encoded({"part": torch.ones(2), "table": numpy.ones(2)}), own=True)
+    assert data.sum() == 2 and mine["table"].sum() == 2
 
 
 def test_a_parameter_is_set_without_a_gradient() -> None:

@@ -21,6 +21,7 @@ import operator
 import types
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -66,6 +67,7 @@ class Census:
         self._found_stream = found_stream
         self._ignored: set[str] = set()  # names that may start afresh
         self._first: dict[str, int] | None = None  # digests as of the end of the set-up
+        self._first_objects: dict[str, Any] = {}  # that can change without being another object
         self._first_moving: dict[str, str] = {}
         self._watched: dict[str, Path] = {}  # what has changed since then
         self._left: dict[str, str] = {}  # entries that are not carried over, and how they are called
@@ -93,6 +95,7 @@ class Census:
         """At the end of the set-up: from now on counts what changes."""
         self.find_streams()
         found = self._look()
+        self._first_objects = {entry: thing for entry, (_, thing) in found.leaves.items() if not leaves.is_bound(thing)}
         self._first = {entry: digest_bytes(data) for entry, (_, data) in self._encoded(found).items()}
         self._first_moving = {entry: _position(thing) for entry, (_, thing) in found.moving.items()}
 
@@ -117,7 +120,7 @@ class Census:
                 self._unread = path.root[1]
             elif entry in self._left or entry in self._large or path.name in names or self._is_ignored(path):
                 continue
-            elif data := _data_of(path, value):
+            elif data := self._data_of(path, value):
                 there[entry] = path, data
         return there
 
@@ -148,7 +151,7 @@ class Census:
 
     def _bound(self, found: Look) -> None:
         """What is watched is read several times in each step: leaves the largest until the rest is small."""
-        sizes = {entry: len(_data_of(*found.leaves[entry])) for entry in self._watched if entry in found.leaves}
+        sizes = {entry: len(self._data_of(*found.leaves[entry])) for entry in self._watched if entry in found.leaves}
         total = sum(sizes.values())
         for entry in sorted(sizes, key=lambda entry: (-sizes[entry], entry)):
             if total <= TOTAL:
@@ -165,11 +168,13 @@ class Census:
         wanted = {entry: path for entry, path in self._watched.items() if only is None or entry in only}
         if not wanted:
             return {}
+        anew = self._set_anew()
+        wanted = {entry: path for entry, path in wanted.items() if not _is_among(path, anew)}
         tables, found = self._tables(wanted), {}
         for entry, path in wanted.items():
             data = _ABSENT
             with contextlib.suppress(Gone):
-                data = _data_of(path, read(path, tables))
+                data = self._data_of(path, read(path, tables))
             found[entry] = data or encode([path.encoded])
         return found
 
@@ -177,24 +182,25 @@ class Census:
         return self._roots.some({path.root for path in wanted.values()})
 
     def load(self, entry: str, data: bytes) -> None:
-        """On a newcomer, and in a redo."""
+        """On a newcomer. In place where the others have the object of their set-up: another one may be anything, a batch for one."""
         try:
-            way, *value = decode(data)
+            way, *rest = decode(data)
         except (ValueError, TypeError, RuntimeError) as error:
             raise BadMessage(f"{entry} of another worker is malformed: {error!r}") from error
         path = Path.decoded(way)
         self._watched.setdefault(entry, path)
-        tables = self._tables({entry: path})
-        if not value or path.entry != entry:
+        if len(rest) != 2 or path.entry != entry or _is_among(path, self._set_anew()):
             return
+        tables = self._tables({entry: path})
         try:
             mine = read(path, tables)
         except Gone:
             mine = None
         if not leaves.is_leaf(mine):
             return  # something that nobody may replace
+        same, value = rest
         try:
-            new = leaves.put_into(mine, value[0])
+            new = leaves.put_into(mine if same or isinstance(mine, Enum) else None, value)
             if new is not mine:
                 write(path, tables, new)
         except (Gone, leaves.Unfit, ValueError, TypeError, RuntimeError):  # another kind of value than is here
@@ -275,8 +281,8 @@ class Census:
                 continue
         return Noted(objects, {})
 
-    def restore(self, noted: Noted) -> None:
-        """What was noted, bound again, and with what it held."""
+    def restore(self, noted: Noted, values: Mapping[str, bytes]) -> None:
+        """What was noted, bound again, and with what it held: as noted, or as of `values`."""
         if not noted.objects:
             return
         tables = self._roots.some({path.root for path, _ in noted.objects.values()})
@@ -286,19 +292,26 @@ class Census:
                     write(path, tables, thing)
             except Gone:
                 continue
-            data = noted.contents.get(entry)
-            if data is not None and not leaves.is_fixed(thing) and _data_of(path, thing) != data:
-                leaves.put_into(thing, decode(data)[1])
+            data = noted.contents.get(entry) or values.get(entry)
+            if data is not None and not leaves.is_bound(thing) and self._data_of(path, thing) != data:
+                _, *rest = decode(data)
+                leaves.put_into(thing, rest[1], own=True) if rest else None
+
+    def _data_of(self, path: Path, value: Any) -> bytes:
+        """With the way to it, so that another worker finds it, and whether it is the object of the set-up; b"" if it cannot be encoded."""
+        if type(value) is list and len(value) > LONGEST:
+            return b""
+        try:
+            same = self._first_objects.get(path.entry, _ABSENT) is value
+            return encode([path.encoded, same, leaves.encoded(value)], flat=True)
+        except (Unencodable, ValueError, RuntimeError):  # the last: it changes while it is read, on a thread of the script's
+            return b""
 
 
-def _data_of(path: Path, value: Any) -> bytes:
-    """With the way to it, so that another worker finds it; b"" if it cannot be encoded."""
-    if type(value) is list and len(value) > LONGEST:
-        return b""
-    try:
-        return encode([path.encoded, leaves.encoded(value)], flat=True)
-    except (Unencodable, ValueError, RuntimeError):  # the last: it changes while it is read, on a thread of the script's
-        return b""
+def _is_among(path: Path, names: Mapping[RootKey, frozenset[str] | None]) -> bool:
+    """Whether it is a name that the running iteration sets anew, or nobody can know."""
+    found = names.get(path.root, frozenset())
+    return found is None or path.name in found
 
 
 def _is_handed_over(value: Any) -> bool:

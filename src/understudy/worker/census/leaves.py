@@ -124,37 +124,41 @@ class Unfit(TypeError):
     """What is here cannot take the value."""
 
 
-def put_into(mine: Any, data: bytes) -> Any:
-    """Sets `mine` to what was encoded, in place where that can be; gives what is to be bound, which is `mine` then. Raises `Unfit`."""
+def put_into(mine: Any, data: bytes, own: bool = False) -> Any:
+    """Sets `mine` to what was encoded, in place where that can be; gives what is to be bound, which is `mine` then. `own`: the object is
+    known to be the one that has held it. Raises `Unfit`.
+
+    Tensors and arrays in containers are made anew but for parameters: nobody knows for what else they stand, perhaps for data.
+    """
     with torch.no_grad():
-        return _put(mine, decode(data)[0])
+        return _put(mine, decode(data)[0], own, 0)
 
 
-def _put(mine: Any, new: Any) -> Any:
+def _put(mine: Any, new: Any, own: bool, depth: int) -> Any:
     if type(new) is dict and len(new) == 1 and _TAG in new:
-        return _put_tagged(mine, *new[_TAG])
+        return _put_tagged(mine, new[_TAG][0], new[_TAG][1], own, depth)
     if isinstance(new, torch.Tensor):
-        if _takes(mine, new):
+        if _takes(mine, new, own, depth):
             mine.copy_(new)
             return mine
         return new
     if type(new) is numpy.ndarray:
         fits = type(mine) is numpy.ndarray and mine.shape == new.shape and mine.dtype == new.dtype
-        if fits and mine.base is None and mine.flags.writeable:
+        if fits and mine.flags.writeable and (own or (mine.base is None and not depth)):
             mine[...] = new
             return mine
         return new
     kind = type(new)
     if kind is list or kind is tuple:
         before = list(mine) if type(mine) is kind and len(mine) == len(new) else [None] * len(new)
-        items = [_put(here, item) for here, item in zip(before, new, strict=True)]
+        items = [_put(here, item, own, depth + 1) for here, item in zip(before, new, strict=True)]
         if type(mine) is list and kind is list:
             mine[:] = items
             return mine
         return kind(items)
     if kind in (dict, OrderedDict, Counter):
         there = mine if type(mine) is kind else {}
-        merged = {key: _put(there.get(key), item) for key, item in new.items()}
+        merged = {key: _put(there.get(key), item, own, depth + 1) for key, item in new.items()}
         if type(mine) is kind:
             mine.clear()
             mine.update(merged)
@@ -167,13 +171,14 @@ def _put(mine: Any, new: Any) -> Any:
     return new
 
 
-def _takes(mine: Any, new: torch.Tensor) -> bool:
+def _takes(mine: Any, new: torch.Tensor, own: bool, depth: int) -> bool:
     """Whether `mine` can be overwritten: memory of its own, not a part of another tensor or of a file."""
     fits = isinstance(mine, torch.Tensor) and mine.shape == new.shape and mine.dtype == new.dtype
-    return bool(fits and not mine._is_view() and mine.untyped_storage().resizable())
+    alone = fits and (isinstance(mine, torch.nn.Parameter) or not depth)
+    return bool(fits and (own or (alone and not mine._is_view() and mine.untyped_storage().resizable())))
 
 
-def _put_tagged(mine: Any, kind: str, content: Any) -> Any:
+def _put_tagged(mine: Any, kind: str, content: Any, own: bool, depth: int) -> Any:
     if kind == "enum" and isinstance(mine, Enum):
         return type(mine)[content]
     if kind == "random" and type(mine) is random.Random:
@@ -184,19 +189,19 @@ def _put_tagged(mine: Any, kind: str, content: Any) -> Any:
         mine.set_state(content)
     elif kind == "device":
         where, tensor = content
-        if _takes(mine, tensor):
+        if _takes(mine, tensor, own, depth):
             mine.copy_(tensor)
             return mine
         return tensor.to(where)
     elif kind == "deque":
         length, items = content
-        fresh = [_put(None, item) for item in items]
+        fresh = [_put(None, item, own, depth + 1) for item in items]
         if type(mine) is not deque or mine.maxlen != length:
             return deque(fresh, length)
         mine.clear()
         mine.extend(fresh)
     elif kind == "defaultdict" and type(mine) is defaultdict:
-        merged = [(key, _put(mine.get(key), item)) for key, item in content]
+        merged = [(key, _put(mine.get(key), item, own, depth + 1)) for key, item in content]
         mine.clear()
         mine.update(merged)
     else:

@@ -5,7 +5,7 @@ Nobody has asked for them, so they never stand in the way: one that cannot be gi
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Protocol
 
 PREFIX = "script:"  # of the entries
@@ -39,8 +39,8 @@ class Beside(Protocol):
         """At begin."""
         ...
 
-    def restore(self, noted: Any) -> None:
-        """In a redo."""
+    def restore(self, noted: Any, values: Mapping[str, bytes]) -> None:
+        """In a redo. `values`: by entry, what there was at begin."""
         ...
 
     def find_streams(self) -> None:
@@ -90,7 +90,7 @@ class Nothing:
     def note(self) -> Any:
         return None
 
-    def restore(self, noted: Any) -> None:
+    def restore(self, noted: Any, values: Mapping[str, bytes]) -> None:
         pass
 
     def find_streams(self) -> None:

@@ -182,6 +182,7 @@ class LocalState:
         values = known
         if unknown := [e for e in mine if e not in known]:
             values = {**known, **self._state.encoded_values(unknown, closely=False)}
+        mine = [e for e in mine if e in values or not is_beside(e)]  # what this iteration sets anew is not there
         names = [e for e in mine if values.get(e) != copy.values[e] and (inside or not self._is_left(e))]
         tensors = [n for n in copy.tensors if self._mine(n)]
         if not tensors:

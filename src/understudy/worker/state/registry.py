@@ -355,7 +355,7 @@ class State:
 
     def restore(self, snapshot: Snapshot) -> None:
         self.attributes.restore(snapshot.attributes)
-        self.beside.restore(snapshot.beside)
+        self.beside.restore(snapshot.beside, snapshot.values)
         self.look_again()
         with torch.no_grad():
             mutable = {
@@ -374,7 +374,7 @@ class State:
                     local_tensor(kept[0]).copy_(kept[1])
         now = self.encoded_values(closely=False)
         for entry, data in snapshot.values.items():
-            if now.get(entry) != data:
+            if now.get(entry) != data and not is_beside(entry):
                 self.load_value(entry, data, beside=False)  # which changes behind the vote only
         for name, stages in snapshot.scalers.items():
             self.values[name]._per_optimizer_states.clear()
