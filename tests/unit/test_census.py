@@ -140,9 +140,11 @@ def test_an_iterator_that_moves_is_told(script: Any) -> None:
     found = Found()
     assert found.census.news() == []
     next(script.ticks)
+    assert found.names() == set() and found.census.news() == []  # a newcomer does that, too
+    found.census.at_top()
     assert found.names() == set()
     (text,) = found.census.news()
-    assert "ticks" in text and "iterator" in text
+    assert "ticks" in text and "iterator" in text and found.census.news() == []
 
 
 def test_what_is_ignored_is_neither_taken_nor_told(script: Any) -> None:

@@ -44,6 +44,19 @@ TOTAL = 1 << 20  # bytes of all that is watched
 _ABSENT = b""
 
 
+_NEWS = {
+    "moved": "{} moves on while the script trains, and nobody can set an iterator to where another one is: a newcomer's starts anew. Draw "
+    "from it in front of the loop, or keep a number in its place",
+    "left": "{} differ(s) from rank to rank and change(s) between the steps: a newcomer starts with the value of its set-up. If the training "
+    "goes by it, keep it in job.state(...); if not, job.ignore(...) says so",
+    "large": "{} change(s) while the script trains, is not registered, and is too much to be looked at in every step: a newcomer starts with "
+    "what its set-up makes. Give it to job.register; if the training does not go by it, to job.ignore",
+    "unread": "the source of {} cannot be read: what it changes while it trains, and is not registered, starts afresh on a newcomer",
+    "beyond": "the script holds more than can be looked at ({} is where the look has ended): what lies behind and is not registered starts "
+    "afresh on a newcomer",
+}
+
+
 @dataclass(frozen=True)
 class Noted:
     """As of a begin: what stood where, and what it held."""
@@ -75,6 +88,8 @@ class Census:
         self._large: dict[str, str] = {}  # ... because they are too much
         self._beyond = ""
         self._unread = ""  # a scope without source
+        self._said: set[str] = set()
+        self._inside = False  # an iteration of a loop of the job: what is done there is not done again
         self._begins = 0
         self._followed = False
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
@@ -145,7 +160,7 @@ class Census:
             if self._first.get(entry) != digest_bytes(data) and entry not in self._watched and len(self._watched) < WATCHED:
                 self._watched[entry] = path
         self._bound(found)
-        for entry, (path, thing) in found.moving.items():
+        for entry, (path, thing) in found.moving.items() if self._inside else ():
             if self._first_moving.get(entry, _position(thing)) != _position(thing) and not self._is_ignored(path):
                 self._moved[entry] = path.shown
 
@@ -222,46 +237,28 @@ class Census:
 
     def at_top(self) -> None:
         """Of an iteration."""
+        self._inside = True
         self.top = self.encoded(None, closely=False)
 
     def at_end(self, loop: int) -> None:
         """This loop of the job is left."""
+        self._inside = False
         found = self.encoded(None, closely=True)
         self.ends += [{} for _ in range(loop - len(self.ends))]
         self.ends[loop:] = [found if sum(map(len, found.values())) <= END else {}]
 
     def news(self) -> list[str]:
-        """What is to be told."""
-        found = []
-        if self._moved:
-            names = sorted(set(self._moved.values()))
-            found.append(
-                f"{_listed(names)} moves on while the script trains, and nobody can set an iterator to where another one is: a newcomer's "
-                "starts anew. Draw from it in front of the loop, or keep a number in its place"
-            )
-        if self._left:
-            names = sorted(set(self._left.values()))
-            found.append(
-                f"{_listed(names)} differ(s) from rank to rank and change(s) between the steps: a newcomer starts with the value of its "
-                "set-up. If the training goes by it, keep it in job.state(...); if not, job.ignore(...) says so"
-            )
-        if self._large:
-            names = sorted(set(self._large.values()))
-            found.append(
-                f"{_listed(names)} change(s) while the script trains, is not registered, and is too much to be looked at in every step: a "
-                "newcomer starts with what its set-up makes. Give it to job.register; if the training does not go by it, to job.ignore"
-            )
-        if self._unread:
-            found.append(
-                f"the source of {self._unread} cannot be read: what it changes while it trains, and is not registered, starts afresh on a "
-                "newcomer"
-            )
-        if self._beyond:
-            found.append(
-                f"the script holds more than can be looked at ({self._beyond} is where the look has ended): what lies behind and is not "
-                "registered starts afresh on a newcomer"
-            )
-        return found
+        """What is to be told: each kind once."""
+        kinds = {
+            "moved": _listed(self._moved),
+            "left": _listed(self._left),
+            "large": _listed(self._large),
+            "unread": self._unread,
+            "beyond": self._beyond,
+        }
+        found = [kind for kind, what in kinds.items() if what and kind not in self._said]
+        self._said.update(found)
+        return [_NEWS[kind].format(kinds[kind]) for kind in found]
 
     # -- redo --------------------------------------------------------------------------------------------------------------
 
@@ -334,5 +331,6 @@ def _position(thing: Any) -> str:
     return repr(thing) if length < 0 and "count(" in repr(thing) else str(length)
 
 
-def _listed(names: list[str]) -> str:
+def _listed(found: Mapping[str, str]) -> str:
+    names = sorted(set(found.values()))
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

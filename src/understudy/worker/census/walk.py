@@ -45,6 +45,7 @@ _NO_STATE = (
     *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, property, staticmethod, classmethod),
     *(torch.optim.Optimizer, torch.distributed.ProcessGroup, torch.device),
 )
+_LEFT_OUT = ("__", "_torch", "_dynamo", "_abc_")  # names that Python and compilers keep in objects
 _OF_MODULES = frozenset(torch.nn.Module().__dict__) - {"training", "_parameters", "_buffers", "_modules"}
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
@@ -148,7 +149,7 @@ def look(tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool]) -> 
     found, seen, until = Look(), set[int](), time.monotonic() + SECONDS
     for root, table in tables.items():
         for name, value in list(table.items().items()):
-            if name.startswith("__"):
+            if name.startswith(_LEFT_OUT):
                 continue
             todo: list[tuple[Path, Any]] = [(Path(root, name), value)]
             while todo:
@@ -191,7 +192,11 @@ def _at(
     elif not of_class and _is_gone_into(kind):  # type: ignore[arg-type]
         held = getattr(thing, "__dict__", None)
         if type(held) is dict:
-            yield from ((path.then("attribute", name), item) for name, item in list(held.items()) if isinstance(name, str))
+            yield from (
+                (path.then("attribute", name), item)
+                for name, item in list(held.items())
+                if isinstance(name, str) and not name.startswith(_LEFT_OUT)
+            )
         for name in _slots(kind):  # type: ignore[arg-type]
             try:
                 yield path.then("slot", name), object.__getattribute__(thing, name)
