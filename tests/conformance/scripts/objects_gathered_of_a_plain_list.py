@@ -2,8 +2,7 @@
 
 # ranks: 3
 # group: parallel
-# expect: bitwise
-# waits for: census
+# expect: told "losses"
 
 from __future__ import annotations
 

@@ -45,15 +45,15 @@ _ABSENT = b""
 
 
 _NEWS = {
-    "moved": "{} moves on while the script trains, and nobody can set an iterator to where another one is: a newcomer's starts anew. Draw "
-    "from it in front of the loop, or keep a number in its place",
-    "left": "{} differ(s) from rank to rank and change(s) between the steps: a newcomer starts with the value of its set-up. If the training "
-    "goes by it, keep it in job.state(...); if not, job.ignore(...) says so",
-    "large": "{} change(s) while the script trains, is not registered, and is too much to be looked at in every step: a newcomer starts with "
-    "what its set-up makes. Give it to job.register; if the training does not go by it, to job.ignore",
+    "moved": "{} moves on while the script trains, and nobody can set an iterator to where another one is: a newcomer's starts anew. "
+    "Draw from it in front of the loop, or keep a number in its place",
+    "left": "{} differ(s) from rank to rank and change(s) between the steps: a newcomer starts with the value of its set-up. "
+    "If the training goes by it, keep it in job.state(...); if not, job.ignore(...) says so",
+    "large": "{} change(s) while the script trains, is not registered, and is too much to be looked at in every step: "
+    "a newcomer starts with what its set-up makes. Give it to job.register; if the training does not go by it, to job.ignore",
     "unread": "the source of {} cannot be read: what it changes while it trains, and is not registered, starts afresh on a newcomer",
-    "beyond": "the script holds more than can be looked at ({} is where the look has ended): what lies behind and is not registered starts "
-    "afresh on a newcomer",
+    "beyond": "the script holds more than can be looked at ({} is where the look has ended): "
+    "what lies behind and is not registered starts afresh on a newcomer",
 }
 
 
