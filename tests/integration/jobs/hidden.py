@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -23,14 +25,21 @@ net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.3 if how == "attribute" and s
 model = DistributedDataParallel(net)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(net=model, optimizer=optimizer)
-steps = 0  # nobody registers it
-own = torch.Generator().manual_seed(3)  # nor this
-begun: set[int] = set()
+
+
+def hidden() -> Iterator[tuple[int, torch.Generator, set[int]]]:
+    """What nobody registers, where no look comes to it: attempts, a stream, steps that were begun."""
+    own, begun = torch.Generator().manual_seed(3), set[int]()
+    for steps in itertools.count():
+        yield steps, own, begun
+
+
+kept = hidden()
 
 
 @job.step
 def train(number: int) -> torch.Tensor:
-    global steps
+    steps, own, begun = next(kept)
     if spare and how == "raises":
         raise ValueError("there is no such table here")
     if spare and how == "killed":
@@ -50,7 +59,6 @@ def train(number: int) -> torch.Tensor:
     loss.backward()  # type: ignore[no-untyped-call]
     if how == "collective":
         dist.all_reduce(torch.zeros(3 if spare else 2))
-    steps += 1
     ends = torch.tensor(float(Path(folder, "stop").exists()))
     dist.all_reduce(ends)
     optimizer.step()
