@@ -12,7 +12,7 @@ import torch
 
 from understudy.worker.census import census, leaves, walk
 from understudy.worker.census.census import Census
-from understudy.worker.encoding.codec import encode
+from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
 from understudy.worker.state.beside import is_beside
 
@@ -214,6 +214,19 @@ def test_what_is_watched_is_small(script: Any, monkeypatch: pytest.MonkeyPatch) 
     assert found.names() == {"counter"}
     (text,) = found.census.news()
     assert "history" in text and "too much" in text and "counter" not in text
+
+
+def test_the_ends_of_loops_are_kept_of_some(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Found()
+    monkeypatch.setattr(census, "ENDS", 2)
+    for loop in range(1, 5):  # the first one was passed by before anything had changed
+        script.counter = loop
+        found.census.at_end(loop)
+    values = [[decode(decode(data)[2])[0] for entry, data in end.items() if entry.endswith(":counter")] for end in found.census.ends]
+    assert values == [[], [], [], [3], [4]]
+    script.history += [0.5] * 4000
+    found.census.at_end(5)
+    assert found.census.ends[5] == {}
 
 
 def test_a_look_has_a_bound(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:

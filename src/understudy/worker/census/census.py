@@ -37,7 +37,7 @@ from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.errors import BadMessage
 
 LONGEST = 4096  # items of a list
-END = 16 << 10  # bytes that are kept of the end of a loop at most
+END, ENDS = 4 << 10, 256  # bytes that are kept of the end of a loop at most, and loops of which they are
 CLOSELY = 3  # transactions at whose begin everything is noted
 WATCHED = 1000  # entries at most
 TOTAL = 1 << 20  # bytes of all that is watched
@@ -246,6 +246,8 @@ class Census:
         found = self.encoded(None, closely=True)
         self.ends += [{} for _ in range(loop - len(self.ends))]
         self.ends[loop:] = [found if sum(map(len, found.values())) <= END else {}]
+        if loop >= ENDS:
+            self.ends[loop - ENDS] = {}
 
     def news(self) -> list[str]:
         """What is to be told: each kind once."""
