@@ -45,6 +45,7 @@ def test_each_takes_its_rank(mode: str, start: Start, reference: References) -> 
     job = start(mode, *faults, spares=5, flags=ALL)
     ready = when_prepared(job, *RANKS)
     job.command("migrate", "--rank", "1")
+    wait_until(lambda: job.ask("status")["state"] != "training", "all are asked to pause", LIMIT)  # else the loss may come first
     job.open_gate(GATE)
     assert_identical(job, undisturbed)
     moved, *lost = job.incidents()
