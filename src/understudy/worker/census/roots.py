@@ -114,10 +114,16 @@ class _Closure:
         self._cells[name].cell_contents = value
 
 
+# Most modules are told by these, without a look at the disk.
+_PREFIXES = tuple(
+    sorted({f"{folder}/" for folder in (*_LIBRARY, *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))})
+)
+
+
 @functools.cache
 def is_of_script(file: str) -> bool:
     """Whether a source file is the user's own."""
-    if not file or file.startswith("<"):
+    if not file or file.startswith(("<", *_PREFIXES)):
         return False
     path = Path(file).resolve()
     return not any(path.is_relative_to(folder) for folder in _LIBRARY) and not set(path.parts) & _INSTALLED
@@ -125,7 +131,7 @@ def is_of_script(file: str) -> bool:
 
 def modules() -> Iterator[tuple[str, dict[str, Any]]]:
     """The script's modules, by name."""
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         names = getattr(module, "__dict__", None)
         if type(module) is types.ModuleType or name == "__main__":
             file = names.get("__file__") if isinstance(names, dict) else None
