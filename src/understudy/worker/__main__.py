@@ -110,6 +110,7 @@ def _import() -> None:
     messages.prepare()
     import_torch()
     import understudy.worker.api.job
+    import understudy.worker.census.roots
     import understudy.worker.encoding.messages
     import understudy.worker.transport.rendezvous
     from understudy.extensions import entries
@@ -117,6 +118,7 @@ def _import() -> None:
     from understudy.worker.transport.backends.registry import GROUP as BACKENDS
 
     understudy.worker.encoding.messages.prepare()
+    understudy.worker.census.roots.prepare()
     for group in (BACKENDS, FRAMEWORKS):
         with contextlib.suppress(ValueError):  # whoever uses them says so
             entries(group)

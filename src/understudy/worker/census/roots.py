@@ -129,14 +129,27 @@ def is_of_script(file: str) -> bool:
     return not any(path.is_relative_to(folder) for folder in _LIBRARY) and not set(path.parts) & _INSTALLED
 
 
-def modules() -> Iterator[tuple[str, dict[str, Any]]]:
+def prepare() -> None:
+    """Tells the modules that are there by now, so that a recovery has not to wait for that."""
+    modules()
+
+
+def modules() -> list[tuple[str, dict[str, Any]]]:
     """The script's modules, by name."""
-    for name, module in sys.modules.copy().items():
-        names = getattr(module, "__dict__", None)
-        if type(module) is types.ModuleType or name == "__main__":
-            file = names.get("__file__") if isinstance(names, dict) else None
+    global _found
+    there = len(sys.modules), id(sys.modules.get("__main__"))
+    if _found[0] != there:
+        found = []
+        for name, module in sys.modules.copy().items():
+            names = getattr(module, "__dict__", None)
+            file = names.get("__file__") if isinstance(names, dict) and (type(module) is types.ModuleType or name == "__main__") else None
             if isinstance(file, str) and isinstance(names, dict) and is_of_script(file):
-                yield name, names
+                found.append((name, names))
+        _found = there, found
+    return _found[1]
+
+
+_found: tuple[tuple[int, int], list[tuple[str, dict[str, Any]]]] = (-1, -1), []  # for so many modules, and which main one
 
 
 def frames_here(boundary: CodeType) -> Iterator[FrameType]:
