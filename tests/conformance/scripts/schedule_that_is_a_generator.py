@@ -3,7 +3,6 @@
 # ranks: 3
 # group: unregistered state
 # expect: told "rates"
-# waits for: census
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 # ranks: 3
 # group: unregistered state
 # expect: bitwise
-# waits for: census
 
 from __future__ import annotations
 
