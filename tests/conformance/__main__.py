@@ -23,6 +23,8 @@ from tests.conformance import table
 from tests.conformance.scripts import FOLDER, Script, find
 from tests.conformance.suite import Result, everything
 
+ROOT = Path(__file__).parents[2]  # of the project
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(
@@ -94,7 +96,7 @@ def _run(wanted: list[Script], folder: Path, args: argparse.Namespace) -> list[d
             progress.console.print(result.wrong or result.found.text, markup=False, highlight=False, soft_wrap=True)
 
         results = everything(wanted, folder, args.at_once, say, done, not args.no_alone, bool(args.keep))
-    return [result.values() for result in results]
+    return table.elsewhere([result.values() for result in results], folder, ROOT)
 
 
 if __name__ == "__main__":

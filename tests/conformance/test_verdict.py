@@ -12,7 +12,7 @@ import pytest
 from tests.conformance import runs, scripts, verdict
 from tests.conformance.runs import Ran, Trace
 from tests.conformance.scripts import Kill, Script, phases, plan, read
-from tests.conformance.table import document, summary
+from tests.conformance.table import document, elsewhere, summary
 from tests.conformance.verdict import Found, disturbed, named, steady, undisturbed
 
 RANKS, STEPS = 3, 6
@@ -335,3 +335,10 @@ def test_the_document_says_what_was_found() -> None:
     text = document([{**values, "alone": {}, "wrong": "it is"}], "make conformance", "2.13.0")
     assert "| `one` | a \\| b | bitwise | **WRONG** silent: x | same@1:0; different@3:1: why | forward@0:1 |" in text
     assert summary([{**values, "alone": {}, "wrong": "it is"}]) == "1 script: 1 silent; 1 not as expected"
+
+
+def test_the_document_names_no_folder_of_a_machine(tmp_path: Path) -> None:
+    said = f"it writes {tmp_path}/plain/final-0 at {scripts.FOLDER}/plain.py:9, beside /elsewhere/x"
+    (result,) = elsewhere([{"why": said, "kills": [], "drills": [said]}], tmp_path, Path(__file__).parents[2])
+    shown = "it writes plain/final-0 at tests/conformance/scripts/plain.py:9, beside /elsewhere/x"
+    assert (result["why"], result["drills"]) == (shown, [shown])

@@ -10,7 +10,6 @@ from understudy.core.incident import OpenIncident
 from understudy.core.machine import MOST_NOTICES, Machine
 from understudy.core.migration import refusal
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
-from understudy.core.state import Stage
 from understudy.core.transitions import Phase, Why, WorkerState
 
 
@@ -126,20 +125,6 @@ def test_a_spare_that_is_lost_in_an_incident_is_replaced_behind_it() -> None:
     assert len(of(commands.StartWorker, job.commit(1))) == 2
 
 
-def test_of_spares_that_are_prepared_for_others_one_on_a_trusted_node_is_started_over() -> None:
-    job = Job(JobSpec("job", 4, 2, nodes=2, spares=2, prepared=2))
-    state = job.machine.state
-    for _ in range(2):
-        for spare in state.idle(WorkerState.WARM):
-            if spare.prepare is not None and not spare.ready:
-                job.submit(events.Prepared(spare.name, spare.prepare.rank))
-    here, there = state.idle(WorkerState.WARM)
-    assert here.prepare is not None and there.prepare is not None and (here.node, there.node) == ("n0", "n1")
-    free = min({0, 1, 2, 3} - {here.prepare.rank, there.prepare.rank})
-    job.submit(events.NodeTainted("n0", "loud"))
-    assert there.name in killed(job.lose(state.ranks[free]))
-
-
 def test_a_spare_that_is_not_replaced_is_wanted_no_more_and_the_others_are() -> None:
     job = Job(JobSpec("job", 2, 2, spares=3, replenish=False))
     node = job.machine.state.nodes["n0"]
@@ -171,12 +156,6 @@ def test_when_all_start_anew_nothing_is_left_of_what_was_going_on() -> None:
     assert not any([state.recovery, state.migration, state.dispute, state.crashes])
 
 
-def test_when_all_start_anew_a_spare_that_is_not_prepared_stays() -> None:
-    job = Job(JobSpec("job", 1, 1, spares=1), forming=True)
-    job.warm()
-    assert "w1" not in killed(job.lose("w0")) and job.machine.state.restarts == 1
-
-
 def test_who_may_not_start_anew_any_more_hears_how_many_spares_would_have_helped() -> None:
     job = Job(JobSpec("job", 2, 2, spares=0, max_restarts=0), forming=True)
     job.warm()
@@ -202,24 +181,6 @@ def test_only_ranks_that_were_lost_stand_in_the_incident_of_a_new_start() -> Non
     assert incident.newcomers == [job.machine.state.ranks[1]]
 
 
-# -- a rank that moves ------------------------------------------------------------------------------------------------
-
-
-def test_a_newcomer_that_is_not_verified_in_time_is_told_so_also_when_its_rank_only_moves() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=2))
-    newcomer = moving(job)
-    ended = killed(job.submit(events.Expired("resume")))
-    assert "was not verified within" in ended[newcomer]
-
-
-def test_a_spare_that_is_not_prepared_in_time_does_not_end_the_newcomer_of_a_migration() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
-    prepared = [worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None]
-    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
-    assert newcomer not in prepared
-    assert list(killed(job.submit(events.Expired("prepare")))) == prepared
-
-
 def test_why_no_spare_can_take_a_rank() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
     assert refusal(job.machine.state, 1) == "every spare is prepared for another rank (see --prepare)"
@@ -228,36 +189,7 @@ def test_why_no_spare_can_take_a_rank() -> None:
     assert refusal(job.machine.state, 1) == "no spare is warm yet: try again shortly"
 
 
-def test_a_generation_that_only_its_workers_know_calls_a_migration_off() -> None:
-    """An orchestrator that was killed had begun it."""
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
-    said = job.submit(events.Quiesced("w0", 5, Position(1, Stand.RUNNING), (), 1))
-    assert job.machine.state.migration is None and newcomer in killed(said)
-    assert {command.generation for command in of(commands.Abort, said)} == {6}
-
-
-def test_an_incident_says_that_a_migration_was_called_off_and_who_holds_the_rank() -> None:
-    job = Job(JobSpec("job", 3, 3, spares=2))
-    moving(job)
-    job.lose("w2")
-    job.rest()
-    incident = job.machine.state.incident
-    assert incident is not None
-    assert "the migration of rank 1 was called off" in incident.notes
-    assert job.machine.state.ranks[1] == "w1"
-
-
 # -- small rules ------------------------------------------------------------------------------------------------------
-
-
-def test_a_spare_is_prepared_for_a_rank_on_a_node_that_is_not_trusted_first() -> None:
-    job = Job(JobSpec("job", 4, 2, nodes=2, spares=1, prepared=1), spares={2: 1}, forming=True)
-    job.submit(events.NodeTainted("n1", "loud"))
-    said = job.warm()
-    said += job.commit(0)
-    (prepare,) = of(commands.Prepare, said)
-    assert prepare.rank == 2, "the first of those on n1"
 
 
 @pytest.mark.parametrize("limits", [{"stop": 0.5}, {"quiesce": 0.9, "node_lost": 0.5, "heartbeat": 0.1}])
@@ -312,15 +244,6 @@ def test_who_has_done_a_transaction_does_not_start_anew_because_another_stands_b
     assert "no worker is left whose state is good" in end.message and job.machine.state.restarts == 0
 
 
-def test_a_newcomer_that_has_finished_is_verified_whatever_was_lost_on_the_way() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    newcomer = assigned(job.lose("w1")).worker
-    job.rest()
-    job.submit(events.Finished(newcomer, job.machine.state.generation))
-    assert job.machine.state.workers[newcomer].state is WorkerState.MEMBER
-    assert "resume" not in job.machine.state.timers
-
-
 def test_a_worker_of_which_nobody_has_heard_is_ended_and_its_name_not_used_again() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     assert killed(job.submit(events.WorkerStarted("w9", "n0", 7))) == {"w9": "fenced"}
@@ -330,15 +253,6 @@ def test_a_worker_of_which_nobody_has_heard_is_ended_and_its_name_not_used_again
 
 
 # -- what is said of it -----------------------------------------------------------------------------------------------
-
-
-def test_a_rank_that_moved_and_is_lost_with_its_newcomer_stays_on_nobody() -> None:
-    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={1: 1, 2: 1})
-    newcomer = moving(job)
-    assert job.node_of(newcomer) == job.node_of("w1") == "n1"
-    said = job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))
-    assert not any("stays on" in told.text for told in of(commands.Tell, said))
-    assert assigned(said).rank == 1
 
 
 def test_an_incident_keeps_the_step_of_its_first_decision() -> None:
@@ -356,28 +270,10 @@ def test_an_incident_keeps_the_step_of_its_first_decision() -> None:
     assert state.recovery.counted and job.machine.incidents()[-1].step == 1
 
 
-def test_a_newcomer_that_does_not_verify_in_a_generation_that_is_over_is_not_heard() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    newcomer = assigned(job.lose("w1")).worker
-    assert job.submit(events.VerifyFailed(newcomer, 1, "differs")) == []
-    assert job.machine.state.refused == {("VerifyFailed", Why.GENERATION): 1}
-
-
 def test_a_phase_of_no_incident_is_counted() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.PhaseDone("w0", 0, "redo", 0.0, 1.0))
     assert job.machine.state.refused == {("PhaseDone", Why.OVER): 1}
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_set_up_ahead_that_raises_ends_its_spare_and_not_the_job(rank: int) -> None:
-    job = Job(JobSpec("job", 2, 2, spares=2, prepared=2))
-    (spare,) = [w.name for w in job.machine.state.idle(WorkerState.WARM) if w.prepare is not None and w.prepare.rank == 0]
-    if rank == 1:
-        job.submit(events.Prepared(spare, 0))
-        (spare,) = [w.name for w in job.machine.state.idle(WorkerState.WARM) if w.prepare is not None and w.prepare.rank == 1]
-    said = job.submit(events.ScriptFailed(spare, rank, 0, "OSError: the file is locked", "..."))
-    assert list(killed(said)) == [spare] and not of(commands.EndJob, said)
 
 
 @pytest.mark.parametrize(("worker", "rank", "who"), [("w0", 0, "rank 0 (w0 on node n0)"), ("w2", -1, "worker w2")])
@@ -395,75 +291,6 @@ def test_who_finished_says_how_far_it_came() -> None:
     job.submit(events.Finished("w1", 0, 16))
     job.submit(events.Finished("w0", 0))
     assert [job.machine.state.workers[name].step for name in ("w0", "w1")] == [1, 16]
-
-
-@pytest.mark.parametrize("lost", [True, False])
-def test_no_rank_moves_once_one_has_finished(lost: bool) -> None:
-    job = Job(JobSpec("job", 2, 2, spares=2))
-    job.submit(events.Finished("w1", 0, 1))
-    if lost:
-        job.lose("w1")
-    assert refusal(job.machine.state, 0) == "the job is about to finish"
-
-
-def test_a_newcomer_that_is_ready_for_another_generation_moves_nothing() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
-    migration = job.machine.state.migration
-    assert migration is not None
-    assert job.submit(events.NewcomerReady(newcomer, migration.generation + 1)) == []
-    assert job.machine.state.refused == {("NewcomerReady", Why.GENERATION): 1} and migration.stage is Stage.PREPARING
-
-
-def test_a_rank_that_has_moved_on_does_not_go_back_to_its_old_worker() -> None:
-    """The newcomer has voted, which is not known yet; the others stand behind that vote, and the old worker in front of it."""
-    job = Job(JobSpec("job", 3, 3, spares=2))
-    newcomer = moving(job)
-    job.lose("w2")
-    state = job.machine.state
-    copies = tuple(SnapshotRef(rank, 1) for rank in range(3))
-    job.submit(events.Quiesced("w1", state.generation, Position(1, Stand.IDLE), copies, 1))
-    said = job.submit(events.Quiesced("w0", state.generation, Position(2, Stand.RUNNING), copies, 2))
-    assert killed(said) == {"w1": "rank 1 has moved on"} and state.ranks[1] == newcomer
-
-
-def test_nobody_waits_for_an_old_worker_whose_rank_has_moved() -> None:
-    job = Job(JobSpec("job", 3, 3, spares=2))
-    newcomer = moving(job)
-    generation = job.machine.state.generation
-    job.lose("w2")
-    recovery = job.machine.state.recovery
-    assert recovery is not None and recovery.waiting == {"w0", "w1"}
-    (release,) = of(commands.Release, job.submit(events.Verified(newcomer, generation, 3)))
-    assert release.worker == "w1" and recovery.waiting == {"w0", newcomer}
-
-
-def test_a_set_up_ahead_that_raises_in_an_incident_is_replaced_behind_it() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
-    (spare,) = [w.name for w in job.machine.state.idle(WorkerState.WARM) if w.prepare is not None]
-    job.submit(events.Prepared(spare, 0))
-    job.lose("w1")
-    said = job.submit(events.ScriptFailed(spare, 0, 0, "OSError: the file is locked", "..."))
-    assert list(killed(said)) == [spare] and not of(commands.StartWorker, said)
-
-
-@pytest.mark.parametrize("reason", ["drain", ""])
-def test_a_migration_says_why_and_begins_once(reason: str) -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    newcomer = assigned(job.submit(events.MigrationAsked(1, reason))).worker
-    ready = events.NewcomerReady(newcomer, job.machine.state.highest_announced_generation)
-    assert len(of(commands.Pause, job.submit(ready))) == 2 and job.submit(ready) == []
-    assert job.machine.state.refused == {("NewcomerReady", Why.OVER): 1}
-    assert job.machine.state.incident is not None and job.machine.state.incident.reason == (reason or "a migration was asked for")
-
-
-def test_a_migration_ends_when_somebody_has_finished_before_it_began_to_move() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    newcomer = assigned(job.submit(events.MigrationAsked(1, ""))).worker
-    job.submit(events.Finished("w0", 0, 1))
-    said = job.submit(events.NewcomerReady(newcomer, job.machine.state.highest_announced_generation))
-    assert list(killed(said)) == [newcomer] and not of(commands.Pause, said)
-    assert job.machine.state.incident is None and job.machine.state.migration is None
 
 
 def test_a_node_that_is_lost_with_one_that_had_finished_and_one_that_had_not_takes_both() -> None:
@@ -493,56 +320,6 @@ def test_a_rank_before_its_first_transaction_waits_for_a_spare_that_warms() -> N
     job.lose(newcomer)
     assert not of(commands.KillWorker, job.rest(0))
     assert job.machine.state.phase is Phase.QUIESCING and "hold" in job.machine.state.timers
-
-
-def test_a_spare_is_prepared_for_no_rank_once_too_many_were_not() -> None:
-    """Each rank has had two but the last, which has had none."""
-    job = Job(JobSpec("job", 5, 5, spares=1, prepared=1))
-    for number in range(8):
-        (spare,) = [worker for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None]
-        assert spare.prepare is not None and spare.prepare.rank == number // 2
-        job.submit(events.ScriptFailed(spare.name, spare.prepare.rank, 0, "OSError: the file is locked", "..."))
-        job.warm()
-    assert [worker.prepare for worker in job.machine.state.idle(WorkerState.WARM)] == [None]
-
-
-def test_a_newcomer_that_is_lost_at_the_boundary_stands_in_the_incident() -> None:
-    job = Job(JobSpec("job", 3, 3, spares=2))
-    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
-    job.submit(events.NewcomerReady(newcomer, 1))
-    job.lose(newcomer)
-    state = job.machine.state
-    assert state.incident is not None and not state.incident.planned
-    assert (newcomer, LossCause.KILLED) in [(part.old_worker, part.cause) for part in state.incident.ranks]
-
-
-def test_a_newcomer_that_is_lost_before_the_boundary_explains_no_broken_connection() -> None:
-    job = Job(JobSpec("job", 3, 3, spares=2))
-    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
-    job.submit(events.CommunicationBroken("w0", 0, "rank 2 is silent"))
-    assert not of(commands.Abort, job.lose(newcomer))
-    assert job.machine.state.incident is None and "communication" in job.machine.state.timers
-
-
-def test_of_two_ranks_that_are_lost_one_has_a_spare_that_is_prepared_for_it() -> None:
-    job = Job(JobSpec("job", 3, 1, nodes=3, spares=1, prepared=1), spares={0: 0, 1: 0, 2: 1}, forming=True)
-    job.submit(events.NodeTainted("n1", "loud"))
-    job.warm()
-    job.commit(0)
-    (spare,) = [worker.name for worker in job.machine.state.idle(WorkerState.WARM)]
-    job.submit(events.Prepared(spare, 1))
-    said = job.submit(events.NodesLost((events.LostNode("n0", "silent"), events.LostNode("n1", "silent"))))
-    assert (assigned(said).worker, assigned(said).rank) == (spare, 1)
-
-
-def test_a_newcomer_that_is_lost_with_another_rank_while_its_own_moves_gives_it_back() -> None:
-    job = Job(JobSpec("job", 3, 3, spares=3))
-    newcomer = moving(job)
-    job.lose("w2")
-    generation = job.machine.state.generation
-    said = job.lose(newcomer)
-    assert job.machine.state.generation == generation + 1 and job.machine.state.ranks[1] == "w1"
-    assert "w1" in {abort.worker for abort in of(commands.Abort, said)}
 
 
 def test_a_nodes_last_sign_of_life_is_the_moment_of_the_fault() -> None:
@@ -605,13 +382,6 @@ def test_an_answer_for_a_generation_that_is_over_is_counted() -> None:
     job.submit(events.Quiesced("w0", 0, Position(1, Stand.RUNNING), (), 1))
     assert job.machine.state.refused == {("Quiesced", Why.GENERATION): 1}
     assert job.machine.state.recovery is not None and job.machine.state.recovery.waiting == {"w0"}
-
-
-def test_a_newcomer_that_was_not_told_to_go_on_has_committed_nothing() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    newcomer = assigned(job.lose("w1")).worker
-    job.submit(events.Committed(newcomer, job.machine.state.generation, 1, 2))
-    assert job.machine.state.workers[newcomer].state is WorkerState.NEWCOMER
 
 
 def test_the_only_survivor_that_crashes_at_once_ends_the_job() -> None:
