@@ -124,6 +124,23 @@ def test_nobody_passes_an_agreement_that_one_has_not_joined(members: Callable[[i
     assert all(other.result(LIMIT) for other in others)
 
 
+def test_nobody_passes_a_receipt_before_its_buddies_have_kept_what_it_sent(members: Callable[[int], Members]) -> None:
+    group = members(2)
+    kept = threading.Event()
+
+    def work(rank: int) -> bool:
+        channel = Channel(group.peers[rank], rank, [Place("rack", "node")] * 2)
+        channel.hand_over(b"")
+        if rank == 0:
+            assert not other.done()
+            kept.set()
+        channel.receipt()
+        return kept.is_set()
+
+    other = group.start(work, 1)
+    assert group.start(work, 0).result(LIMIT) and other.result(LIMIT)
+
+
 def test_who_waits_can_be_seen(members: Callable[[int], Members]) -> None:
     group = members(2)
     channels = [Channel(group.peers[rank], rank, [Place("rack", "node")] * 2) for rank in range(2)]

@@ -71,6 +71,13 @@ def test_random_numbers_that_are_rarely_drawn_behind_the_vote(training: Training
     assert any("'torch' change(s) after train, behind the vote" in notice for notice in notices), notices
 
 
+def test_a_random_number_that_was_lost_with_its_rank_is_told(training: Training) -> None:
+    lost = training.run("rare.py", faults="drawn:29:1")
+    assert lost.code == 0, lost.output
+    said = "understudy: rank 1 on w2: what this rank changes after train, behind the vote, was not handed over when it was lost"
+    assert f"{said}: if it changed it behind transaction 30, that change is lost" in lost.output, lost.output
+
+
 def _model(outcome: Outcome) -> dict[str, torch.Tensor]:
     saved: dict[str, torch.Tensor] = torch.load(outcome.folder / "model.pt", weights_only=True)["model"]
     return saved

@@ -159,7 +159,9 @@ def survived(outcome: Outcome, reference: Outcome | Started, losses: int = 1, un
     assert found.keys() == expected.keys()
     for name, lines in expected.items():
         there = set(found[name])
-        assert [line for line in lines if line in there] == found[name], f"{name} differs\n{outcome.output}"
+        kept = [line for line in lines if line in there]
+        odd = [line for line in found[name] if line not in lines]
+        assert kept == found[name], f"{name} differs: has {odd} of its own, in {outcome.folder}\n{outcome.output}"
         assert len(lines) - len(there) == unseen.get(name, 0), f"{name} is not complete\n{outcome.output}"
     incidents = outcome.incidents
     # Two in quick succession may be in one incident.

@@ -29,6 +29,7 @@ def train(number: int) -> torch.Tensor:
     optimizer.step()
     if number > CLOSELY and number % 10 == 9:
         torch.rand(1)
+        fault(job, "drawn")
     return total
 
 

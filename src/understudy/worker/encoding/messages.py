@@ -183,6 +183,7 @@ class LocalCopy(PeerMessage):
     tensors: dict[StrictStr, torch.Tensor]
     digests: CopyDigests
     results: dict[StrictStr, StrictBytes] = field(default_factory=dict)
+    behind: list[StrictInt] = field(default_factory=list)  # the points behind that vote at which it was made anew
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,7 @@ class JobProgress(PeerMessage):
     gradients_dropped: StrictInt
     post_vote_points: dict[StrictStr, StrictInt]  # number of each point at which values may change behind a vote
     post_vote_agreed: list[StrictInt]  # those at which all ranks hand over again
+    post_vote_behind: list[StrictInt]  # those of them that lie behind the last vote
     top: dict[StrictStr, StrictBytes]  # what the script has changed and did not register, as of the top of the iteration
     ends: list[dict[StrictStr, StrictBytes]]  # the same, as of the end of each loop that is over
 

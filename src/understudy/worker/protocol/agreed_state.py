@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from understudy.core.coverage import Replicas
-from understudy.worker.encoding.messages import JobProgress, pack
+from understudy.worker.encoding.messages import JobProgress, LocalCopy, pack
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.post_vote_changes import PostVoteChanges
 from understudy.worker.protocol.progress import Progress
@@ -43,6 +43,7 @@ class AgreedState:
                 gradients_dropped=gradients.dropped,
                 post_vote_points=self._post_vote.numbers,
                 post_vote_agreed=sorted(self._post_vote.agreed),
+                post_vote_behind=self._post_vote.behind(),
                 ends=self._held.state.beside.ends,
                 top={**self._held.state.beside.encoded(None, closely=True), **self._held.state.beside.top},
             )
@@ -57,6 +58,14 @@ class AgreedState:
     def adopt_points(self, job: JobProgress) -> None:
         """Of hand-overs behind a vote: a newcomer goes by them on its way, too."""
         self._post_vote.adopt(job.post_vote_points, job.post_vote_agreed)
+
+    def missed(self, copy: LocalCopy, job: JobProgress) -> list[str]:
+        """On a newcomer with the `copy` of its rank: what that may have changed behind its last vote, and took with it, one line each."""
+        return [
+            f"what this rank changes {point}, behind the vote, was not handed over when it was lost: if it changed it behind "
+            f"transaction {copy.transaction}, that change is lost"
+            for point in self._post_vote.missed(copy, job.post_vote_behind)
+        ]
 
     def adopt_position(self, job: JobProgress) -> None:
         """On a newcomer, before it is brought up to date."""

@@ -144,7 +144,7 @@ class Arrival:
         membership.phase_of(generation, "verify", arrived)
         if at_end:
             self._given = {entry: data for entry, data in plan.values.items() if not is_of_module(entry)}
-        notes = self._notes(replayer)
+        notes = (*self._agreed.missed(copy, job), *self._notes(replayer))
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         membership.control.send(Verified(membership.control.worker, generation, count, notes))
         points.reach("verified")

@@ -96,7 +96,7 @@ class BetweenTransactions:
             if handed.setup:
                 membership.store.put_setup(rank, handed.setup)
             if handed.copy:
-                membership.store.put(rank, StoredSnapshot(before, handed.copy, False))
+                membership.store.put(rank, StoredSnapshot(before, handed.copy))
         membership.new_buddies.clear()
         membership.unshared = False
 

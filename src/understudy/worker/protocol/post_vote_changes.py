@@ -68,10 +68,10 @@ class PostVoteChanges:
             self._found.add(number)
             self._notices.tell(
                 f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
-                "again there; a loss of this rank between a vote and that point loses the change of that step."
+                "again there; a loss of this rank between a vote and that point loses the change of that step, and says so."
             )
         if number in self.agreed or transaction <= EARLY:
-            self._hand_over(copy, look)
+            self._hand_over(copy, look, number)
 
     def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
         closely, local = self._committed < CLOSELY or bool(self._found), self._local
@@ -82,19 +82,21 @@ class PostVoteChanges:
         """The last copy once more, because more belongs to it than was known at its vote. On all ranks at the same point."""
         copy = self._last_copy()
         if copy is not None:
-            self._hand_over(copy, Look.AT_VALUES)
+            self._hand_over(copy, Look.AT_VALUES, POINTS)
 
     def _last_copy(self) -> LocalCopy | None:
         return self._local.sealed.get(self._progress.transaction - 1)
 
-    def _hand_over(self, copy: LocalCopy, look: Look) -> None:
+    def _hand_over(self, copy: LocalCopy, look: Look, number: int) -> None:
         membership, step = self._membership, self._progress.step
         assert membership.channel is not None
         streams = copy.streams if look is Look.AT_VALUES else None
-        fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, late=True, streams=streams)
+        behind = sorted({*copy.behind, number})
+        fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, behind=behind, streams=streams)
         try:
             for rank, data in membership.channel.hand_over(seal(fresh)).items():
-                membership.store.put(rank, StoredSnapshot(copy.transaction, data, True))
+                membership.store.put(rank, StoredSnapshot(copy.transaction, data))
+            membership.channel.receipt()
         except RuntimeError as error:
             if not membership.is_failure(error):
                 raise
@@ -103,6 +105,15 @@ class PostVoteChanges:
     def committed(self) -> None:
         """One transaction more."""
         self._committed += 1
+
+    def behind(self) -> list[int]:
+        """The points behind the last vote, as far as the script has come, at which something is known to change."""
+        copy = self._last_copy()
+        return [number for number in copy.behind if number in self._found | self.agreed] if copy is not None else []
+
+    def missed(self, copy: LocalCopy, behind: list[int]) -> list[str]:
+        """Those of `behind`, of another rank, that the rank of `copy` had not come to when it was lost."""
+        return [point for point, number in self.numbers.items() if number in set(behind).difference(copy.behind)]
 
     def flags(self) -> list[int]:
         """For the agreement in a vote: 1 for every point at which this rank has seen a change."""

@@ -90,7 +90,7 @@ class SetUp:
             for rank, data in channel.hand_over(self.record).items():
                 membership.store.put_setup(rank, data)
             for rank, data in channel.hand_over(seal(copy)).items():
-                membership.store.put(rank, StoredSnapshot(-1, data, False))
+                membership.store.put(rank, StoredSnapshot(-1, data))
             progress.phase = Stand.VOTED
             channel.agree([0])
         except RuntimeError as error:

@@ -211,7 +211,7 @@ class Transactions:
             points.reach("vote")
             self._first.vote(channel)
             for rank, received in channel.hand_over(data).items():
-                membership.store.put(rank, StoredSnapshot(progress.transaction, received, False))
+                membership.store.put(rank, StoredSnapshot(progress.transaction, received))
             points.reach("vote copies")
             flags = self._flags().numbers()
             points.reach("vote agreement", channel=channel, flags=flags)
@@ -219,7 +219,8 @@ class Transactions:
             if not agreed.alike:  # on all ranks, and a part of it was in no copy
                 whole = seal(held.local.make_whole(copy, carried))
                 for rank, received in channel.hand_over(whole).items():
-                    membership.store.put(rank, StoredSnapshot(progress.transaction, received, False))
+                    membership.store.put(rank, StoredSnapshot(progress.transaction, received))
+                channel.receipt()
             points.reach("vote passed")
             self._read(agreed)
         except RuntimeError as error:

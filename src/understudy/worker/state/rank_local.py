@@ -9,7 +9,7 @@ that started to differ unnoticed is found out at a recovery and not carried on i
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -91,10 +91,10 @@ class LocalState:
         boundary: Boundary | None,
         results: dict[str, bytes],
         carried: bool = False,
-        late: bool = False,
+        behind: Sequence[int] = (),
         streams: Streams | None = None,
     ) -> LocalCopy:
-        """The copy for a vote, or of a `late` point behind it. `carried`: the transaction leaves gradients for a later one. `streams`:
+        """The copy for a vote, or for points `behind` it. `carried`: the transaction leaves gradients for a later one. `streams`:
         other ones than the present.
 
         Raises `Misuse` if it is too large.
@@ -127,11 +127,12 @@ class LocalState:
                 {e: digest_bytes(v) for e, v in values.items()}, {name: digest(t) for name, t in (gradients | every | tensors).items()}
             ),
             results,
+            list(behind),
         )
         self.shared = self._shared(copy)
         self.sealed[transaction] = copy
         self.sealed.pop(transaction - 2, None)
-        earlier = self.versions.get(transaction, []) if late else []
+        earlier = self.versions.get(transaction, []) if behind else []
         self.versions[transaction] = [*earlier, copy.digests]
         self.versions.pop(transaction - 2, None)
         return copy

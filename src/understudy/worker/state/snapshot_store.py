@@ -13,11 +13,10 @@ from understudy.core.model import SnapshotRef
 
 @dataclass(frozen=True)
 class StoredSnapshot:
-    """A copy as it was handed over. `late`: handed over again after its owner's vote."""
+    """A copy as it was handed over."""
 
     transaction: int
     data: bytes
-    late: bool
 
 
 class SnapshotStore:

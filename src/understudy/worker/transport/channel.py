@@ -1,7 +1,8 @@
 """What the ranks of a generation tell each other at the same points of their scripts: hand-overs, votes, comparisons.
 
 A hand-over sends a rank's copy to its buddies and receives those of the ranks whose buddy it is. In a vote, the agreement
-follows only after that: whoever has passed a vote knows that every rank's copy of that transaction is in place.
+follows only after that: whoever has passed a vote knows that every rank's copy of that transaction is in place. Where no agreement
+follows, a receipt does: without one a rank could go on, and be lost, before its buddies have read what it has sent.
 
 Who is whose buddy follows from where the ranks are (`core.buddies`).
 """
@@ -17,12 +18,8 @@ from understudy.worker.errors import BadMessage, Misuse
 from understudy.worker.transport.peers import Peers, frame, read_frame
 
 RADIX = 8  # of an agreement
-HAND_OVER, AGREEMENT, GATHERING, SEQUENCES = (
-    b"h",
-    b"a",
-    b"g",
-    b"s",
-)  # in front of what is sent: ranks at different places of a script notice it
+# In front of what is sent: ranks at different places of a script notice it.
+HAND_OVER, RECEIPT, AGREEMENT, GATHERING, SEQUENCES = b"h", b"r", b"a", b"g", b"s"
 _WHAT = {
     HAND_OVER: "votes on a transaction",
     AGREEMENT: "votes on a transaction",
@@ -73,6 +70,10 @@ class Channel:
         found: dict[int, bytes] = {}
         self._exchange(HAND_OVER, dict.fromkeys(self.buddies, data), self._from, found)
         return found
+
+    def receipt(self) -> None:
+        """Behind a hand-over whose data this rank has kept: returns when its buddies have kept theirs."""
+        self._exchange(RECEIPT, dict.fromkeys(self._from, b""), self.buddies, {})
 
     def _exchange(self, kind: bytes, sending: Mapping[int, bytes], senders: Iterable[int], found: dict[int, bytes]) -> None:
         """Sends to some peers, and puts into `found` what others send at the same point of the script. Raises `Misuse` if they are

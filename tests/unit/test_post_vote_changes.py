@@ -1,0 +1,108 @@
+"""What changes behind a vote: who has it when, and what is said of a rank that was lost before it had handed it over."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from understudy.worker.encoding.messages import CopyDigests, LocalCopy
+from understudy.worker.protocol.post_vote_changes import EARLY, POINTS, Look, PostVoteChanges
+from understudy.worker.state.rank_local import unseal
+from understudy.worker.state.snapshot_store import SnapshotStore
+
+
+class Local:
+    """The copies of a rank whose random stream moves behind every vote."""
+
+    def __init__(self) -> None:
+        self.sealed: dict[int, LocalCopy] = {}
+
+    def vote(self, transaction: int) -> None:
+        self.sealed[transaction] = LocalCopy(transaction, [], 0, {"torch": b""}, None, {}, {}, CopyDigests({}, {}))
+
+    def make(self, transaction: int, *_: Any, behind: list[int], streams: Any) -> LocalCopy:
+        copy = LocalCopy(transaction, [], 0, {"torch": b"moved"}, None, {}, {}, CopyDigests({}, {}), behind=behind)
+        self.sealed[transaction] = copy
+        return copy
+
+    def drawn(self, copy: LocalCopy) -> list[str]:
+        return ["the random stream 'torch'"]
+
+    def changed(self, *_: Any) -> list[str]:
+        return []
+
+
+class Rank:
+    def __init__(self, transaction: int) -> None:
+        self.said: list[str] = []
+        self.did: list[str] = []
+        self.store = SnapshotStore()
+        self.progress = SimpleNamespace(transaction=transaction, world_size=2, step=0)
+        self.local = Local()
+        self.local.vote(transaction - 1)
+        membership = SimpleNamespace(channel=self, store=self.store, is_failure=lambda error: True)
+        notices = SimpleNamespace(tell=self.said.append)
+        self.changes = PostVoteChanges(self.progress, membership, self.local, notices)  # type: ignore[arg-type]
+
+    def hand_over(self, data: bytes) -> dict[int, bytes]:
+        self.did.append("handed over")
+        return {1: data}
+
+    def receipt(self) -> None:
+        kept = self.store.get(1, self.progress.transaction - 1)
+        self.did.append("kept" if kept is not None and unseal(kept.data).streams else "not kept")
+
+
+@pytest.fixture
+def rank() -> Rank:
+    return Rank(transaction=40)
+
+
+def test_whoever_goes_on_knows_that_it_is_kept(rank: Rank) -> None:
+    rank.changes.agree([1] + [0] * (POINTS - 1))
+    rank.changes.look("after train", Look.AFTER)
+    assert rank.did == ["handed over", "kept"]
+
+
+def test_it_is_told_first_and_handed_over_once_all_have_agreed(rank: Rank) -> None:
+    rank.changes.look("after train", Look.AFTER)
+    assert rank.did == [] and "change(s) after train, behind the vote" in rank.said[0]
+    rank.changes.agree(rank.changes.flags())
+    rank.local.vote(40)
+    rank.progress.transaction = 41
+    rank.changes.look("after train", Look.AFTER)
+    assert rank.did == ["handed over", "kept"] and len(rank.said) == 1
+
+
+def test_behind_the_first_votes_everything_is_handed_over() -> None:
+    for transaction in range(1, EARLY + 2):
+        rank = Rank(transaction)
+        rank.changes.look("after train", Look.AFTER)
+        assert bool(rank.did) == (transaction <= EARLY)
+
+
+def test_what_a_lost_rank_had_not_handed_over_is_known(rank: Rank) -> None:
+    rank.changes.agree([1, 1] + [0] * (POINTS - 2))
+    at_vote = rank.local.sealed[39]
+    assert rank.changes.behind() == []
+    rank.changes.look("after train", Look.AFTER)
+    after_one = rank.local.sealed[39]
+    rank.changes.look("between the last transaction and train", Look.AT_VALUES)
+    behind = rank.changes.behind()
+    assert behind == [0, 1]
+    assert rank.changes.missed(at_vote, behind) == ["after train", "between the last transaction and train"]
+    assert rank.changes.missed(after_one, behind) == ["between the last transaction and train"]
+    assert rank.changes.missed(rank.local.sealed[39], behind) == []
+    rank.local.vote(40)
+    rank.progress.transaction = 41
+    assert rank.changes.behind() == []
+
+
+def test_a_point_at_which_nothing_is_known_to_change_is_not_missed() -> None:
+    rank = Rank(transaction=1)
+    rank.local.drawn = lambda copy: []  # type: ignore[method-assign]
+    at_vote = rank.local.sealed[0]
+    rank.changes.look("after train", Look.AFTER)
+    assert rank.did and rank.changes.missed(at_vote, rank.changes.behind()) == []
