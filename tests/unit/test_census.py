@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
 import torch
 
-from understudy.worker.census import census, leaves, walk
+from understudy.worker.census import census, leaves, roots, walk
 from understudy.worker.census.census import Census
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
@@ -20,10 +19,12 @@ HERE = "tests.unit.census_script"
 
 
 @pytest.fixture
-def script() -> Iterator[Any]:
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The only module of the script: those of all tests may be too many for a look."""
     module = importlib.reload(importlib.import_module(HERE))
     assert isinstance(module, ModuleType)
-    yield module
+    monkeypatch.setattr(roots, "modules", lambda: [(HERE, vars(module))])
+    return module
 
 
 def boundary() -> CodeType:
@@ -214,6 +215,33 @@ def test_what_is_watched_is_small(script: Any, monkeypatch: pytest.MonkeyPatch) 
     assert found.names() == {"counter"}
     (text,) = found.census.news()
     assert "history" in text and "too much" in text and "counter" not in text
+
+
+def test_what_outgrows_a_look_is_told(script: Any) -> None:
+    found = Found()
+    script.history.append(0.5)
+    assert found.names() == {"history"} and found.census.news() == []
+    script.history += [0.5] * leaves.LONGEST
+    assert found.names() == set()
+    (text,) = found.census.news()
+    assert "history" in text and "too much" in text
+
+
+def test_of_what_is_long_only_a_part_is_looked_at(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = leaves.Room(leaves.ITEMS)
+    assert not leaves.is_leaf([[0, 1]] * (leaves.ITEMS // 2), room) and room.items == 0
+    assert leaves.is_leaf({n: [n] for n in range(leaves.ITEMS // 4)}, room) and room.items < -leaves.ITEMS // 3
+    monkeypatch.setattr(script, "dataset", [script.Trainer() for _ in range(leaves.LONGEST + 1)], raising=False)
+    found = walk.look(roots.Roots(boundary()).all(), lambda thing: False)
+    assert found.beyond == "" and found.objects < leaves.LONGEST
+
+
+def test_frames_that_run_are_looked_at_behind_modules_that_hold_too_much(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "MOST", 200)
+    monkeypatch.setattr(script, "models", [script.Trainer() for _ in range(300)], raising=False)
+    best = 0
+    found = walk.look(roots.Roots(boundary()).all(), lambda thing: False)
+    assert found.beyond.startswith("models") and any(entry.endswith(":best") for entry in found.leaves) and not best
 
 
 def test_the_ends_of_loops_are_kept_of_some(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:

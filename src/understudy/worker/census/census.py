@@ -6,11 +6,11 @@ redo finds it as it was at begin. It is looked for where all state is compared a
 
 A newcomer is given no more than that: a name that it cannot take is told, and never ends a job, for nobody has asked for it.
 
-Known limits: `walk.MOST` objects and `walk.SECONDS` for one look; lists of more than `LONGEST` items, and values of more than
-`leaves.LARGEST` bytes, are not looked at. What differs from rank to rank and changes between a vote and the next begin is handed over
-again if it is made of tensors or is a generator (`protocol.post_vote_changes`), and else left alone and told: it is mostly for people. What
-an iterator has given cannot be set: it is told. What was changed before its first look, in an attempt that was interrupted, is put back in
-the first transactions only.
+Known limits: `walk.MOST` objects for one look, counted and not timed, so that each rank sees the same; lists of more than
+`leaves.LONGEST` items, and values of more than `leaves.LARGEST` bytes, are not looked at. What differs from rank to rank and changes
+between a vote and the next begin is handed over again if it is made of tensors or is a generator (`protocol.post_vote_changes`), and
+else left alone and told: it is mostly for people. What an iterator has given cannot be set: it is told. What was changed before its
+first look, in an attempt that was interrupted, is put back in the first transactions only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.errors import BadMessage
 
-LONGEST = 4096  # items of a list
 END, ENDS = 4 << 10, 256  # bytes that are kept of the end of a loop at most, and loops of which they are
 CLOSELY = 3  # transactions at whose begin everything is noted
 WATCHED = 1000  # entries at most
@@ -167,6 +166,8 @@ class Census:
     def _bound(self, found: Look) -> None:
         """What is watched is read several times in each step: leaves the largest until the rest is small."""
         sizes = {entry: len(self._data_of(*found.leaves[entry])) for entry in self._watched if entry in found.leaves}
+        for entry in [entry for entry in sizes if leaves.is_large(found.leaves[entry][1])]:  # it has grown
+            self._large[entry] = self._watched.pop(entry).shown
         total = sum(sizes.values())
         for entry in sorted(sizes, key=lambda entry: (-sizes[entry], entry)):
             if total <= TOTAL:
@@ -298,7 +299,7 @@ class Census:
 
     def _data_of(self, path: Path, value: Any) -> bytes:
         """With the way to it, so that another worker finds it, and whether it is the object of the set-up; b"" if it cannot be encoded."""
-        if type(value) is list and len(value) > LONGEST:
+        if leaves.is_large(value):
             return b""
         try:
             same = self._first_objects.get(path.entry, _ABSENT) is value

@@ -17,6 +17,8 @@ import torch
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 
 LARGEST = 1 << 20  # bytes of one value
+LONGEST = 4096  # items of a list
+ITEMS = 1 << 16  # of a value, with all that it holds
 _LEAVES = frozenset({type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.Size})
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, Enum)
 _LISTS, _DICTS, _SETS = (list, tuple), (dict, OrderedDict, Counter, defaultdict), (set, frozenset)
@@ -35,8 +37,26 @@ def is_bound(value: Any) -> bool:
     return is_fixed(value) or isinstance(value, tuple | frozenset | numpy.generic | torch.dtype)
 
 
-def is_leaf(value: Any, depth: int = 0) -> bool:
-    """Whether it could be encoded, apart from its size."""
+class Room:
+    """How many items may be looked at."""
+
+    def __init__(self, items: int) -> None:
+        self.items = items
+
+
+def is_leaf(value: Any, room: Room | None = None) -> bool:
+    """Whether it could be encoded, apart from the size of tensors. What is looked at for that is taken from `room`."""
+    own = Room(ITEMS)
+    found = _is_leaf(value, 0, own)
+    if room is not None:
+        room.items -= ITEMS - max(own.items, 0)
+    return found
+
+
+def _is_leaf(value: Any, depth: int, room: Room) -> bool:
+    room.items -= 1
+    if room.items < 0:
+        return False
     kind = type(value)
     if kind in _LEAVES or isinstance(value, (Enum, numpy.generic)):
         return True
@@ -49,14 +69,18 @@ def is_leaf(value: Any, depth: int = 0) -> bool:
     if depth > _DEEPEST:
         return False
     if kind in _LISTS or kind in _SETS or kind is deque:
-        return all(is_leaf(item, depth + 1) for item in list(value))
+        return len(value) <= room.items and all(_is_leaf(item, depth + 1, room) for item in list(value))
     if kind in _DICTS:
-        return all(type(key) in _LEAVES and is_leaf(item, depth + 1) for key, item in list(value.items()))
+        return len(value) <= room.items and all(
+            type(key) in _LEAVES and _is_leaf(item, depth + 1, room) for key, item in list(value.items())
+        )
     return False
 
 
 def is_large(value: Any) -> bool:
-    """Whether it is a tensor or an array beyond the limit."""
+    """Whether it is a tensor, an array or a list beyond the limit."""
+    if type(value) is list:
+        return len(value) > LONGEST
     if isinstance(value, torch.Tensor):
         return value.numel() * value.element_size() > LARGEST
     return isinstance(value, numpy.ndarray) and value.nbytes > LARGEST

@@ -10,7 +10,6 @@ import argparse
 import functools
 import itertools
 import sys
-import time
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +19,14 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from understudy.worker.census.leaves import is_bound, is_leaf
-from understudy.worker.census.roots import CLASS, RootKey, Table
+from understudy.worker.census.leaves import LONGEST, Room, is_bound, is_leaf
+from understudy.worker.census.roots import CLASS, FRAME, RootKey, Table
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
 from understudy.worker.state.beside import PREFIX
 
-MOST, SECONDS = 20_000, 0.5  # objects and time of one look
+MOST = 20_000  # objects of one look; frames that run may have as many of their own
+_ROOM = 20 * MOST  # items of values in one look
 _DEEPEST = 12
 _ITEMS = 1000  # of a container that is gone into
 _FOREIGN = frozenset(
@@ -146,8 +146,11 @@ class Look:
 
 def look(tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool]) -> Look:
     """`is_covered`: whether somebody else takes care of a thing, with all that hangs on it."""
-    found, seen, until = Look(), set[int](), time.monotonic() + SECONDS
+    found, seen, room = Look(), set[int](), Room(_ROOM)
     for root, table in tables.items():
+        most = 2 * MOST if root[0] == FRAME else MOST
+        if found.objects >= most:
+            continue
         for name, value in list(table.items().items()):
             if name.startswith(_LEFT_OUT):
                 continue
@@ -155,15 +158,15 @@ def look(tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool]) -> 
             while todo:
                 path, thing = todo.pop()
                 found.objects += 1
-                if found.objects > MOST or time.monotonic() > until:
-                    found.beyond = path.shown
-                    return found
-                todo.extend(_at(path, thing, found, seen, is_covered, root[0] == CLASS))
+                if found.objects > most or room.items < 0:
+                    found.beyond = found.beyond or path.shown
+                    break
+                todo.extend(_at(path, thing, found, seen, room, is_covered, root[0] == CLASS))
     return found
 
 
 def _at(
-    path: Path, thing: Any, found: Look, seen: set[int], is_covered: Callable[[Any], bool], of_class: bool
+    path: Path, thing: Any, found: Look, seen: set[int], room: Room, is_covered: Callable[[Any], bool], of_class: bool
 ) -> Iterator[tuple[Path, Any]]:
     kind = type(thing)
     if kind in _CONSTANTS:
@@ -174,7 +177,7 @@ def _at(
         return
     if isinstance(thing, _NO_STATE) or is_covered(thing):
         return
-    if is_leaf(thing):
+    if is_leaf(thing, room):
         if id(thing) in seen and not is_bound(thing):
             return  # another name of the same object
         seen.add(id(thing))
@@ -185,7 +188,7 @@ def _at(
     seen.add(id(thing))
     if kind in (dict, OrderedDict, Counter, defaultdict):
         yield from ((path.then("item", k), v) for k, v in itertools.islice(list(thing.items()), _ITEMS) if type(k) in (str, int))
-    elif kind in (list, tuple, deque):
+    elif kind in (list, tuple, deque) and len(thing) <= LONGEST:
         yield from ((path.then("item", number), item) for number, item in enumerate(itertools.islice(list(thing), _ITEMS)))
     elif isinstance(thing, torch.nn.Module):
         yield from ((path.then("attribute", k), v) for k, v in list(thing.__dict__.items()) if k not in _OF_MODULES)
