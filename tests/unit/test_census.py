@@ -14,6 +14,7 @@ from understudy.worker.census.census import Census
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
 from understudy.worker.state.beside import is_beside
+from understudy.worker.state.registry import State
 
 HERE = "tests.unit.census_script"
 
@@ -215,6 +216,34 @@ def test_what_is_watched_is_small(script: Any, monkeypatch: pytest.MonkeyPatch) 
     assert found.names() == {"counter"}
     (text,) = found.census.news()
     assert "history" in text and "too much" in text and "counter" not in text
+
+
+def test_a_list_of_what_is_registered_is_looked_at_item_by_item(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = [torch.zeros(3), torch.zeros(3)]
+    mixed = {"parameter": parameters[0], "seen": 0}
+    monkeypatch.setattr(script, "parameters", [parameters], raising=False)
+    monkeypatch.setattr(script, "mixed", mixed, raising=False)
+    found = Found([*parameters])
+    parameters[0].add_(1)
+    mixed["seen"] = 1
+    assert found.names() == {"mixed['seen']"}
+
+
+def test_what_an_optimizer_was_made_of_is_left_to_it(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.Linear(2, 2)
+    groups = [{"params": [model.weight], "lr": 0.1}, {"params": [model.bias]}]
+    optimizer = torch.optim.SGD(groups, momentum=0.9)
+    state = State()
+    state.register("model", model)
+    state.register("optimizer", optimizer)
+    monkeypatch.setattr(script, "made_of", {"groups": groups, "kept": optimizer.state}, raising=False)
+    mine = Census(state.takes_care_of, boundary(), lambda name, stream: None)
+    mine.set_up()
+    groups[0]["lr"] = 0.5
+    optimizer.param_groups[1]["lr"] = 0.7
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    assert not [entry for entry in mine.encoded(None, closely=True) if "census_script" in entry]
 
 
 def test_what_outgrows_a_look_is_told(script: Any) -> None:

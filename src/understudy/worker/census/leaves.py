@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -37,19 +38,26 @@ def is_bound(value: Any) -> bool:
     return is_fixed(value) or isinstance(value, tuple | frozenset | numpy.generic | torch.dtype)
 
 
-class Room:
-    """How many items may be looked at."""
+def _nobody(thing: Any) -> bool:
+    return False
 
-    def __init__(self, items: int) -> None:
+
+class Room:
+    """How many items may be looked at, and which of them somebody else takes care of."""
+
+    def __init__(self, items: int, is_covered: Callable[[Any], bool] = _nobody) -> None:
         self.items = items
+        self.is_covered = is_covered
 
 
 def is_leaf(value: Any, room: Room | None = None) -> bool:
-    """Whether it could be encoded, apart from the size of tensors. What is looked at for that is taken from `room`."""
-    own = Room(ITEMS)
+    """Whether it could be encoded, apart from the size of tensors. What is looked at for that is taken from `room`. What holds something
+    of which somebody else takes care is no leaf: its items are.
+    """
+    room = room or Room(ITEMS)
+    own = Room(ITEMS, room.is_covered)
     found = _is_leaf(value, 0, own)
-    if room is not None:
-        room.items -= ITEMS - max(own.items, 0)
+    room.items -= ITEMS - max(own.items, 0)
     return found
 
 
@@ -62,6 +70,8 @@ def _is_leaf(value: Any, depth: int, room: Room) -> bool:
         return True
     if kind in _STREAMS:
         return depth == 0
+    if depth and room.is_covered(value):
+        return False
     if isinstance(value, torch.Tensor):
         return kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided and value.grad_fn is None
     if kind is numpy.ndarray:

@@ -146,7 +146,7 @@ class Look:
 
 def look(tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool]) -> Look:
     """`is_covered`: whether somebody else takes care of a thing, with all that hangs on it."""
-    found, seen, room = Look(), set[int](), Room(_ROOM)
+    found, seen, room = Look(), set[int](), Room(_ROOM, is_covered)
     for root, table in tables.items():
         most = 2 * MOST if root[0] == FRAME else MOST
         if found.objects >= most:
@@ -161,13 +161,11 @@ def look(tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool]) -> 
                 if found.objects > most or room.items < 0:
                     found.beyond = found.beyond or path.shown
                     break
-                todo.extend(_at(path, thing, found, seen, room, is_covered, root[0] == CLASS))
+                todo.extend(_at(path, thing, found, seen, room, root[0] == CLASS))
     return found
 
 
-def _at(
-    path: Path, thing: Any, found: Look, seen: set[int], room: Room, is_covered: Callable[[Any], bool], of_class: bool
-) -> Iterator[tuple[Path, Any]]:
+def _at(path: Path, thing: Any, found: Look, seen: set[int], room: Room, of_class: bool) -> Iterator[tuple[Path, Any]]:
     kind = type(thing)
     if kind in _CONSTANTS:
         found.leaves[path.entry] = path, thing
@@ -175,7 +173,7 @@ def _at(
     if isinstance(thing, _MOVING):
         found.moving[path.entry] = path, thing
         return
-    if isinstance(thing, _NO_STATE) or is_covered(thing):
+    if isinstance(thing, _NO_STATE) or room.is_covered(thing):
         return
     if is_leaf(thing, room):
         if id(thing) in seen and not is_bound(thing):

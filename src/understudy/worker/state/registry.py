@@ -92,13 +92,14 @@ class State:
         return any(id(tensor) in mine for tensor in (*thing.parameters(), *thing.buffers()))
 
     def takes_care_of(self) -> Callable[[Any], bool]:
-        """Whether a thing is registered, or a part, a tensor or a gradient of what is: as of now."""
+        """Whether a thing is registered, or a part, a tensor, a gradient or a parameter group of what is: as of now."""
         parts = [part for module in self.modules.values() for part in module.modules()]
         tensors = [tensor for part in parts for tensor in (*part._parameters.values(), *part._buffers.values()) if tensor is not None]
         tensors += self.tensors.values()
         gradients = [tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None]
         streams = self.randomness.all_generators()
-        rest = [*self.optimizers.values(), *self.values.values(), *self.loaders.values(), *streams]
+        groups = [part for one in self.optimizers.values() for part in (one.state, one.param_groups, *one.param_groups)]
+        rest = [*self.optimizers.values(), *groups, *self.values.values(), *self.loaders.values(), *streams]
         known = {id(thing) for thing in (*parts, *tensors, *gradients, *rest)}
         return lambda thing: id(thing) in known
 
