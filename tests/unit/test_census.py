@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -220,7 +223,7 @@ def test_what_is_watched_is_small(script: Any, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_list_of_what_is_registered_is_looked_at_item_by_item(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = [torch.zeros(3), torch.zeros(3)]
-    mixed = {"parameter": parameters[0], "seen": 0}
+    mixed: dict[str, Any] = {"parameter": parameters[0], "seen": 0}
     monkeypatch.setattr(script, "parameters", [parameters], raising=False)
     monkeypatch.setattr(script, "mixed", mixed, raising=False)
     found = Found([*parameters])
@@ -229,9 +232,35 @@ def test_a_list_of_what_is_registered_is_looked_at_item_by_item(script: Any, mon
     assert found.names() == {"mixed['seen']"}
 
 
+def test_modules_that_come_and_go_are_the_script_s_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def named() -> dict[str, dict[str, Any]]:
+        return dict(roots.modules())
+
+    (tmp_path / "of_a_script.py").write_text("counter = 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "of_a_script" not in named()
+    module = importlib.import_module("of_a_script")
+    monkeypatch.delitem(sys.modules, "of_a_script")
+    assert "of_a_script" not in named()
+    monkeypatch.setitem(sys.modules, "of_a_script", module)
+    assert named()["of_a_script"] is vars(module)
+    again = importlib.util.module_from_spec(module.__spec__)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "of_a_script", again)
+    assert named()["of_a_script"] is vars(again) and "torch" not in named() and "json" not in named()
+
+
+def test_the_main_module_may_be_another_one_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, there in (("of_somebody.py", True), ("", False), ("of_another.py", True)):
+        main = ModuleType("__main__")
+        if name:
+            main.__file__ = f"/somewhere/{name}"
+        monkeypatch.setitem(sys.modules, "__main__", main)
+        assert [names for one, names in roots.modules() if one == "__main__"] == ([vars(main)] if there else [])
+
+
 def test_what_an_optimizer_was_made_of_is_left_to_it(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.nn.Linear(2, 2)
-    groups = [{"params": [model.weight], "lr": 0.1}, {"params": [model.bias]}]
+    groups: list[dict[str, Any]] = [{"params": [model.weight], "lr": 0.1}, {"params": [model.bias]}]
     optimizer = torch.optim.SGD(groups, momentum=0.9)
     state = State()
     state.register("model", model)

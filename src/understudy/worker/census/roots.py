@@ -134,22 +134,30 @@ def prepare() -> None:
     modules()
 
 
+_MAIN = "__main__"
+_looked_at: set[str] = set()  # names of modules, but for the main one, which becomes another when the script begins
+_own: list[str] = []  # those of the script
+_there = (-1, -1)  # as of the last look: how many modules, and which main one
+
+
 def modules() -> list[tuple[str, dict[str, Any]]]:
-    """The script's modules, by name."""
-    global _found
-    there = len(sys.modules), id(sys.modules.get("__main__"))
-    if _found[0] != there:
-        found = []
-        for name, module in sys.modules.copy().items():
-            names = getattr(module, "__dict__", None)
-            file = names.get("__file__") if isinstance(names, dict) and (type(module) is types.ModuleType or name == "__main__") else None
-            if isinstance(file, str) and isinstance(names, dict) and is_of_script(file):
-                found.append((name, names))
-        _found = there, found
-    return _found[1]
+    """The script's modules, by name. Only what has been imported since the last time is looked at."""
+    global _there
+    there = len(sys.modules), id(sys.modules.get(_MAIN))
+    if _there != there:
+        new = [name for name in list(sys.modules) if name not in _looked_at and name != _MAIN]
+        _looked_at.update(new)
+        _own.extend(name for name in new if _is_own(name))
+        _there = there
+    names = [*([_MAIN] if _is_own(_MAIN) else []), *_own]
+    return [(name, vars(module)) for name in names if (module := sys.modules.get(name)) is not None]
 
 
-_found: tuple[tuple[int, int], list[tuple[str, dict[str, Any]]]] = (-1, -1), []  # for so many modules, and which main one
+def _is_own(name: str) -> bool:
+    module = sys.modules.get(name)
+    names = getattr(module, "__dict__", None)
+    file = names.get("__file__") if isinstance(names, dict) and (type(module) is types.ModuleType or name == _MAIN) else None
+    return isinstance(file, str) and is_of_script(file)
 
 
 def frames_here(boundary: CodeType) -> Iterator[FrameType]:

@@ -222,11 +222,10 @@ class LocalState:
     def differences(self, copy: LocalCopy, entries: set[str]) -> list[str]:
         """After `apply`: those of the `entries` that are not in place."""
         current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
-        values = self._state.encoded_values()
+        asked = {entry for entry in entries if not is_beside(entry)}
+        values = self._state.encoded_values(asked)
         wrong = []
-        for entry in sorted(entries):
-            if is_beside(entry):
-                continue
+        for entry in sorted(asked):
             if entry in copy.digests.tensors:
                 if entry not in current or digest(local_tensor(current[entry])) != copy.digests.tensors[entry]:
                     wrong.append(entry)

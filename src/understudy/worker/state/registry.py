@@ -256,7 +256,7 @@ class State:
             if only is None or f"{name}/value" in only:
                 found[f"{name}/value"] = self._encode_value(name, thing)
         found |= self.attributes.encoded(only, closely)
-        found |= self.beside.encoded(only, closely)
+        found |= self.beside.encoded(only, closely and only is None)
         for key, optimizer in self.optimizers.items():
             if only is not None and f"{key}/settings" not in only:
                 continue
