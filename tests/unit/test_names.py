@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
-from understudy.worker.script.names import missing_behind
+from understudy.worker.script.names import loop_at, missing_behind, prepare
 
 found: list[str] = []
 
@@ -43,3 +44,15 @@ def test_where_there_is_no_loop_nothing_is_found() -> None:
     iterator = batches(1)
     number = next(iterator)
     assert found == [] and number == 0
+
+
+def test_a_source_that_has_changed_since_it_was_read_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text("for x in batches():\n    pass\n")
+    prepare(str(file))
+    assert loop_at(str(file), 1) is not None
+    file.write_text("# a line more\nfor x in batches():\n    pass\n")
+    assert loop_at(str(file), 1) is None and loop_at(str(file), 2) is not None
+    file.unlink()
+    assert loop_at(str(file), 2) is None
+    prepare("-m")

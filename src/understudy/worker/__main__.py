@@ -32,6 +32,7 @@ from understudy.worker.process.control import Control
 from understudy.worker.process.exits import leave
 from understudy.worker.process.preload import import_torch, script_source, warm_imports, warm_torch
 from understudy.worker.process.template import Forked
+from understudy.worker.script import names
 
 RESERVE = 16 << 20  # bytes with which a script that has no memory left is still reported
 
@@ -130,7 +131,9 @@ def _warm(arguments: list[str]) -> Any:
     source = script_source(arguments)
     if arguments[0] == "-m" and source is not None:
         sys.argv[0] = str(source)
-    warm_imports(source)
+    own = warm_imports(source)
+    for file in {sys.argv[0], *map(str, own)}:  # as the code of the script will be called
+        names.prepare(file)
     from understudy.worker.transport.rendezvous import StoreServer, node_address
 
     return StoreServer(node_address())

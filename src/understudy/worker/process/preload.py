@@ -46,11 +46,12 @@ def _is_installed(origin: str | None) -> bool:
     return any(str(origin).startswith(root + "/") for root in roots)
 
 
-def warm_imports(source: Path | None) -> None:
-    """Imports what the script at `source` will import."""
-    waiting, seen = [source] if source else [], set()
+def warm_imports(source: Path | None) -> list[Path]:
+    """Imports what the script at `source` will import. Gives the script's own modules, which it has only read."""
+    waiting, seen, own = [source] if source else [], set(), list[Path]()
     while waiting:
-        for name in _imports(waiting.pop()):
+        own.append(waiting.pop())
+        for name in _imports(own[-1]):
             if name in seen or name.split(".")[0] == "understudy":
                 continue
             seen.add(name)
@@ -65,6 +66,7 @@ def warm_imports(source: Path | None) -> None:
                     waiting.append(Path((found or top).origin or top.origin))
             except Exception as error:  # the script may guard this import; running it will tell
                 print(f"understudy: warming: import {name}: {error!r}", file=sys.stderr)
+    return own
 
 
 def import_torch() -> None:

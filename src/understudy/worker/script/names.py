@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+from pathlib import Path
 from types import FrameType
 
 OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -42,23 +43,47 @@ def _missing_behind(file: str, line: int) -> tuple[list[str], str]:
     return behind, f"{file}:{line}"
 
 
-@functools.cache
+def prepare(file: str) -> None:
+    """Reads it, so that a recovery has not to wait for that."""
+    _loops_of(file, _stamp(file))
+
+
 def nodes_of(file: str) -> list[ast.AST]:
     """Of the whole source; none if it cannot be read."""
+    return _nodes_of(file, _stamp(file))
+
+
+def _stamp(file: str) -> tuple[int, int]:
+    """It may be another one since it was read."""
+    try:
+        there = Path(file).stat()
+    except (OSError, ValueError):
+        return 0, 0
+    return there.st_mtime_ns, there.st_size
+
+
+@functools.lru_cache(256)
+def _nodes_of(file: str, _: tuple[int, int]) -> list[ast.AST]:
+    linecache.checkcache(file)
     try:
         return list(ast.walk(ast.parse("".join(linecache.getlines(file)))))
     except (SyntaxError, ValueError):
         return []
 
 
+@functools.lru_cache(256)
+def _loops_of(file: str, stamp: tuple[int, int]) -> list[tuple[ast.AST, ast.For]]:
+    """Each with its scope."""
+    scopes = [node for node in _nodes_of(file, stamp) if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [(scope, node) for scope in scopes for node in inside(scope) if isinstance(node, ast.For)]
+
+
 def loop_at(file: str, line: int) -> tuple[ast.AST, ast.For] | None:
     """The innermost scope with a `for` statement whose iterable stands at `line`."""
     best: tuple[ast.AST, ast.For] | None = None
-    for scope in nodes_of(file):
-        if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in inside(scope):
-                if isinstance(node, ast.For) and node.iter.lineno <= line <= (node.iter.end_lineno or line):
-                    best = scope, node
+    for scope, node in _loops_of(file, _stamp(file)):
+        if node.iter.lineno <= line <= (node.iter.end_lineno or line):
+            best = scope, node
     return best
 
 
