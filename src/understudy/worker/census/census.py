@@ -82,6 +82,7 @@ class Census:
         self._first_objects: dict[str, Any] = {}  # that can change without being another object
         self._first_moving: dict[str, str] = {}
         self._watched: dict[str, Path] = {}  # what has changed since then
+        self._encoded_before: dict[str, tuple[Any, bytes]] = {}  # values that are known by being the same object
         self._left: dict[str, str] = {}  # entries that are not carried over, and how they are called
         self._moved: dict[str, str] = {}  # iterators that have moved
         self._large: dict[str, str] = {}  # ... because they are too much
@@ -190,9 +191,19 @@ class Census:
         for entry, path in wanted.items():
             data = _ABSENT
             with contextlib.suppress(Gone):
-                data = self._data_of(path, read(path, tables))
+                data = self._data_again(entry, path, read(path, tables))
             found[entry] = data or encode([path.encoded])
         return found
+
+    def _data_again(self, entry: str, path: Path, value: Any) -> bytes:
+        """Of something that is watched, several times in each step."""
+        before, data = self._encoded_before.get(entry, (_ABSENT, _ABSENT))
+        if data and before is value:
+            return data
+        data = self._data_of(path, value)
+        if leaves.is_fixed(value):
+            self._encoded_before[entry] = value, data
+        return data
 
     def _tables(self, wanted: Mapping[str, Path]) -> dict[RootKey, Table]:
         return self._roots.some({path.root for path in wanted.values()})
