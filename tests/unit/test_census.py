@@ -141,6 +141,12 @@ def test_later_redos_look_at_what_has_changed_before_only(script: Any) -> None:
     assert script.counter == 1 and script.history is history == [0.5]
 
 
+def test_a_comprehension_that_runs_is_no_scope_to_tell_of(script: Any) -> None:
+    found = Found()
+    told = [(found.names(), found.census.news(), (lambda kept: found.census.news())(kept=0)) for _ in range(2)]
+    assert told == [(set(), [], [])] * 2
+
+
 def test_an_iterator_that_moves_is_told(script: Any) -> None:
     found = Found()
     assert found.census.news() == []

@@ -82,3 +82,20 @@ def test_a_scope_without_source_tells_nothing() -> None:
     names = {"mark": lambda: seen.append(set_anew(sys._getframe(1)))}
     exec("for i in range(1):\n    mark()\n", names)
     assert seen == [None]
+
+
+def test_the_targets_of_a_comprehension_that_runs_are_set_anew(tmp_path: Path) -> None:
+    """From Python 3.12 on it has no frame of its own."""
+    path = tmp_path / "script.py"
+    path.write_text("def train():\n    return [(mark(), batch) for batch in items for k in [1]]\ntrain()\n")
+    seen: list[frozenset[str] | None] = []
+
+    def mark() -> None:
+        frame = sys._getframe(1)
+        while frame.f_code.co_name != "train":
+            assert frame.f_back is not None
+            frame = frame.f_back
+        seen.append(set_anew(frame))
+
+    exec(compile(path.read_text(), str(path), "exec"), {"mark": mark, "items": [0]})
+    assert seen == [{"batch", "k"}]

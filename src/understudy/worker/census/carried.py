@@ -19,6 +19,7 @@ from types import FrameType
 from understudy.worker.script.names import OTHER_SCOPES, nodes_of
 
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def set_anew(frame: FrameType) -> frozenset[str] | None:
@@ -33,7 +34,7 @@ def _set_anew(file: str, first: int, line: int) -> frozenset[str] | None:
     scope = _scope(file, first)
     if scope is None or not linecache.getlines(file):
         return None
-    found: set[str] = set()
+    found = _targets_of_comprehensions(scope, line)
     for node in _around(scope, line):
         set_here: set[str] = set()
         read: set[str] = set()
@@ -55,6 +56,12 @@ def _around(scope: ast.AST, line: int) -> list[ast.For | ast.While | ast.AsyncFo
     inner = loops[::-1]  # the walk comes to the outer ones first
     of_job = next((number for number, node in enumerate(inner) if not isinstance(node, ast.While) and _is_of_job(node.iter)), 0)
     return inner[: of_job + 1]
+
+
+def _targets_of_comprehensions(scope: ast.AST, line: int) -> set[str]:
+    """Around a line. From Python 3.12 on they are names of the scope while one runs."""
+    around = [node for node in _inside(scope) if isinstance(node, _COMPREHENSIONS) and node.lineno <= line <= (node.end_lineno or line)]
+    return {name for node in around for part in node.generators for name in _names(part.target, ast.Store)}
 
 
 def _is_of_job(iterable: ast.expr) -> bool:

@@ -19,7 +19,7 @@ import contextlib
 import inspect
 import operator
 import types
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import CodeType, FunctionType
@@ -31,6 +31,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from understudy.worker.census import leaves
 from understudy.worker.census.carried import set_anew
 from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table, frames_here, is_of_script, name_of
+from understudy.worker.census.sketches import Sketch, is_equal, is_same, sketch
 from understudy.worker.census.walk import Gone, Look, Path, look, read, write
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.digests import digest_bytes
@@ -78,11 +79,11 @@ class Census:
         self._boundary = boundary
         self._found_stream = found_stream
         self._ignored: set[str] = set()  # names that may start afresh
-        self._first: dict[str, int] | None = None  # digests as of the end of the set-up
+        self._first: dict[str, Sketch | int] | None = None  # as of the end of the set-up; by digest what has no sketch
         self._first_objects: dict[str, Any] = {}  # that can change without being another object
         self._first_moving: dict[str, str] = {}
         self._watched: dict[str, Path] = {}  # what has changed since then
-        self._encoded_before: dict[str, tuple[Any, bytes]] = {}  # values that are known by being the same object
+        self._encoded_before: dict[str, tuple[Sketch, bytes]] = {}
         self._left: dict[str, str] = {}  # entries that are not carried over, and how they are called
         self._moved: dict[str, str] = {}  # iterators that have moved
         self._large: dict[str, str] = {}  # ... because they are too much
@@ -111,7 +112,7 @@ class Census:
         self.find_streams()
         found = self._look()
         self._first_objects = {entry: thing for entry, (_, thing) in found.leaves.items() if not leaves.is_bound(thing)}
-        self._first = {entry: digest_bytes(data) for entry, (_, data) in self._encoded(found).items()}
+        self._first = {entry: sketch(value) or digest_bytes(self._data_of(path, value)) for entry, path, value in self._chosen(found)}
         self._first_moving = {entry: _position(thing) for entry, (_, thing) in found.moving.items()}
 
     def find_streams(self) -> None:
@@ -126,18 +127,24 @@ class Census:
     def _look(self) -> Look:
         return look(self._roots.all(), self._covered())
 
-    def _encoded(self, found: Look) -> dict[str, tuple[Path, bytes]]:
+    def _chosen(self, found: Look) -> Iterator[tuple[str, Path, Any]]:
+        """Entries that are looked at, with what is there."""
         anew = self._set_anew()
-        there = {}
         for entry, (path, value) in found.leaves.items():
             names = anew.get(path.root, frozenset())
             if names is None:
                 self._unread = path.root[1]
-            elif entry in self._left or entry in self._large or path.name in names or self._is_ignored(path):
-                continue
-            elif data := self._data_of(path, value):
-                there[entry] = path, data
-        return there
+            elif not (entry in self._left or entry in self._large or path.name in names or self._is_ignored(path)):
+                yield entry, path, value
+
+    def _has_changed(self, entry: str, path: Path, value: Any) -> bool:
+        """Since the set-up, and can be watched."""
+        assert self._first is not None
+        first, now = self._first.get(entry), sketch(value)
+        if isinstance(first, tuple) and now is not None and (is_same(first, now) or is_equal(first, now)):
+            return False
+        data = self._data_of(path, value)
+        return bool(data) and first != digest_bytes(data)
 
     def _set_anew(self) -> dict[RootKey, frozenset[str] | None]:
         """Names of each scope that runs which need not be carried; None where nobody can know."""
@@ -149,6 +156,8 @@ class Census:
         return found
 
     def _is_ignored(self, path: Path) -> bool:
+        if not self._ignored:
+            return False
         return path.name in self._ignored or path.shown in self._ignored or bool(path.steps and path.steps[-1][1] in self._ignored)
 
     def _look_closely(self) -> None:
@@ -156,8 +165,8 @@ class Census:
             return
         found = self._look()
         self._beyond = self._beyond or found.beyond
-        for entry, (path, data) in self._encoded(found).items():
-            if self._first.get(entry) != digest_bytes(data) and entry not in self._watched and len(self._watched) < WATCHED:
+        for entry, path, value in self._chosen(found):
+            if entry not in self._watched and len(self._watched) < WATCHED and self._has_changed(entry, path, value):
                 self._watched[entry] = path
         self._bound(found)
         for entry, (path, thing) in found.moving.items() if self._inside else ():
@@ -166,7 +175,7 @@ class Census:
 
     def _bound(self, found: Look) -> None:
         """What is watched is read several times in each step: leaves the largest until the rest is small."""
-        sizes = {entry: len(self._data_of(*found.leaves[entry])) for entry in self._watched if entry in found.leaves}
+        sizes = {entry: len(self._data_again(entry, *found.leaves[entry])) for entry in self._watched if entry in found.leaves}
         for entry in [entry for entry in sizes if leaves.is_large(found.leaves[entry][1])]:  # it has grown
             self._large[entry] = self._watched.pop(entry).shown
         total = sum(sizes.values())
@@ -196,13 +205,13 @@ class Census:
         return found
 
     def _data_again(self, entry: str, path: Path, value: Any) -> bytes:
-        """Of something that is watched, several times in each step."""
-        before, data = self._encoded_before.get(entry, (_ABSENT, _ABSENT))
-        if data and before is value:
-            return data
+        """Of something that is asked for several times in each step."""
+        now, before = sketch(value), self._encoded_before.get(entry)
+        if before is not None and now is not None and is_same(before[0], now):
+            return before[1]
         data = self._data_of(path, value)
-        if leaves.is_fixed(value):
-            self._encoded_before[entry] = value, data
+        if now is not None:
+            self._encoded_before[entry] = now, data
         return data
 
     def _tables(self, wanted: Mapping[str, Path]) -> dict[RootKey, Table]:
@@ -283,7 +292,8 @@ class Census:
             return Noted({}, {})
         if self._begins <= CLOSELY:
             found = self._look()
-            return Noted(dict(found.leaves), {entry: data for entry, (_, data) in self._encoded(found).items()})
+            mutable = [(entry, path, value) for entry, path, value in self._chosen(found) if not leaves.is_bound(value)]
+            return Noted(dict(found.leaves), {entry: self._data_again(entry, path, value) for entry, path, value in mutable})
         tables, objects = self._tables(self._watched), {}
         for entry, path in self._watched.items():
             try:

@@ -161,7 +161,8 @@ def _is_own(name: str) -> bool:
 
 
 def frames_here(boundary: CodeType) -> Iterator[FrameType]:
-    """Of the script, from the innermost on, without those that run in a transaction. `boundary`: the code of what wraps one."""
+    """Of the script, from the innermost on, without those that run in a transaction, and without lambdas and comprehensions, which carry
+    nothing from one call to the next. `boundary`: the code of what wraps a transaction."""
     stack: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -170,7 +171,7 @@ def frames_here(boundary: CodeType) -> Iterator[FrameType]:
         stack.append(frame)
         frame = frame.f_back
     for one in stack:
-        if is_of_script(one.f_code.co_filename):
+        if is_of_script(one.f_code.co_filename) and (one.f_code.co_name == "<module>" or not one.f_code.co_name.startswith("<")):
             yield one
 
 

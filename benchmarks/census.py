@@ -1,0 +1,108 @@
+"""What a look at the script costs, by number of objects, and what the names that have changed cost in each step. In one process, no job.
+
+    python benchmarks/census.py --looks 51 --json census.json
+
+A script here is a module of small objects with four attributes each. A look goes through all of them, as at a comparison of replicas and in
+a recovery. In each step it is only asked what the names hold that were seen to change: `ASKED` times a step, at the top of the iteration,
+at begin, at the vote, and behind it. One row has all of them changed by the step, the other none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from peers.tables import markdown
+from understudy.worker.census import census, roots, walk
+
+ASKED = 5
+EACH = 5  # objects that a look counts for each of the script's: itself and its attributes
+
+
+class Thing:
+    """Of a script."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.rate = 0.1
+        self.name = "thing"
+        self.seen = [number, number + 1, number + 2]
+
+
+def boundary() -> None:
+    """Nothing runs in a transaction here."""
+
+
+def median(looks: int, call: Callable[[], Any], before: Callable[[int], Any] = lambda number: None) -> float:
+    """Seconds of this processor: the machine may be busy with others' work."""
+    took = []
+    for number in range(looks):
+        before(number)
+        began = time.process_time()
+        call()
+        took.append(time.process_time() - began)
+    return statistics.median(took)
+
+
+def made(names: dict[str, Any]) -> census.Census:
+    """Of a script with these globals and nothing else."""
+    module = types.ModuleType("script")
+    vars(module).update(names)
+    roots.modules = lambda: [("script", vars(module))]
+    found = census.Census(lambda: lambda thing: False, boundary.__code__, lambda name, stream: None)
+    found.set_up()
+    return found
+
+
+def looked(count: int, looks: int) -> tuple[int, float, bool]:
+    """Objects that are there, seconds of a look, and whether it came to its end."""
+    things = [Thing(number) for number in range(count // EACH)]
+    some = {f"things{first}": things[first : first + 500] for first in range(0, len(things), 500)}
+    found = made(some)
+    took = median(looks, lambda: found.encoded(None, closely=True))
+    return len(things) * EACH, took, not any("more than can be looked at" in text for text in found.news())
+
+
+def asked(count: int, looks: int, change: bool) -> float:
+    """Seconds of a step with so many names that have changed."""
+    names: dict[str, Any] = {f"name{number}": 0 for number in range(count)}
+    found = made(names)
+    there = roots.modules()[0][1]
+
+    def set_all(number: int) -> None:
+        there.update({name: 1000 * (number + 1) + place for place, name in enumerate(names)})
+
+    def step() -> None:
+        for _ in range(ASKED):
+            found.encoded(None, closely=False)
+
+    set_all(0)
+    found.encoded(None, closely=True)
+    return median(looks, step, (lambda number: set_all(number + 1)) if change else (lambda number: None))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--looks", type=int, default=51, help="of each size (51)")
+    parser.add_argument("--json", default="", help="file for all figures")
+    args = parser.parse_args()
+    if args.looks < 1:
+        parser.error("--looks: at least one")
+    sizes = [looked(count, args.looks) for count in (100, 1000, 10_000, walk.MOST - 1000, 2 * walk.MOST)]
+    steps = [(count, asked(count, args.looks, True), asked(count, args.looks, False)) for count in (1, 10, 100, census.WATCHED)]
+    whole = {True: "yes", False: f"no: it ends at {walk.MOST}"}
+    print(markdown([["objects", "a look, ms", "whole"], *([f"{n}", f"{took * 1e3:.2f}", whole[ended]] for n, took, ended in sizes)]))
+    head = ["names that have changed", "in each step, ms, if the step changes all", "if it changes none"]
+    print("\n" + markdown([head, *([f"{n}", f"{changed * 1e3:.3f}", f"{same * 1e3:.3f}"] for n, changed, same in steps)]))
+    if args.json:
+        Path(args.json).write_text(json.dumps({"looks": sizes, "steps": steps}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
