@@ -98,4 +98,4 @@ def test_the_targets_of_a_comprehension_that_runs_are_set_anew(tmp_path: Path) -
         seen.append(set_anew(frame))
 
     exec(compile(path.read_text(), str(path), "exec"), {"mark": mark, "items": [0]})
-    assert seen == [{"batch", "k"}]
+    assert list(map(set, filter(None, seen))) == [{"batch", "k"}]

@@ -67,6 +67,7 @@ JOB = JobProgress(
     0,
     {"after train": 0},
     [0],
+    [0],
     {"script:x": b"1"},
     [{"script:x": b"0"}],
 )
