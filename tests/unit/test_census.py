@@ -214,7 +214,7 @@ def test_a_way_through_modules_and_classes_leads_nowhere(script: Any) -> None:
     for steps in ([("attribute", "MOST")], [("attribute", "Look"), ("attribute", "beyond")]):
         path = walk.Path(("module", __name__), "walk", tuple(steps))
         found.census.load(path.entry, encode([path.encoded, False, leaves.encoded(1)]))
-    assert walk.MOST == 20_000 and walk.Look.beyond == ""
+    assert walk.MOST == 20_000 and walk.Look.beyond is None
 
 
 def test_what_is_watched_is_small(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +297,7 @@ def test_of_what_is_long_only_a_part_is_looked_at(script: Any, monkeypatch: pyte
     assert leaves.is_leaf({n: [n] for n in range(leaves.ITEMS // 4)}, room) and room.items < -leaves.ITEMS // 3
     monkeypatch.setattr(script, "dataset", [script.Trainer() for _ in range(leaves.LONGEST + 1)], raising=False)
     found = walk.look(roots.Roots(boundary()).all(), lambda thing: False)
-    assert found.beyond == "" and found.objects < leaves.LONGEST
+    assert found.beyond is None and found.objects < leaves.LONGEST
 
 
 def test_frames_that_run_are_looked_at_behind_modules_that_hold_too_much(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +305,9 @@ def test_frames_that_run_are_looked_at_behind_modules_that_hold_too_much(script:
     monkeypatch.setattr(script, "models", [script.Trainer() for _ in range(300)], raising=False)
     best = 0
     found = walk.look(roots.Roots(boundary()).all(), lambda thing: False)
-    assert found.beyond.startswith("models") and any(entry.endswith(":best") for entry in found.leaves) and not best
+    assert (
+        found.beyond is not None and found.beyond.name == "models" and any(entry.endswith(":best") for entry in found.leaves) and not best
+    )
 
 
 def test_the_ends_of_loops_are_kept_of_some(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,5 +4,8 @@ roots       where a look begins: globals of the script's modules, its classes, l
 leaves      what can be moved: plain values, tensors, arrays, generators of random numbers; encoded, and set in place
 walk        a bounded look at everything that hangs on the roots
 carried     names of a loop that are written anew in each iteration before they are read: those need not be carried over
+running     what counts on beside a loop of the job in a `for`, where nobody can see it
+stores      where in the source a thing is stored
+naming      what is told: names, lines, and the line that would help
 census      what has changed since the set-up, as entries like registered values; what cannot be followed, to be told
 """

@@ -24,18 +24,23 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 def set_anew(frame: FrameType) -> frozenset[str] | None:
     """Names of the scope of `frame` that the loops around its present line set before they read them; None if it has no source."""
+    return _set_anew(*place_of(frame))
+
+
+def place_of(frame: FrameType) -> tuple[str, int, int]:
+    """Its file, the line where its function begins (of a module 0), and the present one."""
     code = frame.f_code
     of_module = not code.co_flags & inspect.CO_OPTIMIZED
-    return _set_anew(code.co_filename, 0 if of_module else code.co_firstlineno, frame.f_lineno)
+    return code.co_filename, 0 if of_module else code.co_firstlineno, frame.f_lineno
 
 
 @functools.lru_cache(1024)
 def _set_anew(file: str, first: int, line: int) -> frozenset[str] | None:
-    scope = _scope(file, first)
+    scope = scope_of(file, first)
     if scope is None or not linecache.getlines(file):
         return None
     found = _targets_of_comprehensions(scope, line)
-    for node in _around(scope, line):
+    for node in loops_around(scope, line):
         set_here: set[str] = set()
         read: set[str] = set()
         if isinstance(node, ast.While):
@@ -48,13 +53,13 @@ def _set_anew(file: str, first: int, line: int) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _around(scope: ast.AST, line: int) -> list[ast.For | ast.While | ast.AsyncFor]:
+def loops_around(scope: ast.AST, line: int) -> list[ast.For | ast.While | ast.AsyncFor]:
     """The loops around a line whose iterations a newcomer does not go through: from the innermost one out to that of the job, or, where
     none looks like one, the innermost one. It goes through all iterations of loops around that.
     """
     loops = [node for node in _inside(scope) if isinstance(node, _LOOPS) and node.lineno <= line <= (node.end_lineno or line)]
     inner = loops[::-1]  # the walk comes to the outer ones first
-    of_job = next((number for number, node in enumerate(inner) if not isinstance(node, ast.While) and _is_of_job(node.iter)), 0)
+    of_job = next((number for number, node in enumerate(inner) if not isinstance(node, ast.While) and is_of_job(node.iter)), 0)
     return inner[: of_job + 1]
 
 
@@ -64,12 +69,13 @@ def _targets_of_comprehensions(scope: ast.AST, line: int) -> set[str]:
     return {name for node in around for part in node.generators for name in _names(part.target, ast.Store)}
 
 
-def _is_of_job(iterable: ast.expr) -> bool:
+def is_of_job(iterable: ast.expr) -> bool:
+    """Whether a loop of the job is in it, as `job.batches(...)` in `enumerate(job.batches(...))`."""
     calls = [node.func for node in ast.walk(iterable) if isinstance(node, ast.Call)]
     return any(isinstance(called, ast.Attribute) and called.attr in ("batches", "steps") for called in calls)
 
 
-def _scope(file: str, first: int) -> ast.AST | None:
+def scope_of(file: str, first: int) -> ast.AST | None:
     """The function whose code begins at `first`, or, with 0, the module."""
     for node in nodes_of(file):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

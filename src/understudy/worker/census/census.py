@@ -28,33 +28,24 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from understudy.worker.census import leaves
+from understudy.worker.census import leaves, naming
 from understudy.worker.census.carried import set_anew
+from understudy.worker.census.naming import BEYOND, LARGE, LEFT, MOVED, RUNNING, UNREAD
 from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table, frames_here, is_of_script, name_of
+from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_equal, is_same, sketch
+from understudy.worker.census.stores import home, owner_of
 from understudy.worker.census.walk import Gone, Look, Path, look, read, write
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.errors import BadMessage
+from understudy.worker.state.beside import Item
 
 END, ENDS = 4 << 10, 256  # bytes that are kept of the end of a loop at most, and loops of which they are
 CLOSELY = 3  # transactions at whose begin everything is noted
 WATCHED = 1000  # entries at most
 TOTAL = 1 << 20  # bytes of all that is watched
 _ABSENT = b""
-
-
-_NEWS = {
-    "moved": "{} moves on while the script trains, and nobody can set an iterator to where another one is: a newcomer's starts anew. "
-    "Draw from it in front of the loop, or keep a number in its place",
-    "left": "{} differ(s) from rank to rank and change(s) between the steps: a newcomer starts with the value of its set-up. "
-    "If the training goes by it, keep it in job.state(...); if not, job.ignore(...) says so",
-    "large": "{} change(s) while the script trains, is not registered, and is too much to be looked at in every step: "
-    "a newcomer starts with what its set-up makes. Give it to job.register; if the training does not go by it, to job.ignore",
-    "unread": "the source of {} cannot be read: what it changes while it trains, and is not registered, starts afresh on a newcomer",
-    "beyond": "the script holds more than can be looked at ({} is where the look has ended): "
-    "what lies behind and is not registered starts afresh on a newcomer",
-}
 
 
 @dataclass(frozen=True)
@@ -84,11 +75,9 @@ class Census:
         self._first_moving: dict[str, str] = {}
         self._watched: dict[str, Path] = {}  # what has changed since then
         self._encoded_before: dict[str, tuple[Sketch, bytes]] = {}
-        self._left: dict[str, str] = {}  # entries that are not carried over, and how they are called
-        self._moved: dict[str, str] = {}  # iterators that have moved
-        self._large: dict[str, str] = {}  # ... because they are too much
-        self._beyond = ""
-        self._unread = ""  # a scope without source
+        # What has changed and is not carried over, by kind and entry: see `naming.WHY`.
+        self._uncovered: dict[str, dict[str, Path]] = {kind: {} for kind in (MOVED, LEFT, LARGE, UNREAD, BEYOND)}
+        self._running: dict[str, Running] = {}  # the same of what nobody can see
         self._said: set[str] = set()
         self._inside = False  # an iteration of a loop of the job: what is done there is not done again
         self._begins = 0
@@ -121,11 +110,11 @@ class Census:
             return
         self._followed = True
         for path, thing in self._look().leaves.values():
-            if isinstance(thing, leaves.Stream) and not self._is_ignored(path):
+            if isinstance(thing, leaves.Stream):
                 self._found_stream(f"{path.shown} ({path.root[1]})", thing)
 
     def _look(self) -> Look:
-        return look(self._roots.all(), self._covered())
+        return look(self._roots.all(), self._covered(), self._is_ignored)
 
     def _chosen(self, found: Look) -> Iterator[tuple[str, Path, Any]]:
         """Entries that are looked at, with what is there."""
@@ -133,8 +122,8 @@ class Census:
         for entry, (path, value) in found.leaves.items():
             names = anew.get(path.root, frozenset())
             if names is None:
-                self._unread = path.root[1]
-            elif not (entry in self._left or entry in self._large or path.name in names or self._is_ignored(path)):
+                self._uncovered[UNREAD].setdefault("", Path(path.root, ""))
+            elif not (entry in self._uncovered[LEFT] or entry in self._uncovered[LARGE] or path.name in names):
                 yield entry, path, value
 
     def _has_changed(self, entry: str, path: Path, value: Any) -> bool:
@@ -164,26 +153,33 @@ class Census:
         if self._first is None:
             return
         found = self._look()
-        self._beyond = self._beyond or found.beyond
+        if found.beyond is not None:
+            self._uncovered[BEYOND].setdefault("", found.beyond)
         for entry, path, value in self._chosen(found):
             if entry not in self._watched and len(self._watched) < WATCHED and self._has_changed(entry, path, value):
                 self._watched[entry] = path
         self._bound(found)
-        for entry, (path, thing) in found.moving.items() if self._inside else ():
-            if self._first_moving.get(entry, _position(thing)) != _position(thing) and not self._is_ignored(path):
-                self._moved[entry] = path.shown
+        if self._inside:
+            moved = self._uncovered[MOVED]
+            moved |= {entry: path for entry, (path, thing) in found.moving.items() if self._has_moved(entry, thing)}
+            running = [one for frame in frames_here(self._boundary) for one in running_in(frame)]
+            self._running |= {f"{one.where} {one.name}": one for one in running if one.name not in self._ignored}
+
+    def _has_moved(self, entry: str, thing: Any) -> bool:
+        now = _position(thing)
+        return self._first_moving.get(entry, now) != now
 
     def _bound(self, found: Look) -> None:
         """What is watched is read several times in each step: leaves the largest until the rest is small."""
         sizes = {entry: len(self._data_again(entry, *found.leaves[entry])) for entry in self._watched if entry in found.leaves}
         for entry in [entry for entry in sizes if leaves.is_large(found.leaves[entry][1])]:  # it has grown
-            self._large[entry] = self._watched.pop(entry).shown
+            self._uncovered[LARGE][entry] = self._watched.pop(entry)
         total = sum(sizes.values())
         for entry in sorted(sizes, key=lambda entry: (-sizes[entry], entry)):
             if total <= TOTAL:
                 return
             total -= sizes[entry]
-            self._large[entry] = self._watched.pop(entry).shown
+            self._uncovered[LARGE][entry] = self._watched.pop(entry)
 
     # -- entries -----------------------------------------------------------------------------------------------------------
 
@@ -240,7 +236,7 @@ class Census:
             if new is not mine:
                 write(path, tables, new)
         except (Gone, leaves.Unfit, ValueError, TypeError, RuntimeError):  # another kind of value than is here
-            self._left[entry] = path.shown
+            self._uncovered[LEFT][entry] = path
 
     def leave(self, entry: str) -> bool:
         """It differs from rank to rank and changes behind the vote. Whether it is left alone for that."""
@@ -252,8 +248,7 @@ class Census:
                 return False
         except Gone:
             pass
-        self._left[entry] = path.shown
-        del self._watched[entry]
+        self._uncovered[LEFT][entry] = self._watched.pop(entry)
         return True
 
     def at_top(self) -> None:
@@ -272,16 +267,33 @@ class Census:
 
     def news(self) -> list[str]:
         """What is to be told: each kind once."""
-        kinds = {
-            "moved": _listed(self._moved),
-            "left": _listed(self._left),
-            "large": _listed(self._large),
-            "unread": self._unread,
-            "beyond": self._beyond,
-        }
-        found = [kind for kind, what in kinds.items() if what and kind not in self._said]
+        found = [kind for kind, paths in self._uncovered.items() if paths and kind not in self._said]
         self._said.update(found)
-        return [_NEWS[kind].format(kinds[kind]) for kind in found]
+        told = [naming.told(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
+        if self._running and RUNNING not in self._said:
+            self._said.add(RUNNING)
+            told.append(naming.told_of_loops(list(self._running.values())))
+        return told
+
+    def _as_it_is(self, path: Path) -> naming.Uncovered:
+        """With what stands there, if it does."""
+        tables, holder = self._roots.some({path.root}), owner_of(path)
+        thing, owner = None, None
+        with contextlib.suppress(Gone):
+            owner = type(read(holder, tables)) if holder is not None else None
+            thing = read(path, tables)
+        return naming.Uncovered(path, thing, owner)
+
+    def listed(self) -> list[Item]:
+        """All that is known of what nobody has registered: carried over, left out, or told."""
+        found = []
+        for entry, data in self.encoded(None, closely=False).items():
+            _, *rest = decode(data)
+            found.append(Item(entry, self._watched[entry].shown, home(self._watched[entry].root), "adopted", len(rest[-1]) if rest else 0))
+        for kind, paths in self._uncovered.items():
+            found += [Item("", path.shown, home(path.root), kind, 0, naming.WHY[kind]) for path in paths.values()]
+        found += [Item("", one.name, one.where, RUNNING, 0, naming.WHY[RUNNING]) for one in self._running.values()]
+        return found + [Item("", name, "", "ignored", 0, "job.ignore") for name in sorted(self._ignored)]
 
     # -- redo --------------------------------------------------------------------------------------------------------------
 
@@ -353,8 +365,3 @@ def _position(thing: Any) -> str:
         return str(thing._num_yielded)
     length = operator.length_hint(thing, -1)
     return repr(thing) if length < 0 and "count(" in repr(thing) else str(length)
-
-
-def _listed(found: Mapping[str, str]) -> str:
-    names = sorted(set(found.values()))
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

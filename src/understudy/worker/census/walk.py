@@ -141,11 +141,14 @@ class Look:
     leaves: dict[str, tuple[Path, Any]] = field(default_factory=dict)
     moving: dict[str, tuple[Path, Any]] = field(default_factory=dict)  # iterators and the like: seen to move, and not to be set
     objects: int = 0
-    beyond: str = ""  # where it stopped, if it did
+    beyond: Path | None = None  # where it stopped, if it did
 
 
-def look(tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool]) -> Look:
-    """`is_covered`: whether somebody else takes care of a thing, with all that hangs on it."""
+def look(
+    tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool], is_ignored: Callable[[Path], bool] = lambda path: False
+) -> Look:
+    """`is_covered`: whether somebody else takes care of a thing, with all that hangs on it. `is_ignored`: whether nobody need to, of what
+    stands there."""
     found, seen, room = Look(), set[int](), Room(_ROOM, is_covered)
     for root, table in tables.items():
         most = 2 * MOST if root[0] == FRAME else MOST
@@ -157,9 +160,11 @@ def look(tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool]) -> 
             todo: list[tuple[Path, Any]] = [(Path(root, name), value)]
             while todo:
                 path, thing = todo.pop()
+                if is_ignored(path):
+                    continue
                 found.objects += 1
                 if found.objects > most or room.items < 0:
-                    found.beyond = found.beyond or path.shown
+                    found.beyond = found.beyond or path
                     break
                 todo.extend(_at(path, thing, found, seen, room, root[0] == CLASS))
     return found

@@ -6,6 +6,7 @@ Nobody has asked for them, so they never stand in the way: one that cannot be gi
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 PREFIX = "script:"  # of the entries
@@ -13,6 +14,18 @@ PREFIX = "script:"  # of the entries
 
 def is_beside(entry: str) -> bool:
     return entry.startswith(PREFIX)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that is there beside, for a person."""
+
+    entry: str  # ""; it is not carried over
+    name: str
+    root: str  # the module, class or function where it is
+    kind: str  # adopted (it is carried over), ignored, or why it is not carried over in a word
+    size: int  # bytes, of what is carried over
+    why: str = ""
 
 
 class Beside(Protocol):
@@ -64,7 +77,11 @@ class Beside(Protocol):
         ...
 
     def news(self) -> list[str]:
-        """What is to be told."""
+        """What is to be told: what a newcomer would not have."""
+        ...
+
+    def listed(self) -> list[Item]:
+        """All that is known."""
         ...
 
 
@@ -109,4 +126,7 @@ class Nothing:
         pass
 
     def news(self) -> list[str]:
+        return []
+
+    def listed(self) -> list[Item]:
         return []

@@ -1,0 +1,211 @@
+"""Where in the script's source a thing that the census has found is stored, so that a notice can name the line.
+
+A thing is known by its last name: `counter`, or `noise` of `settings.noise`, or `meters` of `trainer.meters['top5']`. Looked for is
+what sets that name, or an item of it, or calls what changes it (`.append`, `.add_`, `next(...)`): of a variable in the scope that holds it,
+of an attribute in all modules of the script. In a loop, or in a function that is no constructor, it is more likely to be where the training
+does it.
+
+Known limits: names only. What is changed under another name (an alias, an argument) is not found, and of two objects with an attribute of
+the same name the wrong line may be named, unless one is set as `self.NAME` in a class of another thing. Without source nothing is found.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path as File
+
+from understudy.worker.census import roots
+from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, MODULE, RootKey
+from understudy.worker.census.walk import Path
+from understudy.worker.script.names import inside, nodes_of
+
+_CHANGE = {
+    "append",
+    "appendleft",
+    "extend",
+    "insert",
+    "add",
+    "update",
+    "pop",
+    "popleft",
+    "remove",
+    "discard",
+    "clear",
+    "setdefault",
+    "sort",
+}
+_CHANGE |= {"reverse", "fill", "send", "__next__"}
+_CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
+_LONGEST = 30  # characters of a first value
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True)
+class Store:
+    """A place in a source that stores a name."""
+
+    file: str
+    line: int
+    value: str  # what it is set to, if that is all that is done there, and short
+    training: bool  # rather while the script trains than before
+    likely: bool  # it stands where the thing's owner says that it should
+
+    @property
+    def shown(self) -> str:
+        return f"{File(self.file).name}:{self.line}"
+
+
+def where(path: Path, owner: type | None) -> str:
+    """As `train.py:41`; if nothing visible stores it, the module or function where it is. `owner`: the type of what has that name."""
+    found = sorted(_stores(path, owner), key=lambda one: (not one.training, not one.likely, bool(one.value), one.file, one.line))
+    return found[0].shown if found else home(path.root)
+
+
+def first_value(path: Path, owner: type | None) -> str:
+    """What the set-up sets it to, as it stands in the source; "" if that cannot be told."""
+    found = [one for one in _stores(path, owner) if one.value and not one.training]
+    return min(found, key=lambda one: (not one.likely, one.file, one.line)).value if found else ""
+
+
+def home(root: RootKey) -> str:
+    """The module, class or function, for a person."""
+    kind, name = root
+    if kind != MODULE:
+        return name if kind == FRAME else f"{'class' if kind == CLASS else 'function'} {name.removeprefix('__main__.')}"
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return File(file).name if file else name
+
+
+def last_name(path: Path) -> str:
+    """By which it is stored."""
+    steps = _named(path).steps
+    return str(steps[-1][1]) if steps else path.name.removesuffix("=")
+
+
+def owner_of(path: Path) -> Path | None:
+    """What has its last name as an attribute; None: that is a variable."""
+    named = _named(path)
+    return Path(path.root, path.name, named.steps[:-1]) if named.steps else None
+
+
+def _named(path: Path) -> Path:
+    """Without the items behind its last name."""
+    names = [number for number, (kind, _) in enumerate(path.steps, 1) if kind != "item"]
+    return Path(path.root, path.name, path.steps[: names[-1] if names else 0])
+
+
+@dataclass(frozen=True)
+class _Where:
+    """Where in a source a node stands."""
+
+    file: str
+    prefix: str = ""  # of what is defined there, in its qualified name
+    kind: str = ""  # the class, if there is one
+    in_body: bool = False  # of that class, and in no function
+    looping: bool = False
+    called: bool = False  # in a function that runs while the script trains, as far as can be seen
+    visible: bool = True  # a variable of the scope that is looked at is seen here
+
+
+def _stores(path: Path, owner: type | None) -> Iterator[Store]:
+    name, holder, last = last_name(path), owner_of(path), path.root[1].rpartition(".")[2]
+    of_object = holder is not None or (path.root[0] in (CLASS, FUNCTION) and not path.name.endswith("="))
+    kinds = {kind.__name__ for kind in owner.__mro__} if owner is not None else {last} if path.root[0] == CLASS else set()
+    near = {"self", "cls", last_name(holder) if holder is not None else last}
+    for node, at in _nodes(path, name, of_object):
+        for target, value in _stored(node, name):
+            base = _without_items(target)
+            if of_object and isinstance(base, ast.Attribute) and base.attr == name:
+                likely = (base.value.attr if isinstance(base.value, ast.Attribute) else getattr(base.value, "id", "")) in near
+                if kinds and at.kind and at.kind not in kinds and getattr(base.value, "id", "") in ("self", "cls"):
+                    continue
+            elif isinstance(base, ast.Name) and base.id == name and (at.in_body and at.kind in kinds if of_object else at.visible):
+                likely = True
+            else:
+                continue
+            text = ast.unparse(value) if value is not None and target is base else ""
+            yield Store(at.file, target.lineno, text if len(text) <= _LONGEST else "", at.looping or at.called, likely)
+
+
+def _nodes(path: Path, name: str, of_object: bool) -> Iterator[tuple[ast.AST, _Where]]:
+    """The nodes of what may store it."""
+    kind, root = path.root
+    for module, names in roots.modules():
+        file = str(names["__file__"])
+        tree = next(iter(nodes_of(file)), None)
+        if tree is None:
+            continue
+        if of_object:
+            yield from _below(tree, _Where(file), "")
+        elif kind == MODULE:
+            yield from _below(tree, _Where(file), name) if module == root else ()
+        else:
+            short, _, inner = root.partition(":") if kind == FRAME else (File(file).name, "", root)
+            inner = inner.removeprefix(f"{module}.") if kind == FUNCTION else inner
+            wanted = inner.rpartition(".<locals>.")[0] if kind == CLOSURE else inner
+            for node, at in _below(tree, _Where(file), "") if short == File(file).name else ():
+                if isinstance(node, _Function) and at.prefix == f"{wanted}.<locals>.":
+                    yield from _below(node, _Where(file, called=kind == FUNCTION), name)
+
+
+def _below(node: ast.AST, at: _Where, variable: str) -> Iterator[tuple[ast.AST, _Where]]:
+    """All nodes below, each with where it stands. `variable`: hidden where a function has one of its own with this name."""
+    for child in ast.iter_child_nodes(node):
+        label = at.prefix + getattr(child, "name", "<lambda>")
+        below = at
+        if isinstance(child, ast.ClassDef):
+            below = replace(at, prefix=f"{label}.", kind=child.name, in_body=True, looping=False)
+        elif isinstance(child, _Function):
+            called, visible = label.rpartition(".")[2] not in _CONSTRUCTORS, at.visible and not _has_own(child, variable)
+            below = replace(at, prefix=f"{label}.<locals>.", in_body=False, looping=False, called=called, visible=visible)
+        elif isinstance(child, ast.For | ast.AsyncFor | ast.While):
+            below = replace(at, looping=True)
+        yield child, below
+        yield from _below(child, below, variable)
+
+
+def _has_own(function: _Function, name: str) -> bool:
+    """Whether a variable of that name in it is its own."""
+    own = inside(function)
+    if any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in own):
+        return False
+    names = {node.arg for node in own if isinstance(node, ast.arg)}
+    return name in names | {node.id for node in own if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _without_items(target: ast.AST) -> ast.AST:
+    while isinstance(target, ast.Subscript | ast.Starred):
+        target = target.value
+    return target
+
+
+def _stored(node: ast.AST, name: str) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """What is stored or changed there, and what it is set to."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Tuple | ast.List):
+                yield from ((part, None) for part in target.elts)
+            else:
+                yield target, node.value
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
+        yield from [(node.target, node.value)] if node.value is not None else ()
+    elif isinstance(node, ast.AugAssign):
+        yield node.target, None
+    elif isinstance(node, ast.Delete):
+        yield from ((target, None) for target in node.targets)
+    elif isinstance(node, ast.For | ast.AsyncFor):
+        yield from ((part, None) for part in ast.walk(node.target) if isinstance(part, ast.expr))
+        yield from ((part, None) for part in ast.walk(node.iter) if isinstance(part, ast.Name | ast.Attribute))  # what it draws from
+    elif isinstance(node, ast.Call):
+        called = node.func
+        if isinstance(called, ast.Attribute) and (called.attr in _CHANGE or (called.attr[-1:] == "_" and called.attr[:1] != "_")):
+            yield called.value, None
+        elif isinstance(called, ast.Name) and called.id == "next" and node.args:
+            yield node.args[0], None
+        elif isinstance(called, ast.Name) and called.id == "setattr" and len(node.args) == 3:
+            key = node.args[1]
+            if isinstance(key, ast.Constant) and key.value == name:
+                yield ast.copy_location(ast.Attribute(node.args[0], name, ast.Store()), node), node.args[2]

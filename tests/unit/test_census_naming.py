@@ -1,0 +1,237 @@
+"""What a notice of the census says: the thing's name, the line that stores it, and the line to add."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from understudy.worker.census import naming, roots, walk
+from understudy.worker.census.census import Census
+from understudy.worker.census.running import Running, running_in
+from understudy.worker.census.stores import first_value, home, where
+
+Script = Callable[..., ModuleType]
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Makes `train.py`, the only module of the script, from its text."""
+
+    def make(text: str, **names: Any) -> ModuleType:
+        path = tmp_path / "train.py"
+        path.write_text(textwrap.dedent(text).lstrip())
+        spec = importlib.util.spec_from_file_location("train", path)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "train", module)
+        monkeypatch.setattr(roots, "modules", lambda: [("train", vars(module))])
+        vars(module).update(names)
+        exec(compile(path.read_text(), str(path), "exec"), vars(module))
+        return module
+
+    return make
+
+
+def at(name: str, *steps: tuple[str, Any], root: tuple[str, str] = ("module", "train")) -> walk.Path:
+    return walk.Path(root, name, steps)
+
+
+STORED = {
+    "counted up in the loop": ("bad = 0\nfor i in ():\n    bad += 1", at("bad"), 3),
+    "set anew in the loop": ("bad = 0\nfor i in ():\n    bad = i", at("bad"), 3),
+    "with others at once": ("best = 0\nwhile False:\n    best, at = 1, 2", at("best"), 3),
+    "by a function, as a global": ("bad = 0\ndef step():\n    global bad\n    bad += 1", at("bad"), 4),
+    "not by a function with a name of its own": ("bad = 0\ndef other():\n    bad = 1\nfor i in ():\n    bad += 1", at("bad"), 5),
+    "not by one that gets it": ("bad = 0\ndef other(bad):\n    bad += 1", at("bad"), 1),
+    "appended": ("seen = []\ndef step():\n    seen.append(1)", at("seen"), 3),
+    "an item": ("seen = {}\ndef step():\n    seen['x'] = 1", at("seen"), 3),
+    "an item of an item": ("seen = {}\ndef step():\n    seen['x'][0].append(1)", at("seen", ("item", "x"), ("item", 0)), 3),
+    "in place": ("import torch\nbank = torch.zeros(2)\ndef step():\n    bank.add_(1)", at("bank"), 4),
+    "deleted": ("seen = []\ndef step():\n    del seen[0]", at("seen"), 3),
+    "drawn from by next": ("it = iter('')\nfor i in ():\n    x = next(it)", at("it"), 3),
+    "drawn from by for": ("it = iter('')\nfor i in ():\n    for x in zip(it):\n        pass", at("it"), 3),
+    "the target of a for": ("at = 0\nfor at in ():\n    pass", at("at"), 2),
+    "of nobody": ("vars().update(hidden=1)", at("hidden"), 0),
+    "an attribute": ("settings = print\ndef step():\n    settings.noise = 1", at("settings", ("attribute", "noise")), 3),
+    "an item of an attribute": (
+        "t = print\ndef step():\n    t.m['x'] += 1",
+        at("t", ("attribute", "m"), ("item", "x")),
+        3,
+    ),
+    "by setattr": ("settings = print\ndef step():\n    setattr(settings, 'noise', 1)", at("settings", ("attribute", "noise")), 3),
+    "of an object of its own rather than of others": (
+        "class A:\n    def up(self):\n        self.n += 1\nclass B:\n    def __init__(self):\n        self.n = 0\n    def up(self):\n"
+        "        self.n += 1",
+        at("thing", ("attribute", "n")),
+        8,
+    ),
+    "of a class": ("class B:\n    patience = 3\ndef step():\n    B.patience = 2", at("patience", root=("class", "train.B")), 4),
+    "of a class's body": ("class A:\n    patience = 3\nclass B:\n    patience = 3", at("patience", root=("class", "train.B")), 4),
+    "of a function": ("def seen():\n    seen.calls = 1", at("calls", root=("function", "train.seen")), 2),
+    "a default": ("def seen(before=[]):\n    before.append(1)", at("before=", root=("function", "train.seen")), 2),
+    "of a frame": (
+        "bad = 0\ndef main():\n    bad = 0\n    for i in ():\n        bad += 1",
+        at("bad", root=("frame", "train.py:main")),
+        5,
+    ),
+    "of a frame, by a function in it": (
+        "class T:\n    def fit(self):\n        bad = 0\n        def up():\n            nonlocal bad\n            bad += 1",
+        at("bad", root=("frame", "train.py:T.fit")),
+        6,
+    ),
+    "captured": (
+        "def make():\n    bad = 0\n    def step():\n        nonlocal bad\n        bad += 1",
+        at("bad", root=("closure", "make.<locals>.step")),
+        5,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STORED)
+def test_the_line_that_stores_it(script: Script, case: str) -> None:
+    text, path, line = STORED[case]
+    module = script(text)
+    owner = getattr(module, "B", None) if path.name == "thing" else None
+    assert where(path, owner) == (f"train.py:{line}" if line else "train.py")
+
+
+def test_without_source_it_is_said_where_it_is(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    script("")
+    assert where(at("bad"), None) == "train.py"
+    assert where(at("bad", root=("frame", "train.py:main")), None) == "train.py:main"
+    assert where(at("bad", root=("closure", "make.<locals>.step")), None) == "function make.<locals>.step"
+    assert home(("class", "__main__.Trainer")) == "class Trainer" and home(("module", "gone")) == "gone"
+
+
+def test_what_the_set_up_sets_it_to(script: Script) -> None:
+    script("best = float('inf')\nfor i in ():\n    best = 3\nlong = 'some text that is too long to be shown'")
+    assert first_value(at("best"), None) == "float('inf')" and first_value(at("long"), None) == first_value(at("none"), None) == ""
+
+
+# -- notices -------------------------------------------------------------------------------------------------------------------
+
+
+def told(kind: str, path: walk.Path, thing: Any = None) -> str:
+    text = naming.told(kind, [naming.Uncovered(path, thing)])
+    assert "\n" not in text and len(text) < 400
+    return text
+
+
+def test_an_iterator_is_replaced(script: Script) -> None:
+    script("import itertools\nticks = itertools.count()\nrates = iter('')\nfor i in ():\n    next(ticks), next(rates)")
+    counts = told(naming.MOVED, at("ticks"), itertools.count())
+    assert counts.startswith("ticks (train.py:5) is an iterator that moves on while the script trains")
+    assert counts.endswith("`state = job.state(ticks=0)` in front of the loop, and in it `state.ticks += 1`")
+    draws = told(naming.MOVED, at("rates"), iter([1]))
+    assert draws.endswith("`rates = list(itertools.islice(rates, STEPS))`, and take `rates[job.committed]`")
+    loads = told(naming.MOVED, at("rates"), iter(torch.utils.data.DataLoader([1])))  # type: ignore[arg-type]
+    assert "`job.batches(loader)`" in loads
+
+
+def test_what_differs_is_put_into_a_namespace_or_ignored(script: Script) -> None:
+    script("bad = 0\nfor i in ():\n    bad += 1")
+    text = told(naming.LEFT, at("bad"), 3)
+    assert text.startswith("bad (train.py:3) differs from rank to rank and changes between the steps")
+    assert "`state = job.state(bad=0)` and use `state.bad`" in text and text.endswith('if not, `job.ignore("bad")`')
+
+
+def test_what_is_too_much_is_registered_if_that_works(script: Script) -> None:
+    script("history = []\nbank = print\nfor i in ():\n    history.append(1)\n    bank.data = 1")
+    text = told(naming.LARGE, at("bank", ("attribute", "data")), torch.zeros(2))
+    assert "bank.data (train.py:5) changes while the script trains" in text and "`job.register(data=bank.data)`" in text
+    text = told(naming.LARGE, at("history"), [0.5])
+    assert "history (train.py:4)" in text and "`state = job.state(history=[])`" in text and '`job.ignore("history")`' in text
+
+
+def test_what_cannot_be_looked_at_is_named_as_far_as_it_is_known(script: Script) -> None:
+    script("models = {}\nfor i in ():\n    models[i] = 1")
+    assert "the source of train.py:main cannot be read" in told(naming.UNREAD, at("", root=("frame", "train.py:main")))
+    text = told(naming.BEYOND, at("models", ("item", 7)))
+    assert "more than can be looked at: what lies behind models[7] (train.py:3)" in text and '`job.ignore("models")`' in text
+
+
+def test_of_many_four_are_named(script: Script) -> None:
+    script("a = b = c = d = e = f = 0")
+    text = naming.told(naming.LEFT, [naming.Uncovered(at(name)) for name in "fedcba"])
+    assert text.startswith("a (train.py:1), b (train.py:1), c (train.py:1), d (train.py:1) and 2 more differ from rank to rank and change ")
+
+
+def test_the_census_tells_it(script: Script) -> None:
+    module = script("class Meter:\n    def up(self):\n        self.sum += 1\nmeter = Meter()\nmeter.sum = 0\nseen = {}")
+    census = Census(lambda: lambda thing: False, test_the_census_tells_it.__code__, lambda name, stream: None)
+    census.set_up()
+    module.meter.up()
+    (entry,) = [entry for entry in census.encoded(None, True) if entry.endswith("meter.sum")]
+    (adopted,) = [item for item in census.listed() if item.entry == entry]
+    assert (adopted.name, adopted.root, adopted.kind, adopted.size > 0) == ("meter.sum", "train.py", "adopted", True)
+    assert census.leave(entry)
+    (text,) = census.news()
+    assert text.startswith("meter.sum (train.py:3) differs") and "job.state(sum=0)" in text and census.news() == []
+    census.ignore(["seen"])
+    rest = {(item.name, item.kind): item for item in census.listed() if item.root in ("train.py", "")}
+    assert set(rest) == {("meter.sum", "left"), ("seen", "ignored")} and "differs from rank to rank" in rest["meter.sum", "left"].why
+
+
+def test_what_is_ignored_is_not_looked_into(script: Script) -> None:
+    module = script("models = {}")
+    vars(module)["models"] |= {number: SimpleNamespace(lock=object()) for number in range(50)}
+    every = walk.look({("module", "train"): roots._Namespace(vars(module))}, lambda thing: False)
+    few = walk.look({("module", "train"): roots._Namespace(vars(module))}, lambda thing: False, lambda path: path.name == "models")
+    assert every.objects - few.objects > 100
+
+
+# -- loops of the job ----------------------------------------------------------------------------------------------------------
+
+RUNNING = {
+    "plain": ("for x in job.batches(0):\n    use(x), mark()", ""),
+    "steps": ("for i in job.steps(9):\n    use(i), mark()", ""),
+    "around it": ("for e, n in enumerate(range(2)):\n    for x in job.batches(0):\n        use(x, e), mark()", ""),
+    "inside it": ("for x in job.batches(0):\n    for n, y in enumerate([1]):\n        use(n), mark()", ""),
+    "no loop of the job": ("for n, x in enumerate([1]):\n    use(n), mark()", ""),
+    "a bar of progress": ("for x in bar(job.batches(0)):\n    use(x), mark()", ""),
+    "a number that nobody reads": ("for n, x in enumerate(job.batches(0)):\n    use(x), mark()", ""),
+    "a number": ("for n, x in enumerate(job.batches(0)):\n    use(n), mark()", "enumerate n"),
+    "a number behind a bar": ("for n, x in bar(enumerate(job.batches(0))):\n    use(n), mark()", "enumerate n"),
+    "pairs": ("for x, y in zip(job.batches(0), others):\n    use(x, y), mark()", "zip y of others"),
+    "pairs of which one is not read": ("for x, y in zip(job.batches(0), others):\n    use(x), mark()", ""),
+    "pairs with the same each time": ("for x, y in zip(job.batches(0), itertools.repeat(1)):\n    use(x, y), mark()", ""),
+    "numbered pairs": ("for n, (x, y) in enumerate(zip(job.batches(0), others)):\n    use(n, y), mark()", "enumerate n, zip y of others"),
+    "only some": ("for x in itertools.islice(job.batches(0), 3):\n    use(x), mark()", "islice islice"),
+    "a while": ("while not seen:\n    mark()", ""),
+}
+
+
+@pytest.mark.parametrize("case", RUNNING)
+@pytest.mark.parametrize("inside", [False, True], ids=["module", "function"])
+def test_what_runs_beside_the_loop_of_the_job(script: Script, case: str, inside: bool) -> None:
+    text, expected = RUNNING[case]
+    if inside:
+        text = "def main():\n" + textwrap.indent(text, "    ") + "\nmain()"
+    seen: list[tuple[Running, ...]] = []
+
+    def mark() -> None:
+        frame: FrameType = sys._getframe(1)
+        seen.append(running_in(frame))
+
+    job = SimpleNamespace(steps=range, batches=lambda loader: [0])
+    script(text, job=job, mark=mark, seen=seen, use=lambda *things: None, bar=iter, others=[1], itertools=itertools)
+    found = [", ".join(f"{one.what} {one.name}" + (f" of {one.source}" if one.source else "") for one in each) for each in seen]
+    assert set(found) == {expected} and all(one.where == f"train.py:{1 + inside}" for each in seen for one in each)
+
+
+def test_what_runs_beside_it_is_told() -> None:
+    text = naming.told_of_loops([Running("enumerate", "n", "", "train.py:4"), Running("zip", "y", "others", "train.py:4")])
+    assert text.startswith("n is counted by enumerate around the loop of the job (train.py:4) (one of 2), and on a newcomer begins anew")
+    assert "`state = job.state(n=0)` in front of the loop, and in it `state.n += 1`" in text
+    text = naming.told_of_loops([Running("zip", "y", "others", "train.py:4")])
+    assert text.startswith("y comes from others by zip around the loop of the job (train.py:4)") and "`state.place`" in text
+    assert "`job.batches(loader, steps=N)`" in naming.told_of_loops([Running("islice", "islice", "", "train.py:4")])
