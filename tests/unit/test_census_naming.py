@@ -206,6 +206,7 @@ RUNNING = {
     "pairs with the same each time": ("for x, y in zip(job.batches(0), itertools.repeat(1)):\n    use(x, y), mark()", ""),
     "numbered pairs": ("for n, (x, y) in enumerate(zip(job.batches(0), others)):\n    use(n, y), mark()", "enumerate n, zip y of others"),
     "only some": ("for x in itertools.islice(job.batches(0), 3):\n    use(x), mark()", "islice islice"),
+    "a name for what is gone through": ("for n, x in gone(through=job.batches(0)):\n    use(n), mark()", ""),
     "a while": ("while not seen:\n    mark()", ""),
 }
 
@@ -223,7 +224,17 @@ def test_what_runs_beside_the_loop_of_the_job(script: Script, case: str, inside:
         seen.append(running_in(frame))
 
     job = SimpleNamespace(steps=range, batches=lambda loader: [0])
-    script(text, job=job, mark=mark, seen=seen, use=lambda *things: None, bar=iter, others=[1], itertools=itertools)
+    script(
+        text,
+        job=job,
+        mark=mark,
+        seen=seen,
+        use=lambda *things: None,
+        bar=iter,
+        gone=lambda through: enumerate(through),
+        others=[1],
+        itertools=itertools,
+    )
     found = [", ".join(f"{one.what} {one.name}" + (f" of {one.source}" if one.source else "") for one in each) for each in seen]
     assert set(found) == {expected} and all(one.where == f"train.py:{1 + inside}" for each in seen for one in each)
 

@@ -49,7 +49,7 @@ def _running_in(file: str, first: int, line: int) -> tuple[Running, ...]:
 
 def _in(iterable: ast.expr, target: ast.expr | None, read: set[str], where: str) -> list[Running]:
     """`target`: what is set to the items of `iterable`, if that is known."""
-    if not isinstance(iterable, ast.Call) or not is_of_job(iterable):
+    if not isinstance(iterable, ast.Call) or not iterable.args or not is_of_job(iterable):
         return []
     called = iterable.func.attr if isinstance(iterable.func, ast.Attribute) else getattr(iterable.func, "id", "")
     inner: list[ast.expr | None] = list(target.elts) if isinstance(target, ast.Tuple | ast.List) else []

@@ -126,8 +126,12 @@ def _stores(path: Path, owner: type | None) -> Iterator[Store]:
                 likely = True
             else:
                 continue
-            text = ast.unparse(value) if value is not None and target is base else ""
-            yield Store(at.file, target.lineno, text if len(text) <= _LONGEST else "", at.looping or at.called, likely)
+            text = ast.unparse(value) if value is not None and target is base and _is_short(value) else ""
+            yield Store(at.file, target.lineno, text, at.looping or at.called, likely)
+
+
+def _is_short(value: ast.expr) -> bool:
+    return value.end_lineno == value.lineno and (value.end_col_offset or 0) - value.col_offset <= _LONGEST
 
 
 def _nodes(path: Path, name: str, of_object: bool) -> Iterator[tuple[ast.AST, _Where]]:
@@ -153,18 +157,24 @@ def _nodes(path: Path, name: str, of_object: bool) -> Iterator[tuple[ast.AST, _W
 
 def _below(node: ast.AST, at: _Where, variable: str) -> Iterator[tuple[ast.AST, _Where]]:
     """All nodes below, each with where it stands. `variable`: hidden where a function has one of its own with this name."""
-    for child in ast.iter_child_nodes(node):
-        label = at.prefix + getattr(child, "name", "<lambda>")
-        below = at
-        if isinstance(child, ast.ClassDef):
-            below = replace(at, prefix=f"{label}.", kind=child.name, in_body=True, looping=False)
-        elif isinstance(child, _Function):
-            called, visible = label.rpartition(".")[2] not in _CONSTRUCTORS, at.visible and not _has_own(child, variable)
-            below = replace(at, prefix=f"{label}.<locals>.", in_body=False, looping=False, called=called, visible=visible)
-        elif isinstance(child, ast.For | ast.AsyncFor | ast.While):
-            below = replace(at, looping=True)
-        yield child, below
-        yield from _below(child, below, variable)
+    waiting = [(node, at)]
+    while waiting:
+        node, at = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            below = _inside(child, at, variable)
+            yield child, below
+            waiting.append((child, below))
+
+
+def _inside(node: ast.AST, at: _Where, variable: str) -> _Where:
+    """Where the nodes below one stand."""
+    label = at.prefix + getattr(node, "name", "<lambda>")
+    if isinstance(node, ast.ClassDef):
+        return replace(at, prefix=f"{label}.", kind=node.name, in_body=True, looping=False)
+    if isinstance(node, _Function):
+        called, visible = label.rpartition(".")[2] not in _CONSTRUCTORS, at.visible and not _has_own(node, variable)
+        return replace(at, prefix=f"{label}.<locals>.", in_body=False, looping=False, called=called, visible=visible)
+    return replace(at, looping=True) if isinstance(node, ast.For | ast.AsyncFor | ast.While) else at
 
 
 def _has_own(function: _Function, name: str) -> bool:
