@@ -171,13 +171,15 @@ def test_the_census_tells_it(script: Script) -> None:
     census.set_up()
     module.meter.up()
     (entry,) = [entry for entry in census.encoded(None, True) if entry.endswith("meter.sum")]
-    (adopted,) = [item for item in census.listed() if item.entry == entry]
+    (adopted,) = [item for item in census.listed(()) if item.entry == entry]
     assert (adopted.name, adopted.root, adopted.kind, adopted.size > 0) == ("meter.sum", "train.py", "adopted", True)
     assert census.leave(entry)
     (text,) = census.news()
     assert text.startswith("meter.sum (train.py:3) differs") and "job.state(sum=0)" in text and census.news() == []
     census.ignore(["seen"])
-    rest = {(item.name, item.kind): item for item in census.listed() if item.root in ("train.py", "")}
+    (other,) = [item for item in census.listed(["script:frame:train.py:main.<locals>.f:seen['a:b']"]) if item.kind == "adopted"]
+    assert (other.root, other.name, other.size) == ("train.py:main.<locals>.f", "seen['a:b']", 0)
+    rest = {(item.name, item.kind): item for item in census.listed(()) if item.root in ("train.py", "")}
     assert set(rest) == {("meter.sum", "left"), ("seen", "ignored")} and "differs from rank to rank" in rest["meter.sum", "left"].why
 
 

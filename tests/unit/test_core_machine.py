@@ -21,7 +21,7 @@ from understudy.core.transitions import Phase, Why, WorkerState
 KINDS = (
     "NodeJoined", "NodesLost", "WorkerStarted", "StartRefused", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerLost",
     "CommunicationBroken", "Quiesced", "Quiesced", "Quiesced", "Quiesced", "NewcomerReady", "Prepared", "PhaseDone", "Verified", "Verified",
-    "VerifyFailed", "Committed", "Committed", "Committed", "Committed", "Finished", "Notice", "MigrationAsked", "ReplicasDiffer",
+    "VerifyFailed", "Committed", "Committed", "Committed", "StateListed", "Finished", "Notice", "MigrationAsked", "ReplicasDiffer",
     "RedoDiffers", "Believed", "NodeTainted", "Expired",
 )  # fmt: skip
 ENDING = ("Uncovered", "ScriptFailed", "StopAsked")  # no job is long after one of these, so at most one comes, at the end
@@ -132,6 +132,10 @@ class Said:
 
     def _Notice(self) -> events.Event:
         return events.Notice(self.worker(WorkerState.MEMBER), self.pick((-1, 0, 1), self.detail), "read this")
+
+    def _StateListed(self) -> events.Event:
+        item = events.StateItem("counter", "train.py", "adopted", True, self.detail)
+        return events.StateListed(self.worker(WorkerState.MEMBER), self.state.step(), (item,), self.more)
 
     def _MigrationAsked(self) -> events.Event:
         return events.MigrationAsked(self.pick((0, 1, -1, 7), self.subject), "why not")

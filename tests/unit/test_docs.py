@@ -110,7 +110,7 @@ def test_options_exist(page: Path) -> None:
     everything = set().union(*known.values())
     for text in INLINE.findall(prose(page)):
         if text.startswith("--"):
-            assert OPTION.findall(text)[0] in everything | {"--strict"}, f"{page.name} names {text}"
+            assert OPTION.findall(text)[0] in everything, f"{page.name} names {text}"
 
 
 def test_every_option_of_run_is_described() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy.cli.target import TLS
-from understudy.common.names import CHAOS_VARIABLE
+from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
 from understudy.core.model import Timeouts
 
 LAUNCH, NODES, OUTPUT, OURS, REST = (
@@ -102,6 +102,16 @@ class Flags:
             rich_help_panel=OURS,
         ),
     ] = None
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            envvar=STRICT_VARIABLE,
+            help="Refuse to train on as soon as the script is seen to change something that a newcomer would not have, instead of telling "
+            "it in a notice. The job ends, and says what to add to the script.",
+            rich_help_panel=OURS,
+        ),
+    ] = False
     max_restarts: Annotated[
         int | None,
         _option(

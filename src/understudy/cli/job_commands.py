@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from understudy.cli.client import Denied, NoAnswer, of_job
 from understudy.cli.errors import errors_told
 from understudy.cli.run_directory import RunDirectory
-from understudy.cli.show import report_view, status_view
+from understudy.cli.show import report_view, state_view, status_view
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
 from understudy.common.console import say
 
@@ -26,6 +26,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 def status(
     run_dir: RunDir = None,
     as_json: AsJson = False,
+    state: Annotated[bool, typer.Option("--state", help="List what is registered, and what the script changes beside that.")] = False,
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
     token_file: TokenFile = None,
@@ -34,8 +35,12 @@ def status(
     """Show who holds which rank, the spares, and the last step that every rank committed.
 
     Works while the job runs and after it (then it shows how the job ended).
+
+    [bold]understudy status --state[/bold]
+      What is registered, and what the script changes beside that: what of it a newcomer gets, and what starts afresh there, and why.
     """
-    _print("status", target(run_dir, orchestrator, job, token_file, tls_cert), as_json, status_view)
+    what, view = ("state", state_view) if state else ("status", status_view)
+    _print(what, target(run_dir, orchestrator, job, token_file, tls_cert), as_json, view)
 
 
 def report(
@@ -142,7 +147,7 @@ def _print(what: str, about: Target, as_json: bool, view: Callable[[dict[str, An
 
 
 def answer(what: str, about: Target) -> Any:
-    """Status or report, from the orchestrator, else from the journal. Raises `NoAnswer` or `Denied`."""
+    """Status, state or report, from the orchestrator, else from the journal. Raises `NoAnswer` or `Denied`."""
     try:
         if about.server is None:
             raise NoAnswer("its orchestrator has not said where it listens")
@@ -154,12 +159,21 @@ def answer(what: str, about: Target) -> Any:
 
 
 def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
-    """Status, report or events without the orchestrator, which did not answer: that is `why`. Raises `NoAnswer`."""
+    """Status, state, report or events without the orchestrator, which did not answer: that is `why`. Raises `NoAnswer`."""
     if not run.journal_file.exists():
         raise NoAnswer(f"{run.path} has no journal: the job did not start, or its orchestrator is on another node ({why})") from why
-    from understudy.orchestrator import migrations, views  # here, because they bring SQLAlchemy, which the other commands do without
+    from understudy.orchestrator import (
+        migrations,
+        state_view,
+        views,
+    )  # here, because they bring SQLAlchemy, which the other commands do without
 
     try:
-        return {"status": views.offline_status, "report": views.offline_report, "events": views.offline_events}[what](run.path)
+        return {
+            "status": views.offline_status,
+            "state": state_view.offline_state_table,
+            "report": views.offline_report,
+            "events": views.offline_events,
+        }[what](run.path)
     except (migrations.NewerJournal, views.NoJournal) as error:
         raise NoAnswer(f"{run.journal_file}: {error}") from error

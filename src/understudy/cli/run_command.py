@@ -15,7 +15,7 @@ from understudy.cli.start import check_tls, execute, job_token
 from understudy.cli.submitted_jobs import submit
 from understudy.cli.target import service
 from understudy.common.console import say
-from understudy.common.names import CHAOS_VARIABLE
+from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
 
 
 @takes(Flags)
@@ -40,9 +40,10 @@ def run(flags: Flags) -> None:
     While it runs: understudy status, understudy migrate --rank 2. Afterwards: understudy report. Every worker's
     output is in the run directory, in workers/. The exit code is the job's.
     """
-    os.environ.pop(CHAOS_VARIABLE, None)
-    if flags.chaos:
-        os.environ[CHAOS_VARIABLE] = "1"  # workers read it there
+    for variable, wanted in ((CHAOS_VARIABLE, flags.chaos), (STRICT_VARIABLE, flags.strict)):
+        os.environ.pop(variable, None)
+        if wanted:
+            os.environ[variable] = "1"  # workers read it there
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     if flags.compare_every is not None:
         os.environ["UNDERSTUDY_COMPARE_EVERY"] = str(flags.compare_every)  # for the workers, also of a job that is submitted

@@ -45,6 +45,19 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     return Group(head, table, *_lines("drill", drills), *_lines("tainted", taints), *_lines("notice", status["notices"]), *ending)
 
 
+def state_view(found: dict[str, Any]) -> RenderableType:
+    if found["step"] is None:
+        return Text("nothing is known yet: ranks tell what they have when they are compared, for the first time behind the first step")
+    head = Text.assemble(("job ", "dim"), str(found["job"]), ("  as of step ", "dim"), str(found["step"]))
+    table = Table("name", "where", "what", "ranks", "bytes", "why")
+    alike = {True: "same", False: "differ", None: ""}
+    for one in found["entries"]:
+        sizes = size(one["bytes"]) if one["bytes"] else ""
+        table.add_row(*map(_cell, (one["name"], one["root"], one["kind"], alike[one["same"]], sizes, one["reason"])))
+    more = [Text(f"and {found['left_out']} more")] if found["left_out"] else []
+    return Group(head, table, *more)
+
+
 def drill_line(drill: dict[str, Any]) -> str:
     """What came of a drill, for a person."""
     rank, step, detail = f"rank {drill['rank']}", drill["step"], drill["detail"]

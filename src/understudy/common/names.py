@@ -19,6 +19,7 @@ TOKEN_VARIABLE = "UNDERSTUDY_TOKEN"
 WORKER_VARIABLE = "UNDERSTUDY_WORKER"  # of a worker, and so of everything that it starts
 RUN_DIR_VARIABLE = "UNDERSTUDY_RUN_DIR"  # the same
 CHAOS_VARIABLE = "UNDERSTUDY_CHAOS"
+STRICT_VARIABLE = "UNDERSTUDY_STRICT"
 
 
 def page_path(run_dir: Path, worker: str) -> Path:

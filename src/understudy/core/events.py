@@ -274,6 +274,30 @@ class Registered:
 
 
 @dataclass(frozen=True)
+class StateItem:
+    """A thing of `StateListed`."""
+
+    shown: str  # its name
+    root: str  # where the script has it; empty if it is registered
+    kind: str  # registered, adopted (it is carried over all the same), ignored, or why it starts afresh on a newcomer, in a word
+    same: bool | None  # on all ranks; None: nobody compares it
+    size: int  # bytes on rank 0, of what is carried over
+    reason: str = ""  # why it starts afresh
+
+
+@dataclass(frozen=True)
+class StateListed:
+    """From rank 0, behind a comparison of all ranks: what is registered, and what the script changes beside that. For people, as `Notice`:
+    the last one is kept, and nothing is decided by it. `left_out`: items for which there was no room; `step`: of the job.
+    """
+
+    worker: str
+    step: int
+    items: tuple[StateItem, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
 class DrillAsked:
     """From the API: prove that a spare computes the same bits as `rank`, or, if that is -1, as the rank whose turn it is. `step`: that the
     job has reached, if it is by itself that a drill is due; -1: somebody has asked.
@@ -324,6 +348,7 @@ FromWorker = (
     | Drilled
     | DrillBroken
     | Registered
+    | StateListed
     | PhaseDone
     | Verified
     | VerifyFailed

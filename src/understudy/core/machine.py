@@ -84,6 +84,10 @@ def _notice(state: JobState, event: events.Notice) -> None:
     state.tell(text)
 
 
+def _state_listed(state: JobState, event: events.StateListed) -> None:
+    state.listed = event
+
+
 _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.NodeJoined: loss.node_joined,
     events.NodesLost: loss.nodes_lost,
@@ -98,6 +102,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.Drilled: drill.drilled,
     events.DrillBroken: drill.broken,
     events.Registered: proofs.registered,
+    events.StateListed: _state_listed,
     events.PhaseDone: resume.phase_done,
     events.Verified: resume.verified,
     events.VerifyFailed: loss.verify_failed,

@@ -18,7 +18,7 @@ from itertools import chain
 
 from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Prepare, Recover, SetTimer, Tell
 from understudy.core.commit import Decision
-from understudy.core.events import Event, PhaseDone, Quiesced
+from understudy.core.events import Event, PhaseDone, Quiesced, StateListed
 from understudy.core.incident import OpenIncident
 from understudy.core.mismatch import Crashes
 from understudy.core.model import DrillResult, Incident, JobSpec, LossCause, Timeouts
@@ -159,6 +159,7 @@ class JobState:
     incident: OpenIncident | None = None
     incidents: list[Incident] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    listed: StateListed | None = None  # as rank 0 has told last
     losses: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, transaction) -> how often
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify
     unprepared: dict[int, int] = field(default_factory=dict)  # rank -> how many spares failed in its set-up

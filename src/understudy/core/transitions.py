@@ -115,6 +115,7 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
     events.Drilled: frozenset({REHEARSING}),
     events.DrillBroken: frozenset({MEMBER, LEAVING}),
     events.Registered: frozenset({MEMBER}),
+    events.StateListed: frozenset({MEMBER}),
     events.NewcomerReady: frozenset({NEWCOMER}),
     events.Verified: frozenset({NEWCOMER}),
     events.VerifyFailed: frozenset({NEWCOMER}),

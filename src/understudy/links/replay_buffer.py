@@ -15,6 +15,7 @@ _REPEATED = (
     events.Drilled,
     events.DrillBroken,
     events.Registered,
+    events.StateListed,
     events.Verified,
     events.VerifyFailed,
     events.Uncovered,

@@ -25,6 +25,7 @@ from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.security import Role
+from understudy.orchestrator.state_view import StateTable, state_table
 
 STATUS = TypeAdapter(views.Status)
 
@@ -59,6 +60,11 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
         """Who holds which rank, and how far the job is. Also after its end."""
         # Encoded here: FastAPI would check every rank of our own answer first, and the event loop has agents to serve.
         return Response(STATUS.dump_json(_status(found(job), cluster)), media_type="application/json")
+
+    @app.get("/v1/jobs/{job}/state", **read, responses=NO_ANSWER)
+    async def state(job: str) -> StateTable:
+        """What is registered, and what the script changes beside that, as all ranks were compared last. Also after the job's end."""
+        return state_table(found(job).service.machine)
 
     @app.get("/v1/jobs/{job}/report", **read, responses=NO_ANSWER)
     async def report(job: str) -> views.Report:

@@ -35,11 +35,11 @@ from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table,
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_equal, is_same, sketch
 from understudy.worker.census.stores import home, owner_of
-from understudy.worker.census.walk import Gone, Look, Path, look, read, write
+from understudy.worker.census.walk import Gone, Look, Path, look, read, told_by, write
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.errors import BadMessage
-from understudy.worker.state.beside import Item
+from understudy.worker.state.beside import Item, is_beside
 
 END, ENDS = 4 << 10, 256  # bytes that are kept of the end of a loop at most, and loops of which they are
 CLOSELY = 3  # transactions at whose begin everything is noted
@@ -284,12 +284,13 @@ class Census:
             thing = read(path, tables)
         return naming.Uncovered(path, thing, owner)
 
-    def listed(self) -> list[Item]:
+    def listed(self, known: Iterable[str]) -> list[Item]:
         """All that is known of what nobody has registered: carried over, left out, or told."""
-        found = []
-        for entry, data in self.encoded(None, closely=False).items():
-            _, *rest = decode(data)
-            found.append(Item(entry, self._watched[entry].shown, home(self._watched[entry].root), "adopted", len(rest[-1]) if rest else 0))
+        data, found = self.encoded(None, closely=False), []
+        for entry in {*data, *filter(is_beside, known)}:
+            root, name = told_by(entry)
+            _, *rest = decode(data[entry]) if entry in data else (b"",)
+            found.append(Item(entry, name, home(root), "adopted", len(rest[-1]) if rest else 0))
         for kind, paths in self._uncovered.items():
             found += [Item("", path.shown, home(path.root), kind, 0, naming.WHY[kind]) for path in paths.values()]
         found += [Item("", one.name, one.where, RUNNING, 0, naming.WHY[RUNNING]) for one in self._running.values()]

@@ -89,6 +89,13 @@ class Path:
         return Path(self.root, self.name, (*self.steps, (kind, key)))
 
 
+def told_by(entry: str) -> tuple[RootKey, str]:
+    """The root, and the name for a person, of an entry that another rank has."""
+    _, kind, rest = entry.split(":", 2)
+    parts = rest.split(":", 2 if kind == FRAME else 1)
+    return (kind, ":".join(parts[:-1])), parts[-1]
+
+
 class Gone(LookupError):
     """Nothing is there any more."""
 

@@ -28,7 +28,7 @@ from dataclasses import replace
 import torch
 
 from understudy.core.coverage import Replicas, refine
-from understudy.core.events import Registered
+from understudy.core.events import Registered, StateListed
 from understudy.core.judgement import is_training_state
 from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.digests import digest_bytes
@@ -41,6 +41,7 @@ from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import PostVoteChanges
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState, StateSummary
+from understudy.worker.protocol.state_listing import adopted, items_of, that_fit
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
@@ -237,12 +238,13 @@ class Comparison:
             )
         if local.comparisons >= 2:  # the first one knows no moments
             self._tell_roles(local.replicas)
+            self._tell_state(local.replicas)
         if local.comparisons <= 2:
             channel = self._membership.channel
             assert channel is not None
             text, covered = coverage(local.replicas, self._held.state, channel.places)
             if local.comparisons == 2 or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
-                self._notices.tell(text, everyone=False)
+                self._notices.tell(text + adopted(self._held.state, local.replicas), everyone=False)
 
     def _tell_roles(self, replicas: Replicas) -> None:
         progress, control = self._progress, self._membership.control
@@ -253,6 +255,13 @@ class Comparison:
             if told != self._roles:
                 self._roles = told
                 control.send(Registered(control.worker, progress.generation, progress.step, *told))
+
+    def _tell_state(self, replicas: Replicas) -> None:
+        progress, control = self._progress, self._membership.control
+        if progress.rank == 0 and not progress.finished:  # of a script that has ended nothing is there any more
+            items = items_of(self._held.state, replicas)
+            fit = that_fit(items)
+            control.send(StateListed(control.worker, progress.step, fit, len(items) - len(fit)))
 
     def _part(self) -> None:
         """Learns which buffers and values were not the same any more at the last vote, even if they are now."""

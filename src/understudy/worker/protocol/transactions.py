@@ -16,6 +16,7 @@ its state to newcomers. Until then the old groups stay broken, and refuse everyt
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from understudy.common.names import STRICT_VARIABLE
 from understudy.common.page_view import Activity
 from understudy.core.commands import Abort
 from understudy.core.events import Committed
@@ -78,6 +80,7 @@ class Transactions:
         self._count = count
         self._first = first
         self._notices = notices
+        self._strict = os.environ.get(STRICT_VARIABLE) == "1"  # what a newcomer would not have is refused, and not told
         self._redo = RedoProof(progress, membership, held)
         self.watch = StepWatch()  # a drill, on a rank or on a spare
         self._works = Works()
@@ -168,7 +171,10 @@ class Transactions:
 
     def _look_closely(self, begun: Before) -> None:
         """At begin: what a redo or a newcomer could not bear. More of it in the first transactions of a function."""
-        for told in (*self._held.state.attributes.news(), *self._held.state.beside.news()):
+        uncovered = self._held.state.beside.news()
+        if uncovered and self._strict:
+            raise Misuse(uncovered[0])
+        for told in (*self._held.state.attributes.news(), *uncovered):
             self._notices.tell(told)
         if begun.full and (name := by_hand(self._held.state.loaders)):
             raise Misuse(

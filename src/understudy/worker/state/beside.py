@@ -24,7 +24,7 @@ class Item:
     name: str
     root: str  # the module, class or function where it is
     kind: str  # adopted (it is carried over), ignored, or why it is not carried over in a word
-    size: int  # bytes, of what is carried over
+    size: int  # bytes, of what is carried over from this rank
     why: str = ""
 
 
@@ -80,8 +80,8 @@ class Beside(Protocol):
         """What is to be told: what a newcomer would not have."""
         ...
 
-    def listed(self) -> list[Item]:
-        """All that is known."""
+    def listed(self, known: Iterable[str]) -> list[Item]:
+        """All of it. `known`: entries that some rank has."""
         ...
 
 
@@ -128,5 +128,5 @@ class Nothing:
     def news(self) -> list[str]:
         return []
 
-    def listed(self) -> list[Item]:
+    def listed(self, known: Iterable[str]) -> list[Item]:
         return []

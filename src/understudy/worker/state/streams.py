@@ -106,6 +106,10 @@ class Randomness:
     def all_generators(self) -> list[Any]:
         return [*self.generators.values(), *self.numpy_generators.values(), *self.python_generators.values()]
 
+    def names(self) -> list[str]:
+        """Of all that the script has: registered, of a loader's, and found (`FOUND`)."""
+        return sorted((*self.generators, *self.numpy_generators, *self.python_generators))
+
     def still(self) -> AbstractContextManager[None]:
         """For code in which nothing draws: several captures in it are one. Setting streams is seen."""
         return self._stillness

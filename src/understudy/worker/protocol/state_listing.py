@@ -1,0 +1,74 @@
+"""What a newcomer of this job would get, for `understudy status --state` and, in short, for the coverage report."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from understudy.common.bounds import size
+from understudy.core.coverage import Replicas
+from understudy.core.events import StateItem
+from understudy.worker.state.beside import is_beside
+from understudy.worker.state.registry import State
+from understudy.worker.state.streams import FOUND
+from understudy.worker.state.tensors import local_tensor
+
+ROOM = 1 << 18  # bytes of all items as written: a quarter of what a message may have
+_LONGEST = 200  # characters of a name
+_SHOWN = 4
+
+
+def items_of(state: State, replicas: Replicas) -> list[StateItem]:
+    """What is registered, each name once, and what the script changes beside that."""
+    sizes = {entry: local_tensor(tensor).numel() * tensor.element_size() for entry, tensor in state.all_tensors().items()}
+    sizes |= {entry: len(data) for entry, data in state.encoded_values(closely=False).items()}
+    names: dict[str, list[str]] = {}
+    for entry in filter(lambda entry: not is_beside(entry), replicas.classes):
+        names.setdefault(entry.partition("/")[0], []).append(entry)
+    found = [_registered(name, _alike(replicas, entries), sum(sizes.get(e, 0) for e in entries)) for name, entries in sorted(names.items())]
+    found += [_registered(name, None, 0) for name in sorted(state.loaders)]
+    found += [_stream(name, state.names) for name in state.randomness.names()]
+    for one in sorted(state.beside.listed(replicas.classes), key=lambda one: (one.kind != "adopted", one.kind, one.root, one.name)):
+        same = _alike(replicas, [one.entry]) if one.entry in replicas.classes else None
+        found.append(StateItem(_short(one.name), _short(one.root), one.kind, same, one.size, one.why))
+    return found
+
+
+def that_fit(items: list[StateItem]) -> tuple[StateItem, ...]:
+    """The first of them."""
+    room = ROOM
+    for number, item in enumerate(items):
+        room -= size(item.shown) + size(item.root) + size(item.reason) + _LONGEST
+        if room < 0:
+            return tuple(items[:number])
+    return tuple(items)
+
+
+def adopted(state: State, replicas: Replicas) -> str:
+    """For the coverage report: what a newcomer gets though nobody has registered it; "" if nothing is."""
+    known = sorted((one.root, one.name) for one in state.beside.listed(replicas.classes) if one.kind == "adopted")
+    if not known:
+        return ""
+    shown = [f"{', '.join(name for _, name in group)} ({root})" for root, group in groupby(known[:_SHOWN], lambda one: one[0])]
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return f"; adopted, though not registered: {', '.join(shown)}{more} (understudy status --state)"
+
+
+def _registered(name: str, same: bool | None, size: int) -> StateItem:
+    return StateItem(_short(name), "", "registered", same, size)
+
+
+def _stream(name: str, registered: set[str]) -> StateItem:
+    """Of random numbers; those that the script has, but has not registered, have the place in their names."""
+    if name.partition(".")[0] in registered:
+        return _registered(name, None, 0)
+    shown, _, root = name.removeprefix(FOUND).partition(" (")
+    return StateItem(_short(shown), _short(root.removesuffix(")")), "adopted", None, 0)
+
+
+def _alike(replicas: Replicas, entries: list[str]) -> bool:
+    """Whether all ranks have the same of each."""
+    return all(len(set(replicas.classes[entry])) == 1 for entry in entries)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,0 +1,50 @@
+"""What of a script a newcomer would have and what not: the listing, and jobs that refuse to train on without it."""
+
+from __future__ import annotations
+
+import json
+
+from tests.integration.training import Training, training, understudy
+
+__all__ = ["training"]
+
+
+def test_the_listing_says_what_a_newcomer_gets_and_what_not(training: Training) -> None:
+    outcome = training.run("beside.py", "iterator", "differs", spares=0)
+    assert outcome.code == 0, outcome.output
+    run = str(outcome.folder / "run")
+    told = understudy("status", "--state", "--json", "--run-dir", run)
+    found = json.loads(told.stdout)
+    known = {entry["name"]: entry for entry in found["entries"]}
+    assert found["step"] == 8 and found["left_out"] == 0, found
+    registered = {name: entry["same"] for name, entry in known.items() if entry["kind"] == "registered"}
+    assert registered == {"model": True, "optimizer": True, "state": True} and known["model"]["bytes"] >= 5 * 4
+    assert [known["counter"][key] for key in ("root", "kind", "same", "reason")] == ["beside.py", "adopted", True, ""] and known["counter"][
+        "bytes"
+    ]
+    assert [known["own"][key] for key in ("root", "kind", "same", "reason")] == ["beside.py", "adopted", False, ""]
+    assert known["ticks"]["kind"] == "moved" and "iterator" in known["ticks"]["reason"], known
+    assert known["worst"]["kind"] == "left" and known["worst"]["root"] == "beside.py", known
+    assert known["shown"]["kind"] == "ignored"
+    table = understudy("status", "--state", "--run-dir", run).stdout
+    assert "as of step 8" in table and "counter" in table and "beside.py" in table and "differ" in table
+    notices = outcome.ask("status")["notices"]
+    (coverage,) = [notice for notice in notices if "coverage: every rank has a replica" in notice]
+    assert "; adopted, though not registered: counter, own (beside.py) (understudy status --state)" in coverage
+    assert any("ticks (beside.py:40) is an iterator that moves on" in notice for notice in notices), notices
+    assert any("worst (beside.py:44) differs from rank to rank" in notice for notice in notices), notices
+
+
+def test_a_strict_job_trains_while_everything_is_covered(training: Training) -> None:
+    outcome = training.begin("beside.py", spares=0, UNDERSTUDY_STRICT="1").ends()
+    assert outcome.code == 0, outcome.output
+    assert outcome.ask("status")["step"] == 9
+
+
+def test_a_strict_job_ends_with_what_is_not(training: Training) -> None:
+    flags = ["--nproc-per-node", "2", "--spares", "0", "--strict", "--run-dir", "FOLDER/run"]
+    outcome = training.start(["-m", "understudy.cli", "run", *flags], "beside.py", "iterator").ends()
+    assert outcome.code == 1, outcome.output
+    assert "understudy.worker.errors.Misuse: ticks (beside.py:40) is an iterator that moves on while the script trains" in outcome.output
+    status = outcome.ask("status")
+    assert "`state = job.state(ticks=0)`" in status["message"] and status["step"] <= 4, status
