@@ -26,6 +26,7 @@ from understudy.core import commands, events
 from understudy.core.model import LossCause, Position, SnapshotRef, Stand
 from understudy.links.messages import Message, Pages, decode, encode, unfold
 from understudy.orchestrator import views
+from understudy.orchestrator.state_view import offline_state_table
 
 SPEC = {"spec": {"job": "job", "world_size": 2, "workers_per_node": 2, "spares": 1}, "timeouts": {"stop": 3.0}}
 LONG = 30.0  # seconds: generous, for a machine that is busy
@@ -178,6 +179,10 @@ def test_a_job_from_start_to_end(orchestrator: Orchestrator) -> None:
     report = orchestrator.ask("GET", "/report").json()
     (incident,) = report["incidents"]
     assert incident["bytes_moved"] == 1000 and incident["seconds"] >= incident["phases"]["abort"] >= 0
+    agent.say(events.StateListed("w0", 8, (events.StateItem("counter", "train.py", "adopted", True, 3),)))
+    wait_until(lambda: orchestrator.ask("GET", "/state").json()["step"] == 8, "a list of its state", LONG)
+    state = orchestrator.ask("GET", "/state").json()
+    assert [entry["name"] for entry in state["entries"]] == ["counter"]
 
     agent.say(events.Finished("w0", 1), events.Finished("w2", 1))
     for _ in range(3):
@@ -188,7 +193,7 @@ def test_a_job_from_start_to_end(orchestrator: Orchestrator) -> None:
     assert code == 0
     assert "understudy: rank 1 (worker w1 on node n0) was killed: signal 9" in said
     assert said.endswith("understudy: all 2 ranks finished, 1 incident\n") and orchestrator.token not in said
-    assert views.offline_report(orchestrator.run_dir) == report
+    assert views.offline_report(orchestrator.run_dir) == report and offline_state_table(orchestrator.run_dir) == state
     after = views.offline_status(orchestrator.run_dir)
     assert after["state"] == "finished" and after["step"] == 8
 

@@ -33,6 +33,7 @@ from understudy.links.messages import LIMIT, BadMessage, decode, encode, recalle
 from understudy.orchestrator import journal, metrics, views
 from understudy.orchestrator.jobs import ServedJob
 from understudy.orchestrator.settings import Settings
+from understudy.orchestrator.state_view import state_table
 
 SPEC = JobSpec("job", 2, 1, nodes=2, spares=1, prepared=1)
 SETTINGS = Settings(SPEC, Timeouts())
@@ -135,12 +136,13 @@ def _show(machine: Machine, kept: list[tuple[float, events.Event, str]]) -> None
     pages = {"w0": PageView(1, 1.0, Activity.RUNNING, 1, 1, 1.0, 1, 1.0)}
     terminal = io.StringIO()
     console = Console(file=terminal, width=200)
-    status, report = views.status(machine, pages), views.report(machine)
-    for shown in (json.loads(json.dumps(status, allow_nan=False)), json.loads(json.dumps(report, allow_nan=False))):
+    status, report, table = views.status(machine, pages), views.report(machine), state_table(machine)
+    for shown in (json.loads(json.dumps(answer, allow_nan=False)) for answer in (status, report, table)):
         assert all(map(_written, _strings(shown)))
         json.dumps(shown, ensure_ascii=False).encode()
     console.print(show.status_view(cast("dict[str, Any]", status)))
     console.print(show.report_view(cast("dict[str, Any]", report)))
+    console.print(show.state_view(cast("dict[str, Any]", table)))
     lines = _Lines(cast("Any", None))
     lines._ranks = dict.fromkeys([getattr(event, "worker", "") for _, event, _ in kept], 0)
     for number, (now, _, text) in enumerate(kept, 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class Namespace:
@@ -13,6 +13,10 @@ class Namespace:
 
     def __getattr__(self, name: str) -> Any:  # for type checkers; what is there is found before
         raise AttributeError(f"job.state(...) was given no {name!r}, and nobody has set it; there is {', '.join(vars(self)) or 'nothing'}")
+
+    if TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
