@@ -113,8 +113,12 @@ def test_without_source_it_is_said_where_it_is(script: Script, monkeypatch: pyte
 
 
 def test_what_the_set_up_sets_it_to(script: Script) -> None:
-    script("best = float('inf')\nfor i in ():\n    best = 3\nlong = 'some text that is too long to be shown'")
-    assert first_value(at("best"), None) == "float('inf')" and first_value(at("long"), None) == first_value(at("none"), None) == ""
+    script(
+        "seen = defaultdict(list)\nbest = float('inf')\nfor i in ():\n    best = 3\nlong = 'some text that is too long to be shown'",
+        defaultdict=lambda kind: kind(),
+    )
+    assert first_value(at("best"), None) == "float('inf')"
+    assert first_value(at("seen"), None) == first_value(at("long"), None) == first_value(at("none"), None) == ""
 
 
 # -- notices -------------------------------------------------------------------------------------------------------------------

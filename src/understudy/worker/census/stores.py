@@ -40,6 +40,7 @@ _CHANGE = {
 _CHANGE |= {"reverse", "fill", "send", "__next__"}
 _CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
 _LONGEST = 30  # characters of a first value
+_PLAIN = ("float", "int", "list", "dict", "torch", "numpy", "np")  # that may be called for one
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -126,12 +127,15 @@ def _stores(path: Path, owner: type | None) -> Iterator[Store]:
                 likely = True
             else:
                 continue
-            text = ast.unparse(value) if value is not None and target is base and _is_short(value) else ""
+            text = ast.unparse(value) if value is not None and target is base and _is_plain(value) else ""
             yield Store(at.file, target.lineno, text, at.looping or at.called, likely)
 
 
-def _is_short(value: ast.expr) -> bool:
-    return value.end_lineno == value.lineno and (value.end_col_offset or 0) - value.col_offset <= _LONGEST
+def _is_plain(value: ast.expr) -> bool:
+    """Whether it is short, and no object of which nobody knows whether it can be moved."""
+    if value.end_lineno != value.lineno or (value.end_col_offset or 0) - value.col_offset > _LONGEST:
+        return False
+    return all(ast.unparse(node.func).partition(".")[0] in _PLAIN for node in ast.walk(value) if isinstance(node, ast.Call))
 
 
 def _nodes(path: Path, name: str, of_object: bool) -> Iterator[tuple[ast.AST, _Where]]:

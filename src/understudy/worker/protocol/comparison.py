@@ -44,6 +44,7 @@ from understudy.worker.protocol.rank_state import RankState, StateSummary
 from understudy.worker.protocol.state_listing import adopted, items_of, that_fit
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.state.beside import is_beside
+from understudy.worker.state.rank_local import CLASSIFIED
 from understudy.worker.state.registry import State
 
 EVERY = 100  # steps between two comparisons on the side
@@ -236,15 +237,17 @@ class Comparison:
                 f"coverage: {parted[0]} (one of {len(parted)}) has become different on ranks that shared it: they no longer replace each "
                 "other in it"
             )
-        if local.comparisons >= 2:  # the first one knows no moments
+        if local.comparisons >= CLASSIFIED:  # the first one knows no moments
             self._tell_roles(local.replicas)
             self._tell_state(local.replicas)
-        if local.comparisons <= 2:
+        if local.comparisons == CLASSIFIED + 2 and (text := adopted(self._held.state, local.replicas)):
+            self._notices.tell(text, everyone=False)  # what differs from rank to rank and is left alone for that has been seen by now
+        if local.comparisons <= CLASSIFIED:
             channel = self._membership.channel
             assert channel is not None
             text, covered = coverage(local.replicas, self._held.state, channel.places)
-            if local.comparisons == 2 or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
-                self._notices.tell(text + adopted(self._held.state, local.replicas), everyone=False)
+            if local.comparisons == CLASSIFIED or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
+                self._notices.tell(text, everyone=False)
 
     def _tell_roles(self, replicas: Replicas) -> None:
         progress, control = self._progress, self._membership.control

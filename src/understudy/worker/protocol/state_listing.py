@@ -44,13 +44,13 @@ def that_fit(items: list[StateItem]) -> tuple[StateItem, ...]:
 
 
 def adopted(state: State, replicas: Replicas) -> str:
-    """For the coverage report: what a newcomer gets though nobody has registered it; "" if nothing is."""
+    """For the coverage report, in a notice of its own: what a newcomer gets though nobody has registered it; "" if there is nothing."""
     known = sorted((one.root, one.name) for one in state.beside.listed(replicas.classes) if one.kind == "adopted")
     if not known:
         return ""
     shown = [f"{', '.join(name for _, name in group)} ({root})" for root, group in groupby(known[:_SHOWN], lambda one: one[0])]
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    return f"; adopted, though not registered: {', '.join(shown)}{more} (understudy status --state)"
+    return f"coverage: adopted, though not registered: {', '.join(shown)}{more} (understudy status --state)"
 
 
 def _registered(name: str, same: bool | None, size: int) -> StateItem:
