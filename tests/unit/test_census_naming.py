@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import importlib.util
+import inspect
 import itertools
 import sys
 import textwrap
@@ -14,10 +17,11 @@ from typing import Any
 import pytest
 import torch
 
+from understudy.worker.census import census as module_of_census
 from understudy.worker.census import naming, roots, walk
 from understudy.worker.census.census import Census
 from understudy.worker.census.running import Running, running_in
-from understudy.worker.census.stores import first_value, home, where
+from understudy.worker.census.stores import called, first_value, home, is_drawn, where
 
 Script = Callable[..., ModuleType]
 
@@ -109,7 +113,46 @@ def test_without_source_it_is_said_where_it_is(script: Script, monkeypatch: pyte
     assert where(at("bad"), None) == "train.py"
     assert where(at("bad", root=("frame", "train.py:main")), None) == "train.py:main"
     assert where(at("bad", root=("closure", "make.<locals>.step")), None) == "function make.<locals>.step"
+    assert called("model/value") == "model/value" and called("script:module:train:bad") == "bad (train.py)"
     assert home(("class", "__main__.Trainer")) == "class Trainer" and home(("module", "gone")) == "gone"
+
+
+DRAWN = {
+    "in a transaction": ("more = map(len, [])\ndef step():\n    next(more)", True),
+    "in a function of one": ("more = map(len, [])\ndef step():\n    def inner():\n        next(more)", True),
+    "in the loop of the job": ("more = map(len, [])\ndef main():\n    for i in job.steps(3):\n        next(more)", True),
+    "by a loop in it": ("more = map(len, [])\ndef main():\n    for i in job.steps(3):\n        for x in more:\n            pass", True),
+    "in the set-up": ("more = map(len, [])\nfor x in more:\n    next(more)", False),
+    "by a function that may be anybody's": ("more = map(len, [])\ndef color():\n    return next(more)", False),
+}
+
+
+@pytest.mark.parametrize("case", DRAWN)
+def test_what_does_not_show_where_it_stands_is_known_from_the_source(script: Script, case: str) -> None:
+    text, expected = DRAWN[case]
+    script(text)
+    assert is_drawn(at("more"), None, {"step"}) == expected
+    census = Census(lambda: lambda thing: False, at.__code__, lambda name, stream: None)
+    census.transaction(vars(sys.modules["train"]).get("step"))  # type: ignore[arg-type]
+    census.set_up()
+    census.at_top()
+    census.encoded(None, True)
+    assert [text.startswith("more (train.py:") and "is an iterator" in text for text in census.news()] == [True] * expected
+
+
+def test_every_source_can_be_searched(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that stands in one ends a training."""
+    files = [
+        Path(ast.__file__),
+        Path(argparse.__file__),
+        Path(inspect.__file__),
+        Path(torch.nn.modules.module.__file__),
+        Path(module_of_census.__file__),
+    ]
+    for file in files:
+        monkeypatch.setattr(roots, "modules", lambda file=file: [("train", {"__file__": str(file)})])
+        for path in (at("name"), at("self", ("attribute", "name")), at("name", root=("frame", f"{file.name}:main"))):
+            where(path, int), first_value(path, None), is_drawn(path, None, ())
 
 
 def test_what_the_set_up_sets_it_to(script: Script) -> None:

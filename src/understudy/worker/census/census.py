@@ -34,8 +34,8 @@ from understudy.worker.census.naming import BEYOND, LARGE, LEFT, MOVED, RUNNING,
 from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table, frames_here, is_of_script, name_of
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_equal, is_same, sketch
-from understudy.worker.census.stores import home, owner_of
-from understudy.worker.census.walk import Gone, Look, Path, look, read, told_by, write
+from understudy.worker.census.stores import home, is_drawn, owner_of
+from understudy.worker.census.walk import OPAQUE, Gone, Look, Path, look, read, told_by, write
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.errors import BadMessage
@@ -73,6 +73,7 @@ class Census:
         self._first: dict[str, Sketch | int] | None = None  # as of the end of the set-up; by digest what has no sketch
         self._first_objects: dict[str, Any] = {}  # that can change without being another object
         self._first_moving: dict[str, str] = {}
+        self._drawn: dict[str, bool] = {}  # whether the training draws from what does not show where it stands
         self._watched: dict[str, Path] = {}  # what has changed since then
         self._encoded_before: dict[str, tuple[Sketch, bytes]] = {}
         # What has changed and is not carried over, by kind and entry: see `naming.WHY`.
@@ -161,11 +162,15 @@ class Census:
         self._bound(found)
         if self._inside:
             moved = self._uncovered[MOVED]
-            moved |= {entry: path for entry, (path, thing) in found.moving.items() if self._has_moved(entry, thing)}
+            moved |= {entry: path for entry, (path, thing) in found.moving.items() if self._has_moved(entry, path, thing)}
             running = [one for frame in frames_here(self._boundary) for one in running_in(frame)]
             self._running |= {f"{one.where} {one.name}": one for one in running if one.name not in self._ignored}
 
-    def _has_moved(self, entry: str, thing: Any) -> bool:
+    def _has_moved(self, entry: str, path: Path, thing: Any) -> bool:
+        if isinstance(thing, OPAQUE):
+            if entry not in self._drawn:
+                self._drawn[entry] = is_drawn(path, self._as_it_is(path).owner, {one.__qualname__ for one in self._roots.functions})
+            return self._drawn[entry]
         now = _position(thing)
         return self._first_moving.get(entry, now) != now
 

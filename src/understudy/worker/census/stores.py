@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path as File
 
 from understudy.worker.census import roots
+from understudy.worker.census.carried import is_of_job
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, MODULE, RootKey
-from understudy.worker.census.walk import Path
+from understudy.worker.census.walk import Path, told_by
 from understudy.worker.script.names import inside, nodes_of
+from understudy.worker.state.beside import is_beside
 
 _CHANGE = {
     "append",
@@ -53,6 +55,9 @@ class Store:
     value: str  # what it is set to, if that is all that is done there, and short
     training: bool  # rather while the script trains than before
     likely: bool  # it stands where the thing's owner says that it should
+    drawn: bool  # nothing is stored: an item is drawn from it
+    of_job: bool  # it stands in a loop of the job
+    prefix: str  # of names that would be defined there
 
     @property
     def shown(self) -> str:
@@ -63,6 +68,12 @@ def where(path: Path, owner: type | None) -> str:
     """As `train.py:41`; if nothing visible stores it, the module or function where it is. `owner`: the type of what has that name."""
     found = sorted(_stores(path, owner), key=lambda one: (not one.training, not one.likely, bool(one.value), one.file, one.line))
     return found[0].shown if found else home(path.root)
+
+
+def is_drawn(path: Path, owner: type | None, transactions: Iterable[str]) -> bool:
+    """Whether it is drawn from, by `next` or in a `for`, in a loop of the job or in one of the `transactions` (by qualified name)."""
+    inside_of = tuple(f"{name}.<locals>." for name in transactions)
+    return any(one.drawn and (one.of_job or one.prefix.startswith(inside_of)) for one in _stores(path, owner))
 
 
 def first_value(path: Path, owner: type | None) -> str:
@@ -78,6 +89,14 @@ def home(root: RootKey) -> str:
         return name if kind == FRAME else f"{'class' if kind == CLASS else 'function'} {name.removeprefix('__main__.')}"
     file = getattr(sys.modules.get(name), "__file__", None)
     return File(file).name if file else name
+
+
+def called(entry: str) -> str:
+    """An entry for a person: of what nobody has registered, by the script's name for it, and where it is."""
+    if not is_beside(entry):
+        return entry
+    root, name = told_by(entry)
+    return f"{name} ({home(root)})"
 
 
 def last_name(path: Path) -> str:
@@ -107,6 +126,7 @@ class _Where:
     kind: str = ""  # the class, if there is one
     in_body: bool = False  # of that class, and in no function
     looping: bool = False
+    of_job: bool = False  # in a loop of the job
     called: bool = False  # in a function that runs while the script trains, as far as can be seen
     visible: bool = True  # a variable of the scope that is looked at is seen here
 
@@ -128,7 +148,8 @@ def _stores(path: Path, owner: type | None) -> Iterator[Store]:
             else:
                 continue
             text = ast.unparse(value) if value is not None and target is base and _is_plain(value) else ""
-            yield Store(at.file, target.lineno, text, at.looping or at.called, likely)
+            drawn = isinstance(base.ctx, ast.Load) and (isinstance(node, ast.For) or isinstance(getattr(node, "func", None), ast.Name))
+            yield Store(at.file, target.lineno, text, at.looping or at.called, likely, drawn, at.of_job, at.prefix)
 
 
 def _is_plain(value: ast.expr) -> bool:
@@ -156,7 +177,7 @@ def _nodes(path: Path, name: str, of_object: bool) -> Iterator[tuple[ast.AST, _W
             wanted = inner.rpartition(".<locals>.")[0] if kind == CLOSURE else inner
             for node, at in _below(tree, _Where(file), "") if short == File(file).name else ():
                 if isinstance(node, _Function) and at.prefix == f"{wanted}.<locals>.":
-                    yield from _below(node, _Where(file, called=kind == FUNCTION), name)
+                    yield from _below(node, _Where(file, prefix=at.prefix, called=kind == FUNCTION), name)
 
 
 def _below(node: ast.AST, at: _Where, variable: str) -> Iterator[tuple[ast.AST, _Where]]:
@@ -172,13 +193,15 @@ def _below(node: ast.AST, at: _Where, variable: str) -> Iterator[tuple[ast.AST, 
 
 def _inside(node: ast.AST, at: _Where, variable: str) -> _Where:
     """Where the nodes below one stand."""
-    label = at.prefix + getattr(node, "name", "<lambda>")
     if isinstance(node, ast.ClassDef):
-        return replace(at, prefix=f"{label}.", kind=node.name, in_body=True, looping=False)
+        return replace(at, prefix=f"{at.prefix}{node.name}.", kind=node.name, in_body=True, looping=False)
     if isinstance(node, _Function):
-        called, visible = label.rpartition(".")[2] not in _CONSTRUCTORS, at.visible and not _has_own(node, variable)
-        return replace(at, prefix=f"{label}.<locals>.", in_body=False, looping=False, called=called, visible=visible)
-    return replace(at, looping=True) if isinstance(node, ast.For | ast.AsyncFor | ast.While) else at
+        name, visible = getattr(node, "name", "<lambda>"), at.visible and not _has_own(node, variable)
+        prefix = f"{at.prefix}{name}.<locals>."
+        return replace(at, prefix=prefix, in_body=False, looping=False, called=name not in _CONSTRUCTORS, visible=visible)
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return replace(at, looping=True, of_job=at.of_job or is_of_job(node.iter))
+    return replace(at, looping=True) if isinstance(node, ast.While) else at
 
 
 def _has_own(function: _Function, name: str) -> bool:

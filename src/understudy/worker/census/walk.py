@@ -40,7 +40,8 @@ _CONSTANTS = frozenset({type(None), bool, int, float, str, bytes})
 _PLAIN_OBJECTS = (types.SimpleNamespace, argparse.Namespace)
 _EMPTY: tuple[Any, ...] = ([], (), {}, set(), range(1), "")
 _ITERATORS = tuple(type(iter(some)) for some in _EMPTY)
-_MOVING: tuple[type, ...] = (_BaseDataLoaderIter, types.GeneratorType, itertools.count, itertools.cycle, *_ITERATORS)
+OPAQUE = (itertools.cycle, itertools.chain, itertools.islice, zip, map, filter, enumerate)  # where they stand cannot be seen
+_MOVING: tuple[type, ...] = (_BaseDataLoaderIter, types.GeneratorType, itertools.count, *OPAQUE, *_ITERATORS)
 _NO_STATE = (
     *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, property, staticmethod, classmethod),
     *(torch.optim.Optimizer, torch.distributed.ProcessGroup, torch.device),

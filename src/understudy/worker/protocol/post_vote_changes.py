@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from understudy.worker.census.stores import called
 from understudy.worker.encoding.messages import LocalCopy
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
@@ -67,7 +68,7 @@ class PostVoteChanges:
             self._seen = transaction  # later points see this same change
             self._found.add(number)
             self._notices.tell(
-                f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
+                f"{', '.join(map(called, changed))} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
                 "again there; a loss of this rank between a vote and that point loses the change of that step, and says so."
             )
         if number in self.agreed or transaction <= EARLY:
