@@ -68,8 +68,8 @@ class PostVoteChanges:
             self._seen = transaction  # later points see this same change
             self._found.add(number)
             self._notices.tell(
-                f"{', '.join(map(called, changed))} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
-                "again there; a loss of this rank between a vote and that point loses the change of that step, and says so."
+                f"{', '.join(map(called, changed))} change(s) {point}, behind the vote. From the next transaction on the change is handed "
+                "over again there; a loss of this rank between a vote and that point loses the change of that step, and says so."
             )
         if number in self.agreed or transaction <= EARLY:
             self._hand_over(copy, look, number)
