@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from understudy.chaos.job import View
@@ -124,13 +125,17 @@ def _is_over(status: dict[str, Any], number: int) -> bool:
 
 
 def _all_voted(run: Run, status: dict[str, Any], transaction: int) -> bool:
-    for holder in status["ranks"]:
-        page = PageReader(page_path(run.directory.path, holder["worker"]))
-        view = page.read()
-        page.close()
-        if view.transaction < transaction or (view.transaction == transaction and view.activity < Activity.VOTED):
-            return False
-    return True
+    return all(_has_voted(page_path(run.directory.path, holder["worker"]), transaction) for holder in status["ranks"])
+
+
+def _has_voted(path: Path, transaction: int) -> bool:
+    try:
+        page = PageReader(path)
+    except OSError:
+        return False  # its disk had no room for it
+    view = page.read()
+    page.close()
+    return (view.transaction, view.activity) >= (transaction, Activity.VOTED)
 
 
 def _recovered(run: Run) -> float | None:

@@ -135,7 +135,8 @@ def compare(reference: Records, found: Records, transaction: int, last: int) -> 
             result.behind += unlike
             result.digests += len(one.digests.keys() & other.digests.keys() - result.left_out) - len(unlike)
             result.steps |= {one.step} if one.kind == "step" else set()
-            result.left_out |= {f"what {one.function} returns, a {one.opaque}"} if one.opaque else set()
+            opaque = one.opaque or other.opaque
+            result.left_out |= {f"what {one.function} returns, a {opaque}"} if opaque else set()
     return result
 
 

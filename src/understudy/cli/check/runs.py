@@ -28,7 +28,7 @@ from understudy.cli.start import execute
 from understudy.cli.supervisor import MARGIN
 from understudy.links.messages import ONLY
 
-LOOK = 0.05  # seconds between two looks
+LOOK = 0.2  # seconds between two looks
 OUTPUT = "output.txt"  # what workers and orchestrator print
 
 T = TypeVar("T")
