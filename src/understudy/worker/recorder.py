@@ -4,8 +4,8 @@ Loaded only in a job of `--check`. It listens where transactions are committed, 
 leaving a trace: no look of it finds what the runtime would have found only later, or not at all. So of what is not registered (the census)
 it has what the runtime knows of by then.
 
-Random streams that nobody has seeded would make any two runs differ. torch's are the same in every process; numpy's and Python's are set
-here before the script begins, by rank, and on a newcomer to something else: a script that needs them alike must see to it.
+Random streams that nobody has seeded would make any two runs differ. So they are seeded here before the script begins, by rank, and on a
+newcomer otherwise than on its rank: a script that needs them alike must see to it.
 
 `record/RANK-WORKER.jsonl` in the run directory: a line of what is registered, then one for each commit.
 """
@@ -43,6 +43,7 @@ def install() -> None:
     here = session.current
     assert here is not None
     seed = here.role.rank + NEWCOMER * here.newcomer
+    torch.manual_seed(seed)
     random.seed(seed)
     numpy.random.seed(seed)
     folder = Path(os.environ[RUN_DIR_VARIABLE], RECORD)

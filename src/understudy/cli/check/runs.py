@@ -82,7 +82,7 @@ class Run:
     def __exit__(self, *error: object) -> None:
         if self._process.is_alive():
             try:
-                self.ask("POST", "stop", {"reason": "the check is over", "exit_code": 0})
+                self.ask("POST", "stop", {"reason": "the check is over"})
             except (NoAnswer, Denied, FileNotFoundError):
                 self._process.terminate()
         for end in (self._process.terminate, self._process.kill):
