@@ -102,6 +102,12 @@ def test_an_entry_that_is_gone_differs_unless_nobody_has_registered_it() -> None
     assert judged(without(NOTED)).verdict is Verdict.BITWISE
 
 
+def test_a_role_for_whose_drill_there_were_too_few_steps_is_named() -> None:
+    run = Ended(records(), reached=True, incidents=[INCIDENT], drills=[DRILL])
+    page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, replace(KILL, undrilled=1))
+    assert page.verdict is Verdict.BITWISE and page.drills[1].startswith("rank 1 has a role that was not drilled")
+
+
 def test_a_result_that_cannot_be_read_is_named() -> None:
     page = judged(records(lambda one: replace(one, opaque="_io.TextIOWrapper")))
     assert page.left_out == ["what train returns, a _io.TextIOWrapper"]

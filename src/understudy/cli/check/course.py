@@ -40,6 +40,7 @@ class Kill:
     transaction: int = -1
     worker: str = ""
     seconds: float | None = None  # to the next commit by all ranks; None: there was none
+    undrilled: int | None = None  # a rank of whose role no drill has told, because there were more roles than steps
 
 
 class Disturbance:
@@ -60,6 +61,7 @@ class Disturbance:
             tell(f"a drill of rank {rank}: a spare goes through the script's set-up, and computes a step beside it")
             step = self._drill(rank, step)
             status = run.status()
+        self.kill.undrilled = _undrilled(status)
         tell("a spare gets warm")
         run.wait("a warm spare", _warm)
         tell(f"rank {self.kill.rank} is killed in step {self.kill.before + 1}")
@@ -75,12 +77,20 @@ class Disturbance:
         while step < self.kill.before:
             run.release(step)
             step += 1
-            run.wait("the step of a drill", lambda status, held=step: _is_over(status, number) or self._holds(held))  # type: ignore[misc]
-            until = time.monotonic() + FOR_A_VERDICT
-            run.wait("the verdict of a drill", lambda status, until=until: _is_over(status, number) or time.monotonic() > until)  # type: ignore[misc]
-            if _is_over(run.status(), number):
+            if self._is_over(number, step):
                 break
         return step
+
+    def _is_over(self, number: int, step: int) -> bool:
+        """Whether the drill is, some time after all have done the step that was drilled and are held at `step`."""
+
+        def over(status: dict[str, Any]) -> bool:
+            return _stage(status, number) == OVER
+
+        self._run.wait("the step of a drill", lambda status: over(status) or self._holds(step))
+        until = time.monotonic() + FOR_A_VERDICT
+        self._run.wait("the verdict of a drill", lambda status: over(status) or time.monotonic() > until)
+        return over(self._run.status())
 
     def _holds(self, step: int) -> bool:
         return self._run.holds(step) if step < self.kill.before else self._run.in_vote() is not None
@@ -118,10 +128,6 @@ def _ask(run: Run, rank: int) -> int:
 
 def _stage(status: dict[str, Any], number: int) -> str:
     return str(next((drill["stage"] for drill in status["drills"] if drill["number"] == number), ""))
-
-
-def _is_over(status: dict[str, Any], number: int) -> bool:
-    return _stage(status, number) == OVER
 
 
 def _all_voted(run: Run, status: dict[str, Any], transaction: int) -> bool:

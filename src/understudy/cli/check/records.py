@@ -78,6 +78,11 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
+def called(entry: str) -> str:
+    """For a person."""
+    return f"{entry.rpartition(':')[2]} of the script" if entry.startswith(BESIDE) else entry
+
+
 @dataclass(frozen=True)
 class Difference:
     """At one commit of one rank. `there`: in the reference, `here`: in the run with the kill; as texts, empty if it is not short."""
@@ -90,9 +95,8 @@ class Difference:
 
     @property
     def told(self) -> str:
-        name = f"{self.entry.rpartition(':')[2]} of the script" if self.entry.startswith(BESIDE) else self.entry
         values = f" ({self.there or '...'} undisturbed, {self.here or '...'} with the kill)" if self.there or self.here else ""
-        return f"rank {self.rank}, step {self.step}: {name} is not the same{values}"
+        return f"rank {self.rank}, step {self.step}: {called(self.entry)} is not the same{values}"
 
     @property
     def of_training(self) -> bool:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from understudy.cli.check.course import AGAINST, Kill
-from understudy.cli.check.records import Comparison, Records, compare
+from understudy.cli.check.records import Comparison, Records, called, compare
 from understudy.cli.check.runs import Ended
 from understudy.cli.show import drill_line, seconds
 
@@ -114,7 +114,7 @@ class Judge:
         if kill.transaction < 0:
             return self.unreached(run, 1)
         found = compare(reference, run.records, kill.transaction, self._last)
-        rest: dict[str, Any] = {"kill": kill, "seconds": kill.seconds, "left_out": sorted(found.left_out)}
+        rest: dict[str, Any] = {"kill": kill, "seconds": kill.seconds, "left_out": sorted(map(called, found.left_out))}
         struck = f"rank {kill.rank} was killed in step {kill.before + 1}"
         named = ["drill"] * bool(against) + ["notices"] * bool(self._told(run))
         if found.irreproducible:
@@ -156,7 +156,7 @@ class Judge:
             line,
             self._ranks,
             (self._before, self._last),
-            drills=[drill_line(drill) for drill in run.drills],
+            drills=[*map(drill_line, run.drills), *self._undrilled(more.get("kill"))],
             covered=[f"{name} ({kind})" for name, kind in sorted(records.registered.items())],
             tensors=records.tensors,
             bytes=records.bytes,
@@ -166,6 +166,11 @@ class Judge:
             advice=texts,
             **more,
         )
+
+    @staticmethod
+    def _undrilled(kill: Kill | None) -> list[str]:
+        rank = kill.undrilled if kill is not None else None
+        return [f"rank {rank} has a role that was not drilled: there were too few steps for it (--check-steps)"] * (rank is not None)
 
     @staticmethod
     def _told(run: Ended) -> list[str]:
