@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from tests.integration.processes import marked
-from tests.integration.training import Outcome, Training, training
+from tests.integration.processes import marked, wait_until
+from tests.integration.training import LONG, Outcome, Training, training
 
 __all__ = ["training"]
 
@@ -87,6 +89,17 @@ def test_a_script_that_computes_something_else_each_time(training: Training) -> 
     assert outcome.code == 6, outcome.output
     assert "INCONCLUSIVE: the script does not compute the same twice: rank 0, step 1: " in outcome.output
     assert "seed what is random" in outcome.output
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_who_calls_it_off_leaves_nothing_running(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    with marked() as mark:
+        started = Training(tmp_path, mark).start(CHECK, "checked.py", "good")
+        held = started.folder / "run" / "reference" / "chaos" / "20-0.fired"
+        wait_until(held.exists, "the last step of the reference", LONG)
+        started.process.send_signal(number)
+        assert started.ends().code == code, started.output
+        mark.wait_until_none()
 
 
 @pytest.mark.parametrize(

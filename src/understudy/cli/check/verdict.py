@@ -129,7 +129,7 @@ class Judge:
         if not run.reached:
             message = str(run.failure["summary"]) if run.failure is not None else run.standstill or run.message
             line = f"{struck}, and the job did not survive it"
-            return self._page(Verdict.REFUSED, line, run, [*named, "message"], 1, message=message, **rest)
+            return self._page(Verdict.REFUSED, line, run, ["message", *named], 1, message=message, **rest)
         if problem := self._incomplete(run, kill, found):
             return self._page(Verdict.INCONCLUSIVE, f"{struck}, and {problem}", run, ["again"], 1, **rest)
         steps = self._last - self._before
