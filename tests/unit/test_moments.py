@@ -7,7 +7,7 @@ from understudy.worker.protocol import moments
 
 
 def moment(result: object, attribute: str = "model/attribute/block.:p") -> DrilledMoment:
-    shown = moments._encoded(moments.RESULT, result) | moments._encoded(attribute, 0.5)
+    shown = moments.encoded(moments.RESULT, result) | moments.encoded(attribute, 0.5)
     return DrilledMoment("end", {moments.RESULT: hash(repr(result)), attribute: 7}, moments._short(shown), 0, 0, {}, 0)
 
 
@@ -27,7 +27,7 @@ def test_what_differs_is_told_with_both_values_where_they_are_short() -> None:
 
 def test_arguments_are_many() -> None:
     here, there = (
-        DrilledMoment("begin", {moments.ARGUMENTS: n}, moments._encoded(moments.ARGUMENTS, [(n, 0.5), {"last": n > 1}]), 0, 0, {}, 0)
+        DrilledMoment("begin", {moments.ARGUMENTS: n}, moments.encoded(moments.ARGUMENTS, [(n, 0.5), {"last": n > 1}]), 0, 0, {}, 0)
         for n in (1, 2)
     )
     (told,) = moments.differences(here, there)

@@ -15,8 +15,9 @@ from understudy.cli.target import TLS
 from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
 from understudy.core.model import Timeouts
 
-LAUNCH, NODES, OUTPUT, OURS, REST = (
+LAUNCH, CHECK, NODES, OUTPUT, OURS, REST = (
     "What to run",
+    "Does this script survive a loss?",
     "Several nodes",
     "Output",
     "Spares and recovery",
@@ -24,8 +25,8 @@ LAUNCH, NODES, OUTPUT, OURS, REST = (
 )
 
 
-def _option(panel: str, *names: str, help: str, env: str = "") -> Any:
-    return typer.Option(*names, help=help, envvar=f"PET_{env}" if env else None, rich_help_panel=panel)
+def _option(panel: str, *names: str, help: str, env: str = "", metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, envvar=f"PET_{env}" if env else None, rich_help_panel=panel, metavar=metavar)
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,19 @@ class Flags:
         _option(LAUNCH, "--nproc-per-node", help="Ranks on each node: a number, cpu, gpu or auto.", env="NPROC_PER_NODE"),
     ] = "1"
     module: Annotated[bool, _option(LAUNCH, "-m", "--module", help="SCRIPT is a module, as in python -m.", env="MODULE")] = False
+    check: Annotated[
+        bool,
+        _option(
+            CHECK,
+            "--check",
+            help="Run some steps, undisturbed, then once more with drills and a rank killed in the middle; compare both bit by bit, end, "
+            "and print a page. It runs here, twice: what the script saves is saved, so give it a scratch folder. On one machine only.",
+        ),
+    ] = False
+    check_steps: Annotated[
+        int, _option(CHECK, "--check-steps", metavar="N", help="With --check: the kill comes behind so many steps; 8 more follow.")
+    ] = 12
+    as_json: Annotated[bool, _option(CHECK, "--json", help="With --check: the page as JSON, for programs.")] = False
     spares: Annotated[int, _option(OURS, "--spares", help="Warm workers that wait to take over a rank.")] = 1
     prepare: Annotated[
         int,

@@ -115,6 +115,8 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
 
 
 def _refuse(flags: Flags) -> None:
+    if flags.as_json and not flags.check:
+        raise Usage("--json is for the page of --check; of a job that runs, understudy status --json and understudy report --json tell")
     if flags.no_python and not flags.run_path:
         raise Usage(
             "--no-python is refused: a worker is a Python process that has imported torch before it gets its rank, "

@@ -7,6 +7,7 @@ import time
 
 import typer
 
+from understudy.cli.check.command import check
 from understudy.cli.flags import Flags
 from understudy.cli.launch import Usage, launch
 from understudy.cli.options import takes
@@ -24,6 +25,10 @@ def run(flags: Flags) -> None:
 
     [bold]understudy run --nproc-per-node 4 train.py --lr 3e-4[/bold]
       4 ranks and a spare on this machine. Everything after the script goes to the script.
+
+    [bold]understudy run --check --nproc-per-node 2 train.py --out scratch[/bold]
+      Some steps of it, twice: is its recovery bitwise? It really trains, and saves what the script saves: give it a scratch folder.
+      Exit code: 0 bitwise, 3 the recovery differs, 4 refused, or named by a drill, 5 the script fails, 6 inconclusive.
 
     [bold]understudy run --nproc-per-node gpu --spares 2 -m my.package.train[/bold]
       A rank for each GPU; two losses in quick succession are survived.
@@ -50,6 +55,8 @@ def run(flags: Flags) -> None:
     if flags.drill_bytes is not None:
         os.environ["UNDERSTUDY_DRILL_BYTES"] = str(flags.drill_bytes)
     try:
+        if flags.check:
+            raise typer.Exit(check(flags, name))
         plan = launch(flags, flags.run_dir.name if flags.run_dir else name, submitted=bool(flags.orchestrator))
         if flags.orchestrator:
             raise typer.Exit(submit(plan, service(flags.orchestrator, flags.token_file, flags.tls_cert), flags.detach))

@@ -13,6 +13,7 @@ ORCHESTRATOR = "orchestrator.json"
 SECRET = "token"
 JOURNAL = "journal.db"
 ENDED = "ended"  # the exit code of an agent that has ended in order, without which it would be started again
+RECORD = "record"  # a folder: digests of what ranks hold, by commit (`worker.recorder`)
 WORKERS = "workers"  # a folder: pages, what workers print, the agent's socket
 
 TOKEN_VARIABLE = "UNDERSTUDY_TOKEN"
@@ -20,6 +21,7 @@ WORKER_VARIABLE = "UNDERSTUDY_WORKER"  # of a worker, and so of everything that 
 RUN_DIR_VARIABLE = "UNDERSTUDY_RUN_DIR"  # the same
 CHAOS_VARIABLE = "UNDERSTUDY_CHAOS"
 STRICT_VARIABLE = "UNDERSTUDY_STRICT"
+RECORD_VARIABLE = "UNDERSTUDY_RECORD"  # of a job of `understudy run --check`
 
 
 def page_path(run_dir: Path, worker: str) -> Path:

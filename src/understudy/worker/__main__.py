@@ -86,6 +86,10 @@ def main() -> None:
         from understudy.worker.fault_injection import silent
 
         session.current.when_joined = silent.install
+    if os.environ.get("UNDERSTUDY_RECORD") == "1":
+        from understudy.worker import recorder  # as below; before it, so that a rank that is held has told its commit
+
+        recorder.install()
     if os.environ.get("UNDERSTUDY_CHAOS") == "1":
         from understudy.worker.fault_injection import chaos  # not loaded, and nothing of it in the way, in any other job
 

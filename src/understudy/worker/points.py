@@ -11,7 +11,7 @@ A listener is a plain function; what the runtime does at a point it does itself,
 | `vote agreement` | before all ranks agree | `channel`, `flags` |
 | `vote passed` | behind that | |
 | `optimizer` | the vote is passed, the optimizer's step has not begun | |
-| `committed` | behind a commit | |
+| `committed` | behind a commit | `kind`, `function`, `result` |
 | `quiesce` | the generation is over, and nothing is let go of yet | |
 | `donate` | on a survivor, before it says what it holds | |
 | `attach` | before the members of a generation connect | |

@@ -149,7 +149,7 @@ def _listen_in_steps(at: Trigger) -> None:
     torch.autograd.backward = backward
     points.on("begin", lambda: at.reach("evaluation" if _in_section() else "forward"))
     points.on("optimizer", lambda: at.reach("apply"))
-    points.on("committed", lambda: at.reach("between"))
+    points.on("committed", _reaching(at, "between"))
     register_optimizer_step_post_hook(lambda *_: at.reach("applied"))
 
 

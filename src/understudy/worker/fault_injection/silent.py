@@ -236,7 +236,7 @@ def _before_proof(fault: SilentFault, change: Callable[[], object]) -> None:
 
 
 def _after_step(fault: SilentFault, change: Callable[[], None]) -> None:
-    def changed() -> None:
+    def changed(**_: Any) -> None:
         if fault.step():
             with torch.no_grad():
                 change()

@@ -37,7 +37,7 @@ def at_begin(held: RankState, arguments: Any) -> DrilledMoment:
     """What a step begins with beside the state that is proven otherwise: every attribute of the modules, and its arguments."""
     attributes = held.state.attributes.everything()
     digests = {name: digest_bytes(data) for name, data in attributes.items()}
-    return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes | _encoded(ARGUMENTS, arguments)), 0, 0, {}, 0)
+    return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes | encoded(ARGUMENTS, arguments)), 0, 0, {}, 0)
 
 
 def at_vote(held: RankState, written: Collection[str] | None = None) -> DrilledMoment:
@@ -55,13 +55,13 @@ def at_end(held: RankState, result: Any) -> DrilledMoment:
     """Everything, behind the step."""
     tensors = held.state.all_tensors() | dict(held.state.gradients())
     digests = {entry: digest_of(tensor) for entry, tensor in tensors.items()} | _content(RESULT, result)
-    return _moment(END, held, digests, _encoded(RESULT, result))
+    return _moment(END, held, digests, encoded(RESULT, result))
 
 
 def _moment(moment: str, held: RankState, digests: dict[str, int], more: Mapping[str, bytes] | None = None) -> DrilledMoment:
     """`more`: encodings of what is in `digests`."""
     values = held.state.encoded_values()
-    streams = {f"the random stream {name!r}": digest_bytes(data) for name, data in held.state.randomness.capture().items()}
+    streams = {stream(name): digest_bytes(data) for name, data in held.state.randomness.capture().items()}
     digests = digests | {name: digest_bytes(data) for name, data in values.items()} | streams
     return DrilledMoment(moment, digests, _short({**values, **(more or {})}), 0, 0, {}, 0)
 
@@ -71,7 +71,13 @@ def _content(name: str, thing: Any) -> dict[str, int]:
     return {} if content.opaque else {name: content.all}
 
 
-def _encoded(name: str, thing: Any) -> dict[str, bytes]:
+def stream(name: str) -> str:
+    """What a random stream is called."""
+    return f"the random stream {name!r}"
+
+
+def encoded(name: str, thing: Any) -> dict[str, bytes]:
+    """By name, if a person could read it."""
     try:
         return {name: encode([thing])} if _is_brief(thing) else {}
     except (Unencodable, ValueError):  # a string or a number that cannot be moved
@@ -89,6 +95,11 @@ def _is_brief(thing: Any) -> bool:
 
 def _short(values: Mapping[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in values.items() if len(data) <= _SHOWN}
+
+
+def texts(values: Mapping[str, bytes]) -> dict[str, str]:
+    """Those of `values` that a person could read."""
+    return {name: _value(data) for name, data in _short(values).items()}
 
 
 def differences(here: DrilledMoment, there: DrilledMoment, whose: Whose = DRILLED, without: Collection[str] = ()) -> list[str]:

@@ -137,7 +137,7 @@ class Transactions:
             if told:
                 self._notices.tell(told)
         self._commit(kind, name, place, result)
-        points.reach("committed")
+        points.reach("committed", kind=kind, function=name, result=result)
         return result
 
     def _attempt(self, kind: str, begun: Before, function: Callable[[], Any]) -> Any:

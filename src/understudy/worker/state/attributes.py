@@ -237,6 +237,10 @@ class Attributes:
     def everything(self) -> dict[str, bytes]:
         """Every attribute that could be moved, whether it has changed or not."""
         self.refresh()
+        return self.present()
+
+    def present(self) -> dict[str, bytes]:
+        """The same of the parts that are known, without a look for others."""
         return dict(self._plain())
 
     def _plain(self, only: Container[str] | None = None) -> Iterator[tuple[str, bytes]]:

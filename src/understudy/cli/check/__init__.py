@@ -1,0 +1,1 @@
+"""`understudy run --check`: is the recovery of this script bitwise here?"""

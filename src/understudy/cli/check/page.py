@@ -1,0 +1,46 @@
+"""The page: as text for people, as JSON for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from understudy.cli.check.verdict import Page, Verdict
+from understudy.cli.show import size
+from understudy.common.bounds import plain
+
+
+def as_values(page: Page) -> dict[str, Any]:
+    """For JSON."""
+    return {**asdict(page), "exit_code": page.exit_code}
+
+
+def view(page: Page, folder: str) -> RenderableType:
+    """`folder`: of the two runs."""
+    colour = "bold green" if page.verdict is Verdict.BITWISE else "bold red"
+    head = Text.assemble((page.verdict.value.upper(), colour), f": {plain(page.line)}")
+    volume = f"{page.tensors} tensors, {size(page.bytes)} on rank 0, and the random streams of torch, numpy and Python"
+    rows = {
+        "differences": page.differences,
+        "message": [page.message] if page.message else [],
+        "drills": page.drills or ["none"],
+        "covered": [", ".join(page.covered) or "nothing is registered", volume] if page.tensors else [],
+        "adopted": [f"{', '.join(page.adopted)} (found in the script, not registered)"] if page.adopted else [],
+        "not compared": page.left_out,
+        "told": page.notices,
+        "recovery": page.notes,
+        "what to change": page.advice,
+        "kept in": [folder],
+    }
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, texts in rows.items():
+        for number, text in enumerate(texts):
+            table.add_row(name if number == 0 else "", Text(plain(text)))
+    return Group(head, Padding(table, (1, 0, 0, 0)))

@@ -1,0 +1,160 @@
+"""What the ranks of two runs have told of their commits (`worker.recorder`), and in what the runs differ.
+
+Both runs are undisturbed up to the kill. What differs there already says nothing about a recovery: if the training itself does, nothing can
+be said at all; if it is beside it, a result that is a time for one, it is left out behind the kill, too, and named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from understudy.common.names import RECORD
+
+BESIDE = "script:"  # in front of entries that nobody has registered
+STREAM = "the random stream "
+_TRAINED = ("/parameter/", "/state/", "/buffer/", "/tensor", "/gradient")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Of one rank. `digests` by entry, `shown`: what is short among them, as text; `opaque`: the type of a result that cannot be read."""
+
+    rank: int
+    transaction: int
+    step: int
+    kind: str
+    function: str
+    opaque: str
+    digests: dict[str, int]
+    shown: dict[str, str]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.rank, self.transaction
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind} {self.function}, with {self.step} steps committed"
+
+
+@dataclass(frozen=True)
+class Records:
+    """Of one run."""
+
+    commits: tuple[Commit, ...]
+    registered: dict[str, str]  # names and types
+    tensors: int = 0
+    bytes: int = 0
+
+    @staticmethod
+    def of(run_dir: Path) -> Records:
+        lines = [line for path in sorted((run_dir / RECORD).glob("*.jsonl")) for line in _lines(path)]
+        about: dict[str, Any] = next((line for line in lines if "registered" in line), {"registered": {}})
+        return Records(tuple(Commit(**line) for line in lines if "rank" in line), **about)
+
+    @property
+    def steps(self) -> int:
+        """As far as every rank that has told anything came."""
+        last: dict[int, int] = {}
+        for commit in self.commits:
+            last[commit.rank] = max(commit.step, last.get(commit.rank, 0))
+        return min(last.values(), default=0)
+
+    @property
+    def adopted(self) -> list[str]:
+        """What the training goes by, perhaps, and nobody has registered."""
+        entries = sorted({entry for commit in self.commits for entry in commit.digests})
+        found = [entry.rpartition(":")[2] for entry in entries if entry.startswith(BESIDE)]
+        return [*found, *(entry.removeprefix(STREAM) for entry in entries if entry.startswith(STREAM) and "in the script: " in entry)]
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text().splitlines(keepends=True):
+        if line.endswith("\n"):  # else its writer was killed
+            yield json.loads(line)
+
+
+def called(entry: str) -> str:
+    """For a person."""
+    return f"{entry.rpartition(':')[2]} of the script" if entry.startswith(BESIDE) else entry
+
+
+@dataclass(frozen=True)
+class Difference:
+    """At one commit of one rank. `there`: in the reference, `here`: in the run with the kill; as texts, empty if it is not short."""
+
+    rank: int
+    step: int
+    entry: str
+    there: str = ""
+    here: str = ""
+
+    @property
+    def told(self) -> str:
+        values = f" ({self.there or '...'} undisturbed, {self.here or '...'} with the kill)" if self.there or self.here else ""
+        return f"rank {self.rank}, step {self.step}: {called(self.entry)} is not the same{values}"
+
+    @property
+    def of_training(self) -> bool:
+        return self.entry.startswith(STREAM) or any(part in self.entry for part in _TRAINED)
+
+
+@dataclass
+class Comparison:
+    digests: int = 0  # that are the same, behind the kill
+    steps: set[int] = field(default_factory=set)  # in which they were told
+    before: list[Difference] = field(default_factory=list)
+    behind: list[Difference] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # what one of the runs has told and the other has not, in words
+    left_out: set[str] = field(default_factory=set)  # entries that differ without a recovery, and results that cannot be read
+
+    @property
+    def irreproducible(self) -> list[Difference]:
+        """What makes the comparison worth nothing."""
+        return [found for found in self.before if found.of_training]
+
+
+def compare(reference: Records, found: Records, transaction: int, last: int) -> Comparison:
+    """From the first commit to those of step `last`. `transaction`: in which a rank was killed, and with which a recovery began."""
+    result = Comparison()
+    there = {commit.place: commit for commit in reference.commits if commit.step <= last}
+    here = [commit for commit in found.commits if commit.step <= last]
+    for place in sorted(there.keys() ^ {commit.place for commit in here}):
+        run = "undisturbed" if place in there else "with the kill"
+        result.missing.append(f"rank {place[0]} has told of transaction {place[1]} only in the run that was {run}")
+    both = sorted(((there[commit.place], commit) for commit in here if commit.place in there), key=lambda pair: pair[1].transaction)
+    for one, other in both:
+        if (one.kind, one.function, one.step) != (other.kind, other.function, other.step):
+            result.missing.append(f"rank {one.rank}, transaction {one.transaction}: {one.what} undisturbed, and {other.what} here")
+        elif one.transaction < transaction:
+            result.before += _differences(one, other)
+    result.left_out = {difference.entry for difference in result.before if not difference.of_training}
+    for one, other in both:
+        if one.transaction >= transaction:
+            unlike = [difference for difference in _differences(one, other) if difference.entry not in result.left_out]
+            result.behind += unlike
+            result.digests += len(one.digests.keys() & other.digests.keys() - result.left_out) - len(unlike)
+            result.steps |= {one.step} if one.kind == "step" else set()
+            opaque = one.opaque or other.opaque
+            result.left_out |= {f"what {one.function} returns, a {opaque}"} if opaque else set()
+    return result
+
+
+def _differences(one: Commit, other: Commit) -> list[Difference]:
+    """Of an entry that nobody has registered only where both know it: when the runtime learns of it depends on when it looks."""
+    entries = dict.fromkeys([*one.digests, *other.digests])
+    unlike = [entry for entry in entries if one.digests.get(entry) != other.digests.get(entry)]
+    both = one.digests.keys() & other.digests.keys()
+    return [
+        Difference(one.rank, one.step, entry, _text(one, entry), _text(other, entry))
+        for entry in unlike
+        if entry in both or not entry.startswith(BESIDE)
+    ]
+
+
+def _text(commit: Commit, entry: str) -> str:
+    return commit.shown.get(entry, "") if entry in commit.digests else "missing"

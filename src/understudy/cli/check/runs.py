@@ -1,0 +1,201 @@
+"""One run of the script under Understudy, in a process of its own: started, asked, held at its commits, and ended.
+
+Its ranks are held with what `understudy chaos` holds them with (`chaos.armed`): a file for each rank and step, taken away to let the
+rank go on. They are files before the run begins, so that no step comes too early.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from understudy.chaos.armed import HOLD, Armed, Folder
+from understudy.cli.check.records import Records
+from understudy.cli.client import Denied, NoAnswer, Server, of_job
+from understudy.cli.job_commands import from_journal
+from understudy.cli.launch import Launch
+from understudy.cli.run_directory import RunDirectory
+from understudy.cli.start import execute
+from understudy.cli.supervisor import MARGIN
+from understudy.links.messages import ONLY
+
+LOOK = 0.2  # seconds between two looks
+OUTPUT = "output.txt"  # what workers and orchestrator print
+
+T = TypeVar("T")
+
+
+class Over(Exception):
+    """The job has ended by itself."""
+
+
+class Standstill(Exception):
+    """It does not go on; the text says what was waited for, or why it is held."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that is over. `failure`: its event `ScriptFailed`, if there is one; `standstill`: why it was ended before its goal."""
+
+    records: Records
+    reached: bool = False  # every rank has come to the last step
+    standstill: str = ""
+    held: bool = False  # because of what differs
+    code: int = 0
+    message: str = ""
+    failure: dict[str, Any] | None = None
+    incidents: list[dict[str, Any]] = field(default_factory=list)
+    drills: list[dict[str, Any]] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+class Run:
+    """A context manager: it leaves nothing running."""
+
+    def __init__(self, plan: Launch, path: Path, last: int) -> None:
+        """Up to `last` committed steps. Raises `NoRun` if the folder at `path` is another run's."""
+        self.plan = plan
+        self.directory = RunDirectory.create(path, "")
+        self.ranks = range(plan.spec.world_size)
+        self._faults = Folder(self.directory.path)
+        self._last = last
+        self._said: dict[str, Any] = {}
+        self._standstill = ""
+        self._held = False
+        self._reached = False
+        self.hold(last)
+        self._process = multiprocessing.get_context("fork").Process(target=_execute, args=(plan, self.directory), name="understudy-check")
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._process.is_alive():
+            try:
+                self.ask("POST", "stop", {"reason": "the check is over"})
+            except (NoAnswer, Denied, FileNotFoundError):
+                self._process.terminate()
+        for end in (self._process.terminate, self._process.kill):
+            self._process.join(self.plan.timeouts.stop + MARGIN)
+            if self._process.is_alive():
+                end()
+        self._process.join()
+
+    # -- holding -----------------------------------------------------------------------------------------------------------
+
+    def hold(self, step: int) -> None:
+        """Every rank, once it has committed `step` steps."""
+        for rank in self.ranks:
+            self._faults.arm(Armed(f"{step}-{rank}", HOLD, rank, "between", step))
+
+    def release(self, step: int) -> None:
+        for rank in self.ranks:
+            self._faults.disarm(f"{step}-{rank}")
+
+    def holds(self, step: int) -> bool:
+        """Whether every rank has come there."""
+        return all(self._faults.has_fired(f"{step}-{rank}") for rank in self.ranks)
+
+    def hold_in_vote(self, rank: int, step: int) -> None:
+        """One rank, in the step that follows `step` committed ones, when it has computed its gradients and changed nothing yet."""
+        self._faults.arm(Armed("vote", HOLD, rank, "vote", step))
+
+    def in_vote(self) -> dict[str, Any] | None:
+        """Where it waits there: worker, pid, transaction."""
+        return self._faults.fired("vote")
+
+    def kill(self, pid: int) -> None:
+        """What waits in its vote."""
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        self._faults.disarm("vote")
+
+    # -- asking ------------------------------------------------------------------------------------------------------------
+
+    def ask(self, method: str, what: str, body: Any = None) -> Any:
+        """Raises `NoAnswer` or `Denied`."""
+        return Server.of(self.directory).call(method, of_job(ONLY, what), body)
+
+    def status(self) -> dict[str, Any]:
+        """As the orchestrator says it, or has said it last; empty: not yet. Raises `Over`, and `Standstill` for a job that is held."""
+        if not self._process.is_alive():
+            raise Over
+        with suppress(NoAnswer, Denied, FileNotFoundError):
+            self._said = self.ask("GET", "status")
+        if self._said and self._said["exit_code"] is not None:
+            raise Over
+        if self._said and self._said["state"] == "held":
+            self._held = True
+            raise Standstill(self._said["message"])
+        return self._said
+
+    def wait(self, what: str, come: Callable[[dict[str, Any]], T | None]) -> T:
+        """What `come` makes of a status, once it makes something true of it. Raises `Over` and `Standstill`."""
+        patience = self.plan.timeouts.hang_first
+        before, since = None, time.monotonic()
+        while True:
+            status = self.status()
+            if found := come(status):
+                return found
+            now = [status.get(key) for key in ("state", "step", "transaction", "incidents", "spares", "drills")]
+            if now != before:
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > patience:
+                raise Standstill(f"nothing has moved for {patience:.0f} s (--setup-limit) while the check waited for {what}")
+            time.sleep(LOOK)
+
+    def follow(self, course: Callable[[], None] = lambda: None) -> None:
+        """Goes through `course`, and up to the last step. What comes in between is kept for `ended`."""
+        try:
+            course()
+            self._reached = self.wait(f"step {self._last}", lambda status: self.holds(self._last))
+        except Over:
+            self._process.join(self.plan.timeouts.stop + MARGIN)
+        except Standstill as error:
+            self._standstill = str(error)
+
+    def ended(self) -> Ended:
+        """After it."""
+        path = self.directory.path
+        try:
+            status, report, (events, _) = (from_journal(self.directory, what, Over()) for what in ("status", "report", "events"))
+        except NoAnswer as error:
+            return Ended(Records.of(path), standstill=str(error), code=self._process.exitcode or 1)
+        return Ended(
+            Records.of(path),
+            self._reached,
+            self._standstill,
+            self._held,
+            self._process.exitcode or 0,
+            status["message"],
+            next((event for event in events if event["type"] == "ScriptFailed"), None),
+            report["incidents"],
+            status["drills"],
+            status["notices"],
+        )
+
+
+def _execute(plan: Launch, directory: RunDirectory) -> None:
+    """In the process of a run."""
+    with (directory.path / OUTPUT).open("wb") as output:
+        for stream in (1, 2):
+            os.dup2(output.fileno(), stream)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    sys.exit(execute(plan, directory, None))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

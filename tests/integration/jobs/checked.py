@@ -1,0 +1,48 @@
+"""A script as a new user has one, and what may be wrong with it, as told by the second argument: for `understudy run --check`."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+how = sys.argv[2]
+job = understudy.join()
+if how == "raises":
+    raise ValueError("there is no such table")
+if how == "unseeded":
+    torch.seed()
+net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 1))
+model = DistributedDataParallel(net)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.register(model=model, **({} if how == "unregistered" else {"optimizer": optimizer}))
+best = 0.0  # nobody registers it, and it feeds the training
+
+
+@job.step
+def train(number: int) -> torch.Tensor:
+    optimizer.zero_grad()
+    batch = torch.randn(4, 8) + random.random()
+    loss: torch.Tensor = model(batch).square().mean() * (1 + best)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    return loss.detach()
+
+
+@job.section
+def evaluate() -> float:
+    mean = net(torch.ones(1, 8)).square().mean().detach()
+    dist.all_reduce(mean)
+    return float(mean)
+
+
+for number in job.steps(6 if how == "short" else 1000):
+    train(number)
+    if number % 5 == 4:
+        best = max(best, evaluate())

@@ -1,0 +1,121 @@
+"""`understudy run --check` with real scripts, real drills and a real kill: what it says of each, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.processes import marked, wait_until
+from tests.integration.training import LONG, Outcome, Training, training
+
+__all__ = ["training"]
+
+CHECK = ["-m", "understudy.cli", "run", "--check", "--nproc-per-node", "2", "--run-dir", "FOLDER/run"]
+
+
+def check(training: Training, script: str, how: str, *flags: str) -> Outcome:
+    return training.start([*CHECK, *flags], script, how).ends()
+
+
+def page(outcome: Outcome) -> dict[str, object]:
+    """The one that is kept."""
+    found: dict[str, object] = json.loads((outcome.folder / "run" / "check.json").read_text())
+    assert found["exit_code"] == outcome.code, outcome.output
+    return found
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    with marked() as mark:
+        yield check(Training(tmp_path_factory.mktemp("good"), mark), "checked.py", "good", "--json")
+
+
+def test_a_recovery_that_is_bitwise(good: Outcome) -> None:
+    found = page(good)
+    assert (found["verdict"], good.code) == ("bitwise", 0), good.output
+    line = str(found["line"])
+    assert (
+        line.startswith("rank 1 was killed in step 13 and recovered in ") and "8 steps behind it are the same bit by bit on 2 ranks" in line
+    )
+    kill = found["kill"]
+    assert isinstance(kill, dict) and (kill["rank"], kill["before"], kill["worker"]) == (1, 12, "w1"), kill
+    drills, notes = found["drills"], found["notes"]
+    assert isinstance(drills, list) and drills[0].startswith("rank 0: proven at step 3"), drills
+    assert isinstance(notes, list) and any("the redo is proven by rank 0" in note for note in notes), notes
+    assert found["covered"] == ["model (DistributedDataParallel)", "optimizer (AdamW)"]
+    assert found["adopted"] == ["best"]
+    # Parameters and what belongs to them, the mode, the settings, three streams and a result: on two ranks, in 8 steps and 2 evaluations.
+    assert isinstance(found["digests"], int) and found["digests"] > 2 * 10 * 20
+
+
+def test_its_page_is_there_for_programs_and_for_people(good: Outcome) -> None:
+    printed = good.output[good.output.index("{\n") :]
+    assert json.loads(printed[: printed.rindex("}") + 1]) == page(good)
+    assert (good.folder / "run" / "check.txt").read_text().startswith("BITWISE: rank 1 was killed in step 13")
+    for name in ("reference", "recovery"):
+        assert (good.folder / "run" / name / "journal.db").exists()
+
+
+def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training) -> None:
+    """All replicas are alike behind it: only the undisturbed run shows that they are wrong."""
+    outcome = check(training, "hidden.py", "generator")
+    found = page(outcome)
+    assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
+    assert "DIFFERS: rank 1 was killed in step 13, and behind it the training is another one: rank 0, step 13: net/" in outcome.output
+    assert "kept moves on while the script trains, and nobody can set an iterator" in outcome.output, "what it is, by name"
+    assert "not reproducible on this device" in outcome.output, "what the drill had found"
+    assert "Give it to job.register, or keep it in job.state(...)" in " ".join(outcome.output.split())
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "says"),
+    [
+        ("raises", 5, ("FAILED: the script fails by itself (rank ", "ValueError: there is no such table")),
+        ("short", 6, ("INCONCLUSIVE: the script ended by itself after 6 steps, and the check needs 20", "--check-steps")),
+        ("unregistered", 4, ("REFUSED: Understudy does not run this script as it is", "AdamW is stepped but not registered")),
+    ],
+)
+def test_what_ends_before_anything_was_disturbed(training: Training, how: str, code: int, says: tuple[str, str]) -> None:
+    outcome = check(training, "checked.py", how)
+    assert outcome.code == code and all(text in outcome.output for text in says), outcome.output
+    assert not (outcome.folder / "run" / "recovery").exists()
+
+
+def test_a_script_that_computes_something_else_each_time(training: Training) -> None:
+    outcome = check(training, "checked.py", "unseeded", "--check-steps", "5")
+    assert outcome.code == 6, outcome.output
+    assert "INCONCLUSIVE: the script does not compute the same twice: rank 0, step 1: " in outcome.output
+    assert "seed what is random" in outcome.output
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_who_calls_it_off_leaves_nothing_running(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    with marked() as mark:
+        started = Training(tmp_path, mark).start(CHECK, "checked.py", "good")
+        held = started.folder / "run" / "reference" / "chaos" / "20-0.fired"
+        wait_until(held.exists, "the last step of the reference", LONG)
+        started.process.send_signal(number)
+        assert started.ends().code == code, started.output
+        mark.wait_until_none()
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (("--nproc-per-node", "1"), "--check needs at least 2 ranks: a lone one has no replica"),
+        (("--nnodes", "2"), "--check works on one machine only"),
+        (("--no-replenish",), "leave --no-replenish away"),
+        (("--check-steps", "4"), "drills need at least 5 steps"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(training: Training, flags: tuple[str, ...], reason: str) -> None:
+    outcome = check(training, "checked.py", "good", *flags)
+    assert outcome.code == 2 and reason in outcome.output, outcome.output
+
+
+def test_a_script_that_is_not_there(training: Training) -> None:
+    outcome = check(training, "missing.py", "good")
+    assert outcome.code == 2 and "there is no script" in outcome.output, outcome.output

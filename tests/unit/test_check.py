@@ -1,0 +1,165 @@
+"""`understudy run --check` without processes: what makes two runs differ, and which verdict follows from it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from understudy.cli.check.course import Kill
+from understudy.cli.check.page import as_values, view
+from understudy.cli.check.records import Commit, Records, compare
+from understudy.cli.check.runs import Ended, Run, Standstill
+from understudy.cli.check.verdict import Judge, Page, Verdict
+from understudy.cli.flags import Flags
+from understudy.cli.launch import launch
+
+BEFORE, LAST = 5, 8
+WEIGHT, RESULT, NOTED = "net/parameter/weight", "the result of the step", "script:train.py:best"
+
+
+def commit(rank: int, step: int, **digests: int) -> Commit:
+    there = {WEIGHT: step, RESULT: step, NOTED: step, **digests}
+    return Commit(rank, step - 1, step, "step", "train", "", there, {RESULT: f"0.{there[RESULT]}"})
+
+
+def records(change: Callable[[Commit], Commit | None] = lambda commit: commit) -> Records:
+    """Of two ranks. `change`: of each commit; None: it is not there."""
+    commits = (change(commit(rank, step)) for rank in range(2) for step in range(1, LAST + 1))
+    return Records(tuple(one for one in commits if one is not None), {"net": "Linear"}, 1, 4)
+
+
+def unlike(entry: str, rank: int, *steps: int) -> Callable[[Commit], Commit]:
+    def changed(one: Commit) -> Commit:
+        return replace(one, digests={**one.digests, entry: -1}) if one.rank == rank and one.step in steps else one
+
+    return changed
+
+
+INCIDENT = {"ranks": [{"old_worker": "w1"}], "notes": ["the redo is proven"]}
+KILL = Kill(1, BEFORE, BEFORE, "w1", 0.25)
+DRILL: dict[str, Any] = {"rank": 0, "verdict": "same", "step": 3, "detail": "", "compared": 9, "collectives": 1, "left_out": 0}
+DRILL |= {"bytes_moved": 10, "pause": 0.01, "worker": "w2"}
+
+
+def judged(found: Records, **changes: Any) -> Page:
+    run = replace(Ended(found, reached=True, incidents=[INCIDENT], drills=[DRILL]), **changes)
+    return Judge(2, BEFORE, LAST, ["reference/output.txt", "recovery/output.txt"]).disturbed(records(), run, KILL)
+
+
+def test_the_same_is_bitwise() -> None:
+    page = judged(records())
+    assert (page.verdict, page.exit_code, page.digests) == (Verdict.BITWISE, 0, 2 * 3 * 3)
+    assert "the 3 steps behind it are the same bit by bit on 2 ranks (18 digests)" in page.line
+
+
+@pytest.mark.parametrize("entry", [WEIGHT, RESULT, NOTED])
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("step", range(BEFORE + 1, LAST + 1))
+def test_one_entry_of_one_rank_in_one_step_is_enough(entry: str, rank: int, step: int) -> None:
+    page = judged(records(unlike(entry, rank, step)))
+    assert (page.verdict, page.exit_code) == (Verdict.DIFFERS, 3)
+    assert page.line.startswith("rank 1 was killed in step 6") and f"rank {rank}, step {step}: " in page.line
+
+
+def test_values_that_are_short_are_shown_and_each_entry_once() -> None:
+    def changed(one: Commit) -> Commit:
+        return replace(unlike(RESULT, 0, 7, 8)(one), shown={RESULT: "0.9"}) if one.step > 6 else one
+
+    assert judged(records(changed)).differences == [
+        "rank 0, step 7: the result of the step is not the same (0.7 undisturbed, 0.9 with the kill)"
+    ]
+
+
+def test_what_differs_undisturbed_is_left_out_and_named() -> None:
+    page = judged(records(unlike(RESULT, 0, *range(1, LAST + 1))))
+    assert (page.verdict, page.left_out, page.digests) == (Verdict.BITWISE, [RESULT], 2 * 3 * 2)
+
+
+def test_a_training_that_differs_undisturbed_says_nothing() -> None:
+    page = judged(records(unlike(WEIGHT, 1, 4, 7)))
+    assert (page.verdict, page.exit_code) == (Verdict.INCONCLUSIVE, 6)
+    assert "does not compute the same twice: rank 1, step 4: net/parameter/weight" in page.line
+
+
+@pytest.mark.parametrize("missing", [(0, 8), (1, 6)])
+def test_a_step_that_was_not_told_is_no_step_that_is_the_same(missing: tuple[int, int]) -> None:
+    page = judged(records(lambda one: None if (one.rank, one.step) == missing else one))
+    assert page.verdict is Verdict.INCONCLUSIVE and f"rank {missing[0]} has told of transaction {missing[1] - 1} only" in page.line
+
+
+def test_an_entry_that_is_gone_differs_unless_nobody_has_registered_it() -> None:
+    def without(entry: str) -> Records:
+        return records(lambda one: replace(one, digests={k: v for k, v in one.digests.items() if k != entry}) if one.step > 6 else one)
+
+    assert "net/parameter/weight is not the same (... undisturbed, missing with the kill)" in judged(without(WEIGHT)).line
+    assert judged(without(NOTED)).verdict is Verdict.BITWISE
+
+
+def test_a_role_for_whose_drill_there_were_too_few_steps_is_named() -> None:
+    run = Ended(records(), reached=True, incidents=[INCIDENT], drills=[DRILL])
+    page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, replace(KILL, undrilled=1))
+    assert page.verdict is Verdict.BITWISE and page.drills[1].startswith("rank 1 has a role that was not drilled")
+
+
+def test_a_result_that_cannot_be_read_is_named() -> None:
+    page = judged(records(lambda one: replace(one, opaque="_io.TextIOWrapper")))
+    assert page.left_out == ["what train returns, a _io.TextIOWrapper"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "says"),
+    [
+        ({"drills": [{**DRILL, "verdict": "different"}]}, Verdict.NAMED, "but a drill has found rank 0 different"),
+        ({"incidents": [INCIDENT, INCIDENT]}, Verdict.INCONCLUSIVE, "something else happened: 2 incidents"),
+        ({"incidents": [{**INCIDENT, "ranks": [{"old_worker": "w0"}]}]}, Verdict.INCONCLUSIVE, "something else happened"),
+        ({"reached": False, "message": "rank 1 has no replica"}, Verdict.REFUSED, "the job did not survive it"),
+        ({"reached": False, "held": True, "standstill": "the redo differs"}, Verdict.DIFFERS, "the job is held: the redo differs"),
+    ],
+)
+def test_what_else_speaks_against_it(changes: dict[str, Any], verdict: Verdict, says: str) -> None:
+    page = judged(records(), **changes)
+    assert page.verdict is verdict and says in page.line
+
+
+def test_the_records_of_a_run_are_read_without_what_a_killed_worker_left(tmp_path: Path) -> None:
+    folder = tmp_path / "record"
+    folder.mkdir()
+    about = {"registered": {"net": "Linear"}, "tensors": 1, "bytes": 4}
+    lines = [json.dumps(line) for line in (about, *(vars(commit(0, step)) for step in (1, 2)))]
+    (folder / "0-w0.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "1-w1.jsonl").write_text(f'{json.dumps(about)}\n{json.dumps(vars(commit(1, 1)))}\n{{"rank": 1, ')
+    found = Records.of(tmp_path)
+    assert [one.place for one in found.commits] == [(0, 0), (0, 1), (1, 0)]
+    assert (found.steps, found.registered, found.adopted) == (1, {"net": "Linear"}, ["best"])
+    assert not compare(found, found, 1, LAST).behind
+
+
+def test_who_waits_in_vain_says_for_what(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    plan = launch(Flags([str(tmp_path / "train.py")], nproc_per_node="2"), "check")
+    hurried = replace(plan, timeouts=replace(plan.timeouts, beat=0.01, hang_floor=0.02, hang_first=0.1))
+
+    class Still(Run):
+        def status(self) -> dict[str, Any]:
+            return {"state": "training", "step": 3, "spares": [{"state": "starting"}]}
+
+    with pytest.raises(Standstill, match=r"nothing has moved for 0 s \(--setup-limit\) while the check waited for a warm spare"):
+        Still(hurried, tmp_path / "run", LAST).wait("a warm spare", lambda status: status["spares"][0]["state"] == "warm")
+
+
+def test_the_page_is_for_people_and_programs() -> None:
+    page = judged(records(), notices=["name[0] is told"])
+    file = io.StringIO()
+    Console(file=file, width=100).print(view(page, "runs/1"))
+    text = file.getvalue()
+    assert text.startswith("BITWISE: rank 1 was killed in step 6") and "name[0] is told" in text and "runs/1" in text
+    values = json.loads(json.dumps(as_values(page)))
+    assert (values["verdict"], values["exit_code"], values["kill"]["rank"]) == ("bitwise", 0, 1)
+    assert values["advice"] == ["Each line that was told says what to change"]
