@@ -21,7 +21,7 @@ from torch._C._distributed_c10d import HashStore
 from understudy.worker.api import session
 from understudy.worker.errors import Misuse
 from understudy.worker.protocol.newcomer import Newcomer
-from understudy.worker.protocol.post_vote_changes import Look
+from understudy.worker.protocol.post_vote_changes import TOP, Look
 from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.script import drawn
 from understudy.worker.script.loaders import Counter, LoaderSource, Source
@@ -176,7 +176,7 @@ class Job:
         loops = runtime.loops if runtime else self._plain_loops
         loop = loops.enter()
         if runtime is not None:
-            runtime.state.beside.find_streams()
+            runtime.state.beside.set_up()
         first = 0
         if runtime is not None and (frame := sys._getframe(1)) is not None:
             names, where = missing_behind(frame)
@@ -199,9 +199,9 @@ class Job:
                     newcomer.pass_by(loop, source)
                     return
                 if copy is not None and copy.boundary is not None:
-                    batch = newcomer.redraw(source)
+                    batch, through = newcomer.redraw(source)
                     first = copy.boundary.iteration + 1
-                    if newcomer.place[:2] == [loop, copy.boundary.iteration]:
+                    if through:
                         yield batch
 
             def top(iteration: int) -> None:
@@ -209,7 +209,7 @@ class Job:
                     newcomer.at_top()
                 elif runtime is not None:
                     runtime.state.beside.at_top()
-                    runtime.post_vote.look("between the last transaction and the top of the next iteration", Look.AT_STREAMS)
+                    runtime.post_vote.look(TOP, Look.AT_STREAMS)
 
             yield from iterate(loops, source, first, steps, top)
         finally:

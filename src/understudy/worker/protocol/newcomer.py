@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -234,6 +234,8 @@ class Newcomer:
         except OtherBatch as error:
             self._other_batch(error)
         if self._copy.place[0] == loop and not self._behind:
+            self._set_own(self._copy.earlier)
+            self._arrival.names_set = True
             self._set_streams()  # the script may draw behind the loop
         job, beside = self._job, self._held.state.beside
         ended = job.ends[loop] if loop < len(job.ends) else {}
@@ -242,14 +244,35 @@ class Newcomer:
                 beside.load(entry, data)
         beside.ends[loop:] = [ended]
 
-    def redraw(self, source: Source) -> Any:
-        """The batch of the last iteration that the lost rank handed over, drawn again and proven."""
+    def redraw(self, source: Source) -> tuple[Any, bool]:
+        """The batch of the last iteration that the lost rank handed over, drawn again and proven; and whether to go through that iteration:
+        the job goes on in it, or what this rank did in it behind its transaction is lost, and can be done once more.
+        """
+        job, copy = self._learn()
+        assert copy.boundary is not None
         try:
-            batch = self._loops.redraw(source, self._copy, self._progress.rank)
+            batch = self._loops.redraw(source, copy, self._progress.rank)
         except OtherBatch as error:
             self._other_batch(error)
-        self._set_names()
-        return batch
+        here = [copy.boundary.loop, copy.boundary.iteration]
+        if job.place[:2] == here:
+            self._set_names(job.top, copy.top)
+            return batch, True
+        self._arrival.again = copy.place[:2] == here and self._lost_behind()
+        if self._arrival.again:
+            self._progress.step = job.step - job.steps_here - job.steps_before
+            self._set_names(job.after, copy.top)  # of what is alike the nearest that is known
+        return batch, self._arrival.again
+
+    def _lost_behind(self) -> bool:
+        """Whether this rank has taken something with it that it had changed behind its last transaction, and what that returned is known."""
+        job, copy = self._learn()
+        if not self._results.is_known(copy.place, copy.results, job.results):
+            return False
+        told = [donor for _, donor in self._donors()]
+        unknown = {entry for donor in told for entry in donor.values if is_beside(entry) and entry not in copy.values}
+        parted = any(len({donor.digests.get(entry) for donor in told}) > 1 for entry in unknown)
+        return self._agreed.is_missed(copy, job, parted)
 
     def _other_batch(self, error: OtherBatch) -> NoReturn:
         why = self._opened.otherwise()
@@ -261,20 +284,24 @@ class Newcomer:
         """At the top of the iteration in which the job continues, if none of its transactions is over: random streams from here."""
         if not self._streams_set and self._copy.transaction >= 0:
             self._set_streams()
-        self._set_names()
+        self._set_names(self._job.top, self._copy.earlier)
+        self._arrival.names_set = True
 
-    def _set_names(self) -> None:
-        """What the script has changed in the iterations that are passed by: as the others had it at this top, if all have it alike, and
-        as this rank has handed it over.
+    def _set_names(self, alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
+        """What the script has changed in what is passed by: as the others had it at this place (`alike`), if all have it the same, and as
+        this rank has handed it over. `own`: where that was something else at this place.
         """
-        job, copy = self._learn()
-        donors = self._donors()
-        for entry in sorted({entry for _, donor in donors for entry in donor.values if is_beside(entry)}):
-            alike = {donor.digests.get(entry) for _, donor in donors}
-            if len(alike) == 1 and len(set(job.replicas.get(entry, ()))) <= 1:
-                self._held.state.load_value(entry, job.top.get(entry) or next(donor.values[entry] for _, donor in donors))
-        for entry, data in copy.values.items():
-            if is_beside(entry):
+        told = [donor for _, donor in self._donors()]
+        for entry in sorted({entry for donor in told for entry in donor.values if is_beside(entry)}):
+            if len({donor.digests.get(entry) for donor in told}) == 1 and len(set(self._job.replicas.get(entry, ()))) <= 1:
+                self._held.state.load_value(entry, alike.get(entry) or next(donor.values[entry] for donor in told))
+        self._set_own(own)
+
+    def _set_own(self, own: Mapping[str, bytes]) -> None:
+        if self._arrival.names_set:
+            return  # it has run on from there
+        for entry, data in {**self._copy.values, **own}.items():
+            if is_beside(entry) and data:
                 self._held.state.load_value(entry, data)
 
     def _donors(self) -> Donors:
@@ -308,6 +335,8 @@ class Newcomer:
         if place < self.place:
             result = self._result(place)
             if place == self._copy.place and self._copy.transaction >= 0:
+                self._set_names(self._job.after, self._copy.earlier)
+                self._arrival.names_set = True
                 self._set_streams()
             return True, result
         if place > self.place:

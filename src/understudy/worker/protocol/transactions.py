@@ -36,7 +36,7 @@ from understudy.worker.protocol.drill import StepWatch
 from understudy.worker.protocol.first_transaction import FirstTransaction
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
-from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges
+from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, after
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.redo import RedoProof
@@ -277,8 +277,9 @@ class Transactions:
         if membership.pending is None and self._reported != progress.generation:
             self._report(progress.generation)
         self._loops.after_transaction(kind)
+        self._held.state.beside.committed()
         if membership.pending is None:
-            self._post_vote.look(f"after {function}", Look.AFTER)
+            self._post_vote.look(after(function), Look.AFTER)
 
     def _report(self, generation: int) -> None:
         """The first commit of a generation."""

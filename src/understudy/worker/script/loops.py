@@ -37,6 +37,7 @@ class Loops:
         self._index = 0
         self.boundary: Boundary | None = None
         self.steps_here = 0  # steps committed since the top of this iteration, or since the last loop
+        self.steps_before = 0  # ... and in the iteration before
         self.steps_after: list[int] = []  # steps committed at the end of each loop that is over
         self.drained: list[bool] = []  # whether each of them came to the end of its loader
         self._at_end = False  # of the loader of this loop
@@ -74,6 +75,7 @@ class Loops:
 
     def top(self, source: Source, iteration: int) -> None:
         """The top of an iteration: notes where its batch comes from."""
+        self.steps_before = self.steps_here if self.inside else 0
         self._iteration, self._index, self.steps_here = iteration, 0, 0
         if self._randomness is not None:
             self.boundary = Boundary(self._loop, iteration, source.position(), self._randomness.capture())
@@ -248,6 +250,10 @@ class Results:
                 with suppress(Unencodable):
                     found[_name(key)] = encode(result)
         return found
+
+    def is_known(self, place: ScriptPosition, *kept: Mapping[str, bytes]) -> bool:
+        """Whether one of these has the result at `place`."""
+        return any(_name(place) in results for results in kept)
 
     def of_lost(self, place: ScriptPosition, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
         """Whether the result at `place` is known, and it: from the lost rank's copy, else from another rank's."""

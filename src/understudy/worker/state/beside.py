@@ -17,10 +17,11 @@ def is_beside(entry: str) -> bool:
 
 class Beside(Protocol):
     top: dict[str, bytes]  # what had changed by the top of the iteration
+    after: dict[str, bytes]  # ... and behind the last transaction
     ends: list[dict[str, bytes]]  # ... and by the end of each loop of the job that is over
 
     def set_up(self) -> None:
-        """At the end of the set-up: from now on counts what changes."""
+        """In front of the first loop or transaction, or of any later one: from the first time on counts what changes."""
         ...
 
     def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
@@ -43,12 +44,12 @@ class Beside(Protocol):
         """In a redo. `values`: by entry, what there was at begin."""
         ...
 
-    def find_streams(self) -> None:
-        """Before the first loop or transaction."""
-        ...
-
     def at_top(self) -> None:
         """Of an iteration of a loop of the job."""
+        ...
+
+    def committed(self) -> None:
+        """A transaction is over."""
         ...
 
     def at_end(self, loop: int) -> None:
@@ -73,6 +74,7 @@ class Nothing:
 
     def __init__(self) -> None:
         self.top: dict[str, bytes] = {}
+        self.after: dict[str, bytes] = {}
         self.ends: list[dict[str, bytes]] = []
 
     def set_up(self) -> None:
@@ -93,10 +95,10 @@ class Nothing:
     def restore(self, noted: Any, values: Mapping[str, bytes]) -> None:
         pass
 
-    def find_streams(self) -> None:
+    def at_top(self) -> None:
         pass
 
-    def at_top(self) -> None:
+    def committed(self) -> None:
         pass
 
     def at_end(self, loop: int) -> None:
