@@ -8,7 +8,8 @@ from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, is_inside
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
-from understudy.worker.script.loops import END, Loops, Results
+from understudy.worker.script.loops import END, Loops
+from understudy.worker.script.results import Results
 
 
 class AgreedState:

@@ -28,8 +28,9 @@ from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.script.collective_replay import Replayer
-from understudy.worker.script.loops import Results, restore_streams
+from understudy.worker.script.loops import restore_streams
 from understudy.worker.script.opened import Opened
+from understudy.worker.script.results import Results
 from understudy.worker.state.attributes import is_of_module
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation

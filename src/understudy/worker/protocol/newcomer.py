@@ -36,9 +36,10 @@ from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loaders import Source
-from understudy.worker.script.loops import END, Loops, Results, restore_streams
+from understudy.worker.script.loops import END, Loops, restore_streams
 from understudy.worker.script.opened import Opened
 from understudy.worker.script.reads import Reads
+from understudy.worker.script.results import Results
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import FOREVER
@@ -265,7 +266,7 @@ class Newcomer:
         return batch, self._arrival.again
 
     def _lost_behind(self) -> bool:
-        """Whether this rank has taken something with it that it had changed behind its last transaction, and what that returned is known."""
+        """Whether this rank has taken something with it that it had changed behind its last transaction, whose result is known."""
         job, copy = self._learn()
         if not self._results.is_known(copy.place, copy.results, job.results):
             return False

@@ -83,7 +83,12 @@ class PostVoteChanges:
             self._found.add(number)
             self._notices.tell(
                 f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
-                "again there; a loss of this rank between a vote and that point loses the change of that step, and says so."
+                "again there; if this rank is lost between a vote and that point, "
+                + (
+                    "the change of that step is lost, which is told."
+                    if is_inside(point)
+                    else "its newcomer runs the code in between again."
+                )
             )
         if self._membership.channel is not None and (number in self.agreed or transaction <= EARLY):
             self._hand_over(copy, look, number)

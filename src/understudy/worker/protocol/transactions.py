@@ -43,8 +43,9 @@ from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.script.arguments import Arguments
 from understudy.worker.script.async_work import Works
-from understudy.worker.script.drawn import by_hand
-from understudy.worker.script.loops import Loops, Results
+from understudy.worker.script.drawn import by_hand, carried
+from understudy.worker.script.loops import Loops
+from understudy.worker.script.results import Results
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import refuse_sparse_gradients
@@ -174,7 +175,12 @@ class Transactions:
             raise Misuse(
                 f"loader {name} is registered, but the script draws from it by hand (iter, next): a newcomer would start at its "
                 f"beginning. Use "
-                f"job.batches"
+                f"job.batches, or job.iterator for next()"
+            )
+        if begun.full and self._loops.inside and carried():
+            self._notices.tell(
+                "the script goes on to draw from an iterator over a DataLoader that it has made itself, while the job leads its loop: a "
+                "newcomer's starts at the beginning. Let job.iterator(loader) make it"
             )
 
     def vote(self, carried: bool = False) -> None:

@@ -20,6 +20,7 @@ from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy
 from understudy.worker.errors import Misuse, NotTheSame
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
+from understudy.worker.state.streams import ITERATOR
 from understudy.worker.state.tensors import describe, local_tensor
 
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
@@ -176,7 +177,7 @@ class LocalState:
     def drawn(self, copy: LocalCopy) -> list[str]:
         """The random streams that have moved since `copy` was made, by name."""
         now = self._state.randomness.capture()
-        return [] if now is copy.streams else [f"the random stream {n!r}" for n, data in now.items() if copy.streams.get(n) != data]
+        return [] if now is copy.streams else [_called(n) for n, data in now.items() if copy.streams.get(n) != data]
 
     def changed(self, copy: LocalCopy, known: Mapping[str, bytes], inside: bool = False) -> list[str]:
         """What has changed since `copy` was made of values and buffers that differ from rank to rank, by name. `known`: present values.
@@ -237,6 +238,10 @@ class LocalState:
             elif values.get(entry) != copy.values[entry]:
                 wrong.append(entry)
         return wrong
+
+
+def _called(stream: str) -> str:
+    return f"the position of {stream}" if stream.startswith(ITERATOR) else f"the random stream {stream!r}"
 
 
 def _as_of(known: Mapping[str, bytes], values: Mapping[str, bytes], all_known: bool) -> dict[str, bytes]:
