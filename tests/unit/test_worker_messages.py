@@ -55,6 +55,7 @@ JOB = JobProgress(
     9,
     8,
     1,
+    2,
     [3, 8],
     [True, False],
     {"0.-1.0": b"\1"},
@@ -68,6 +69,7 @@ JOB = JobProgress(
     {"after train": 0},
     [0],
     {"script:x": b"1"},
+    {"script:x": b"2"},
     [{"script:x": b"0"}],
 )
 ALL: list[PeerMessage] = [
