@@ -239,11 +239,16 @@ class Census:
     def at_top(self) -> None:
         """Of an iteration."""
         self._inside = True
-        self.top = self.encoded(None, closely=self._begins < CLOSELY)
+        self.top = self.encoded(None, closely=self.exact)
 
     def committed(self) -> None:
         """A transaction is over."""
-        self.after = self.encoded(None, closely=False)
+        self.after = self.encoded(None, closely=self.exact)
+
+    @property
+    def exact(self) -> bool:
+        """Whether `top` and `after` hold all that had changed, not only what had been seen to change before: in the first iterations."""
+        return self._begins < CLOSELY
 
     def at_end(self, loop: int) -> None:
         """This loop of the job is left."""

@@ -219,7 +219,7 @@ class JobProgress(PeerMessage):
     post_vote_points: dict[StrictStr, StrictInt]  # number of each point at which values may change behind a vote
     post_vote_agreed: list[StrictInt]  # those at which all ranks hand over again
     post_vote_behind: list[StrictInt]  # those of them that lie behind the last vote
-    top: dict[StrictStr, StrictBytes]  # what the script has changed and did not register, as of the top of the iteration
+    top: dict[StrictStr, StrictBytes]  # what the script has changed and did not register, as of the top of the iteration; b"": not yet
     after: dict[StrictStr, StrictBytes]  # the same, as of the last commit
     ends: list[dict[StrictStr, StrictBytes]]  # the same, as of the end of each loop that is over
 

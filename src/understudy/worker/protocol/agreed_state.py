@@ -26,7 +26,8 @@ class AgreedState:
     def told(self) -> bytes:
         """By the survivor that speaks for all: a `JobProgress`."""
         local, gradients, beside = self._held.local, self._held.state.kept_gradients, self._held.state.beside
-        now = beside.encoded(None, closely=True)  # what nobody has seen before
+        now = beside.encoded(None, closely=True)
+        unseen = dict.fromkeys(now, b"") if beside.exact else now  # where it is not known what they were, as they are
         return pack(
             JobProgress(
                 place=END if self._progress.finished else self._loops.next_place(),
@@ -48,8 +49,8 @@ class AgreedState:
                 post_vote_agreed=sorted(self._post_vote.agreed),
                 post_vote_behind=self._post_vote.behind(),
                 ends=beside.ends,
-                top={**now, **beside.top},
-                after={**now, **beside.after},
+                top={**unseen, **beside.top},
+                after={**unseen, **beside.after},
             )
         )
 
@@ -75,7 +76,8 @@ class AgreedState:
             for point in inside
         ] + [
             f"what this rank changes {point}, behind the vote, was not handed over when it was lost: its newcomer has run the code behind "
-            f"transaction {copy.transaction} once more, from what was handed over with that vote"
+            f"transaction {copy.transaction} once more, from what was handed over with that vote; what that changes of what is registered "
+            "is lost"
             for point in found
             if point not in inside
         ]

@@ -295,7 +295,9 @@ class Newcomer:
         told = [donor for _, donor in self._donors()]
         for entry in sorted({entry for donor in told for entry in donor.values if is_beside(entry)}):
             if len({donor.digests.get(entry) for donor in told}) == 1 and len(set(self._job.replicas.get(entry, ()))) <= 1:
-                self._held.state.load_value(entry, alike.get(entry) or next(donor.values[entry] for donor in told))
+                data = alike.get(entry, next(donor.values[entry] for donor in told))
+                if data:
+                    self._held.state.load_value(entry, data)
         self._set_own(own)
 
     def _set_own(self, own: Mapping[str, bytes]) -> None:
@@ -336,8 +338,9 @@ class Newcomer:
         if place < self.place:
             result = self._result(place)
             if place == self._copy.place and self._copy.transaction >= 0:
-                self._set_names(self._job.after, self._copy.earlier)
-                self._arrival.names_set = True
+                if place[1] >= 0:  # outside of loops it has come by all that sets them
+                    self._set_names(self._job.after, self._copy.earlier)
+                    self._arrival.names_set = True
                 self._set_streams()
             return True, result
         if place > self.place:

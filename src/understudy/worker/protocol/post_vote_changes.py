@@ -3,9 +3,12 @@
 A copy goes to the buddies with the vote. What changes between the vote and the next begin (a random number drawn by the optimizer,
 or between two steps) would be lost with its rank. So at fixed points behind the vote each rank looks whether its rank-local
 state has changed. The first time it tells the user; its next vote tells the other ranks, and from then on every rank hands its
-copy over again at that point. A loss in between loses that one change; so behind the first transactions, when
-nobody can know yet, every rank hands over at every point. One such point is right before each transaction, for what the
+copy over again at that point. A loss in between loses what was registered of that one change; so behind the first transactions,
+when nobody can know yet, every rank hands over at every point. One such point is right before each transaction, for what the
 body of a loop changes there: a newcomer runs that code too, but what it computes is overwritten by the copy.
+
+What nobody has registered, the streams and the positions of iterators belong to one moment: that of the vote, or of the last point behind
+it but those before a transaction. A newcomer sets them where it comes by that moment, and runs on from there (`protocol.newcomer`).
 
 Nothing changes behind the vote of most scripts, and reading values costs. So after a number of transactions without a finding a rank looks
 at its values only where it reads them anyway, before a transaction. If it finds something, it looks at every point from then on.
@@ -20,7 +23,8 @@ from understudy.worker.encoding.messages import LocalCopy
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.progress import Progress
-from understudy.worker.state.rank_local import LocalState, seal
+from understudy.worker.state.beside import PREFIX
+from understudy.worker.state.rank_local import POSITION, STREAM, LocalState, seal
 from understudy.worker.state.snapshot_store import StoredSnapshot
 
 POINTS = 16  # how many such points of a script are told apart
@@ -81,14 +85,11 @@ class PostVoteChanges:
         if number not in self.agreed and self._seen != transaction and (changed := self._changed(copy, look, values or {})):
             self._seen = transaction  # later points see this same change
             self._found.add(number)
+            again = not is_inside(point) and all(name.startswith((STREAM, POSITION, PREFIX)) for name in changed)
             self._notices.tell(
                 f"{', '.join(changed)} change(s) {point}, behind the vote. From the next transaction on the change is handed over "
                 "again there; if this rank is lost between a vote and that point, "
-                + (
-                    "the change of that step is lost, which is told."
-                    if is_inside(point)
-                    else "its newcomer runs the code in between again."
-                )
+                + ("its newcomer runs the code in between again." if again else "the change of that step is lost, which is told.")
             )
         if self._membership.channel is not None and (number in self.agreed or transaction <= EARLY):
             self._hand_over(copy, look, number)

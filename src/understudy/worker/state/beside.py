@@ -20,6 +20,11 @@ class Beside(Protocol):
     after: dict[str, bytes]  # ... and behind the last transaction
     ends: list[dict[str, bytes]]  # ... and by the end of each loop of the job that is over
 
+    @property
+    def exact(self) -> bool:
+        """Whether `top` and `after` hold all that had changed by then."""
+        ...
+
     def set_up(self) -> None:
         """In front of the first loop or transaction, or of any later one: from the first time on counts what changes."""
         ...
@@ -76,6 +81,10 @@ class Nothing:
         self.top: dict[str, bytes] = {}
         self.after: dict[str, bytes] = {}
         self.ends: list[dict[str, bytes]] = []
+
+    @property
+    def exact(self) -> bool:
+        return True
 
     def set_up(self) -> None:
         pass

@@ -24,6 +24,7 @@ from understudy.worker.state.streams import ITERATOR
 from understudy.worker.state.tensors import describe, local_tensor
 
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
+STREAM, POSITION = "the random stream", "the position of"
 CLASSIFIED = 2  # comparisons after which it is known which values differ from rank to rank
 
 
@@ -241,7 +242,7 @@ class LocalState:
 
 
 def _called(stream: str) -> str:
-    return f"the position of {stream}" if stream.startswith(ITERATOR) else f"the random stream {stream!r}"
+    return f"{POSITION} {stream}" if stream.startswith(ITERATOR) else f"{STREAM} {stream!r}"
 
 
 def _as_of(known: Mapping[str, bytes], values: Mapping[str, bytes], all_known: bool) -> dict[str, bytes]:
