@@ -33,6 +33,7 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.rehearsal import Rehearsal
+from understudy.worker.protocol.script_names import parted
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loaders import Source
@@ -40,7 +41,6 @@ from understudy.worker.script.loops import END, Loops, restore_streams
 from understudy.worker.script.opened import Opened
 from understudy.worker.script.reads import Reads
 from understudy.worker.script.results import Results
-from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import FOREVER
 
@@ -235,8 +235,8 @@ class Newcomer:
         except OtherBatch as error:
             self._other_batch(error)
         if self._copy.place[0] == loop and not self._behind:
-            self._set_own(self._copy.earlier)
-            self._arrival.names_set = True
+            self._arrival.names.put_own(self._copy, self._copy.earlier)
+            self._arrival.names.are_set = True
             self._set_streams()  # the script may draw behind the loop
         job, beside = self._job, self._held.state.beside
         ended = job.ends[loop] if loop < len(job.ends) else {}
@@ -259,21 +259,18 @@ class Newcomer:
         if job.place[:2] == here:
             self._set_names(job.top, copy.top)
             return batch, True
-        self._arrival.again = copy.place[:2] == here and self._lost_behind()
-        if self._arrival.again:
+        again = self._arrival.names.again = copy.place[:2] == here and self._lost_behind()
+        if again:
             self._progress.step = job.step - job.steps_here - job.steps_before
             self._set_names(job.after, copy.top)  # of what is alike the nearest that is known
-        return batch, self._arrival.again
+        return batch, again
 
     def _lost_behind(self) -> bool:
         """Whether this rank has taken something with it that it had changed behind its last transaction, whose result is known."""
         job, copy = self._learn()
         if not self._results.is_known(copy.place, copy.results, job.results):
             return False
-        told = [donor for _, donor in self._donors()]
-        unknown = {entry for donor in told for entry in donor.values if is_beside(entry) and entry not in copy.values}
-        parted = any(len({donor.digests.get(entry) for donor in told}) > 1 for entry in unknown)
-        return self._agreed.is_missed(copy, job, parted)
+        return self._agreed.is_missed(copy, job, parted(copy, [donor for _, donor in self._donors()]))
 
     def _other_batch(self, error: OtherBatch) -> NoReturn:
         why = self._opened.otherwise()
@@ -286,26 +283,11 @@ class Newcomer:
         if not self._streams_set and self._copy.transaction >= 0:
             self._set_streams()
         self._set_names(self._job.top, self._copy.earlier)
-        self._arrival.names_set = True
+        self._arrival.names.are_set = True
 
     def _set_names(self, alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
-        """What the script has changed in what is passed by: as the others had it at this place (`alike`), if all have it the same, and as
-        this rank has handed it over. `own`: where that was something else at this place.
-        """
-        told = [donor for _, donor in self._donors()]
-        for entry in sorted({entry for donor in told for entry in donor.values if is_beside(entry)}):
-            if len({donor.digests.get(entry) for donor in told}) == 1 and len(set(self._job.replicas.get(entry, ()))) <= 1:
-                data = alike.get(entry, next(donor.values[entry] for donor in told))
-                if data:
-                    self._held.state.load_value(entry, data)
-        self._set_own(own)
-
-    def _set_own(self, own: Mapping[str, bytes]) -> None:
-        if self._arrival.names_set:
-            return  # it has run on from there
-        for entry, data in {**self._copy.values, **own}.items():
-            if is_beside(entry) and data:
-                self._held.state.load_value(entry, data)
+        """At this place of the script (`ScriptNames.put`)."""
+        self._arrival.names.put(self._job, self._copy, [donor for _, donor in self._donors()], alike, own)
 
     def _donors(self) -> Donors:
         """What those have told that give this newcomer its state."""
@@ -340,7 +322,7 @@ class Newcomer:
             if place == self._copy.place and self._copy.transaction >= 0:
                 if place[1] >= 0:  # outside of loops it has come by all that sets them
                     self._set_names(self._job.after, self._copy.earlier)
-                    self._arrival.names_set = True
+                    self._arrival.names.are_set = True
                 self._set_streams()
             return True, result
         if place > self.place:
