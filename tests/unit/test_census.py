@@ -38,11 +38,12 @@ def boundary() -> CodeType:
 class Found:
     """A census over this process, with what it finds of the module of these tests."""
 
-    def __init__(self, covered: Any = ()) -> None:
+    def __init__(self, covered: Any = (), set_up: bool = True) -> None:
         self.streams: dict[str, Any] = {}
         known = set(map(id, covered))
         self.census = Census(lambda: lambda thing: id(thing) in known, boundary(), self.streams.__setitem__)
-        self.census.set_up()
+        if set_up:
+            self.census.set_up()
 
     def changed(self, closely: bool = True) -> dict[str, bytes]:
         found = self.census.encoded(None, closely)
@@ -331,8 +332,16 @@ def test_a_look_has_a_bound(script: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "more than can be looked at" in text
 
 
-def test_locals_of_frames_that_call_are_set(script: Any) -> None:
+def test_only_the_first_set_up_counts(script: Any) -> None:
+    """It is called in front of each loop and transaction, on a newcomer at the same first one."""
     found = Found()
+    script.counter += 1
+    found.census.set_up()
+    assert found.names() == {"counter"}
+
+
+def test_locals_of_frames_that_call_are_set(script: Any) -> None:
+    found = Found(set_up=False)
 
     def train() -> tuple[int, int]:
         best, inner = 0, 0

@@ -181,7 +181,7 @@ def test_an_iterator_is_replaced(script: Script) -> None:
     draws = told(naming.MOVED, at("rates"), iter([1]))
     assert draws.endswith("`rates = list(itertools.islice(rates, STEPS))`, and take `rates[job.committed]`")
     loads = told(naming.MOVED, at("rates"), iter(torch.utils.data.DataLoader([1])))  # type: ignore[arg-type]
-    assert "`job.batches(loader)`" in loads
+    assert loads.endswith("`rates = job.iterator(loader)` goes on where the rank was")
 
 
 def test_what_differs_is_put_into_a_namespace_or_ignored(script: Script) -> None:

@@ -22,7 +22,7 @@ class Local:
     def vote(self, transaction: int) -> None:
         self.sealed[transaction] = LocalCopy(transaction, [], 0, {"torch": b""}, None, {}, {}, CopyDigests({}, {}))
 
-    def make(self, transaction: int, *_: Any, behind: list[int], streams: Any) -> LocalCopy:
+    def make(self, transaction: int, *_: Any, behind: list[int], earlier: Any) -> LocalCopy:
         copy = LocalCopy(transaction, [], 0, {"torch": b"moved"}, None, {}, {}, CopyDigests({}, {}), behind=behind)
         self.sealed[transaction] = copy
         return copy
@@ -97,6 +97,7 @@ def test_what_a_lost_rank_had_not_handed_over_is_known(rank: Rank) -> None:
     assert rank.changes.missed(rank.local.sealed[39], behind) == []
     rank.local.vote(40)
     rank.progress.transaction = 41
+    rank.changes.committed()
     assert rank.changes.behind() == []
 
 

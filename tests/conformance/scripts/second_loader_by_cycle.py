@@ -2,8 +2,7 @@
 
 # ranks: 3
 # group: unregistered state
-# expect: told "unlabelled"
-# waits for: census
+# expect: told "Let job.iterator(loader) make it"
 
 from __future__ import annotations
 

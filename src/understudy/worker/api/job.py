@@ -21,15 +21,17 @@ from torch._C._distributed_c10d import HashStore
 from understudy.worker.api import session
 from understudy.worker.errors import Misuse
 from understudy.worker.protocol.newcomer import Newcomer
-from understudy.worker.protocol.post_vote_changes import Look
+from understudy.worker.protocol.post_vote_changes import TOP, Look
 from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.script import drawn
+from understudy.worker.script.iterators import LoaderIterator
 from understudy.worker.script.loaders import Counter, LoaderSource, Source
 from understudy.worker.script.loops import Loops, iterate
 from understudy.worker.script.names import missing_behind
 from understudy.worker.script.read_ahead import TRANSACTION, read_ahead
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
+from understudy.worker.state.streams import ITERATOR
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -167,16 +169,32 @@ class Job:
         state = self._runtime.state if self._runtime else self._plain_state
         return self._loop(LoaderSource(loader, steps is not None, state.randomness), steps)
 
-    def steps(self, count: int) -> Iterator[int]:
-        """Yields step numbers, from where the job is up to `count` - 1."""
+    def steps(self, count: int | None = None) -> Iterator[int]:
+        """Yields step numbers, from where the job is up to `count` - 1; without, until the script leaves the loop."""
         return self._loop(Counter(), count)
+
+    def iterator(self, loader: Any, repeat: bool = False) -> LoaderIterator:
+        """An iterator over `loader` for `next`, wherever that is called: in front of a step, behind it or inside, also beside
+        `job.batches` of another loader. With `repeat` it starts over at the loader's end and calls its sampler's `set_epoch`.
+
+        Raises `Misuse` after the first transaction.
+        """
+        runtime, state = self._runtime, self._runtime.state if self._runtime else self._plain_state
+        if runtime and runtime.progress.transaction >= 0:
+            raise Misuse("job.iterator after the first transaction: make all iterators before training starts; repeat=True starts over")
+        iterators = state.randomness.iterators
+        name = f"{ITERATOR}{len(iterators) + 1}"
+        tell = runtime.notices.tell if runtime else print
+        found = LoaderIterator(name, LoaderSource(loader, repeat, state.randomness), state.randomness, tell)
+        iterators[name] = found
+        return found
 
     def _loop(self, source: Source, steps: int | None) -> Iterator[Any]:
         runtime, newcomer = self._runtime, self._newcomer
         loops = runtime.loops if runtime else self._plain_loops
         loop = loops.enter()
         if runtime is not None:
-            runtime.state.beside.find_streams()
+            runtime.state.beside.set_up()
         first = 0
         if runtime is not None and (frame := sys._getframe(1)) is not None:
             names, where = missing_behind(frame)
@@ -199,17 +217,18 @@ class Job:
                     newcomer.pass_by(loop, source)
                     return
                 if copy is not None and copy.boundary is not None:
-                    batch = newcomer.redraw(source)
+                    batch, through = newcomer.redraw(source)
                     first = copy.boundary.iteration + 1
-                    if newcomer.place[:2] == [loop, copy.boundary.iteration]:
+                    if through:
                         yield batch
 
             def top(iteration: int) -> None:
+                drawn.at_top()
                 if newcomer is not None and not newcomer.arrived:
                     newcomer.at_top()
                 elif runtime is not None:
                     runtime.state.beside.at_top()
-                    runtime.post_vote.look("between the last transaction and the top of the next iteration", Look.AT_STREAMS)
+                    runtime.post_vote.look(TOP, Look.AT_STREAMS)
 
             yield from iterate(loops, source, first, steps, top)
         finally:

@@ -82,8 +82,8 @@ class Census:
         self._said: set[str] = set()
         self._inside = False  # an iteration of a loop of the job: what is done there is not done again
         self._begins = 0
-        self._followed = False
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
+        self.after: dict[str, bytes] = {}  # ... and behind the last transaction
         self.ends: list[dict[str, bytes]] = []  # ... and as each loop that is over was left
 
     def ignore(self, names: Iterable[str]) -> None:
@@ -98,18 +98,18 @@ class Census:
     # -- looking -----------------------------------------------------------------------------------------------------------
 
     def set_up(self) -> None:
-        """At the end of the set-up: from now on counts what changes."""
-        self.find_streams()
+        """In front of the first loop or transaction: from now on counts what changes. It is called at more places, of which the first one
+        counts, as on a newcomer."""
+        if self._first is not None:
+            return
+        self._find_streams()
         found = self._look()
         self._first_objects = {entry: thing for entry, (_, thing) in found.leaves.items() if not leaves.is_bound(thing)}
         self._first = {entry: sketch(value) or digest_bytes(self._data_of(path, value)) for entry, path, value in self._chosen(found)}
         self._first_moving = {entry: _position(thing) for entry, (_, thing) in found.moving.items()}
 
-    def find_streams(self) -> None:
-        """Once: from the first loop or transaction on, generators of random numbers are followed like registered ones."""
-        if self._followed:
-            return
-        self._followed = True
+    def _find_streams(self) -> None:
+        """From now on generators of random numbers are followed like registered ones."""
         for path, thing in self._look().leaves.values():
             if isinstance(thing, leaves.Stream):
                 self._found_stream(f"{path.shown} ({path.root[1]})", thing)
@@ -259,7 +259,16 @@ class Census:
     def at_top(self) -> None:
         """Of an iteration."""
         self._inside = True
-        self.top = self.encoded(None, closely=False)
+        self.top = self.encoded(None, closely=self.exact)
+
+    def committed(self) -> None:
+        """A transaction is over."""
+        self.after = self.encoded(None, closely=self.exact)
+
+    @property
+    def exact(self) -> bool:
+        """Whether `top` and `after` hold all that had changed, not only what had been seen to change before: in the first iterations."""
+        return self._begins < CLOSELY
 
     def at_end(self, loop: int) -> None:
         """This loop of the job is left."""

@@ -99,7 +99,7 @@ def _number_for(one: Uncovered) -> str:
     if isinstance(one.thing, itertools.count):
         return f"Count by {_count(name)}"
     if isinstance(one.thing, _BaseDataLoaderIter):
-        return "Go through its loader with `job.batches(loader)`, or keep the place: `state = job.state(place=0)`"
+        return f"`{shown} = job.iterator(loader)` goes on where the rank was"
     return f"Draw from it in front of the loop, `{shown} = list(itertools.islice({shown}, STEPS))`, and take `{shown}[job.committed]`"
 
 

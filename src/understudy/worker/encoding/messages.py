@@ -184,6 +184,9 @@ class LocalCopy(PeerMessage):
     digests: CopyDigests
     results: dict[StrictStr, StrictBytes] = field(default_factory=dict)
     behind: list[StrictInt] = field(default_factory=list)  # the points behind that vote at which it was made anew
+    # Those of `values` that nobody has registered as they were at other moments, where they were not the same; b"": as of the set-up.
+    earlier: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # at that of the streams
+    top: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # at that of the boundary
 
 
 @dataclass(frozen=True)
@@ -202,6 +205,7 @@ class JobProgress(PeerMessage):
     transaction: StrictInt
     step: StrictInt
     steps_here: StrictInt  # committed since the top of the iteration, or since the last loop
+    steps_before: StrictInt  # committed in the iteration before that
     steps_after: list[StrictInt]  # committed at the end of each loop that is over
     drained: list[StrictBool]  # whether each of these loops came to the end of its loader
     results: dict[StrictStr, StrictBytes]  # of transactions, by place
@@ -215,7 +219,8 @@ class JobProgress(PeerMessage):
     post_vote_points: dict[StrictStr, StrictInt]  # number of each point at which values may change behind a vote
     post_vote_agreed: list[StrictInt]  # those at which all ranks hand over again
     post_vote_behind: list[StrictInt]  # those of them that lie behind the last vote
-    top: dict[StrictStr, StrictBytes]  # what the script has changed and did not register, as of the top of the iteration
+    top: dict[StrictStr, StrictBytes]  # what the script has changed and did not register, as of the top of the iteration; b"": not yet
+    after: dict[StrictStr, StrictBytes]  # the same, as of the last commit
     ends: list[dict[StrictStr, StrictBytes]]  # the same, as of the end of each loop that is over
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from understudy.core.coverage import Replicas
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, pack
 from understudy.worker.protocol.comparison import Comparison
-from understudy.worker.protocol.post_vote_changes import PostVoteChanges
+from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, is_inside
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
-from understudy.worker.script.loops import END, Loops, Results
+from understudy.worker.script.loops import END, Loops
+from understudy.worker.script.results import Results
 
 
 class AgreedState:
@@ -24,13 +25,16 @@ class AgreedState:
 
     def told(self) -> bytes:
         """By the survivor that speaks for all: a `JobProgress`."""
-        local, gradients = self._held.local, self._held.state.kept_gradients
+        local, gradients, beside = self._held.local, self._held.state.kept_gradients, self._held.state.beside
+        now = beside.encoded(None, closely=True)
+        unseen = dict.fromkeys(now, b"") if beside.exact else now  # where it is not known what they were, as they are
         return pack(
             JobProgress(
                 place=END if self._progress.finished else self._loops.next_place(),
                 transaction=self._progress.transaction,
                 step=self._progress.step,
                 steps_here=self._loops.steps_here,
+                steps_before=self._loops.steps_before,
                 steps_after=self._loops.steps_after,
                 drained=self._loops.drained,
                 results=self._results.encoded(),
@@ -44,8 +48,9 @@ class AgreedState:
                 post_vote_points=self._post_vote.numbers,
                 post_vote_agreed=sorted(self._post_vote.agreed),
                 post_vote_behind=self._post_vote.behind(),
-                ends=self._held.state.beside.ends,
-                top={**self._held.state.beside.encoded(None, closely=True), **self._held.state.beside.top},
+                ends=beside.ends,
+                top={**unseen, **beside.top},
+                after={**unseen, **beside.after},
             )
         )
 
@@ -57,15 +62,36 @@ class AgreedState:
 
     def adopt_points(self, job: JobProgress) -> None:
         """Of hand-overs behind a vote: a newcomer goes by them on its way, too."""
-        self._post_vote.adopt(job.post_vote_points, job.post_vote_agreed)
+        self._post_vote.adopt(job.post_vote_points, job.post_vote_agreed, job.post_vote_behind)
 
-    def missed(self, copy: LocalCopy, job: JobProgress) -> list[str]:
-        """On a newcomer with the `copy` of its rank: what that may have changed behind its last vote, and took with it, one line each."""
+    def missed(self, copy: LocalCopy, job: JobProgress, again: bool) -> list[str]:
+        """On a newcomer with the `copy` of its rank: what that may have changed behind its last vote, and took with it, one line each.
+        `again`: this newcomer has run what follows the transaction of the copy.
+        """
+        found = self._post_vote.missed(copy, job.post_vote_behind)
+        inside = [point for point in found if not again or is_inside(point)]
         return [
             f"what this rank changes {point}, behind the vote, was not handed over when it was lost: if it changed it behind "
             f"transaction {copy.transaction}, that change is lost"
-            for point in self._post_vote.missed(copy, job.post_vote_behind)
+            for point in inside
+        ] + [
+            f"what this rank changes {point}, behind the vote, was not handed over when it was lost: its newcomer has run the code behind "
+            f"transaction {copy.transaction} once more, from what was handed over with that vote; what that changes of what is registered "
+            "is lost"
+            for point in found
+            if point not in inside
         ]
+
+    def is_missed(self, copy: LocalCopy, job: JobProgress, parted: bool) -> bool:
+        """Whether something of that was changed between two transactions, where a newcomer can run it again. `parted`: ranks differ in what
+        is not in the `copy`."""
+        if self._post_vote.moment(copy) is not Look.AFTER:
+            return False
+        return parted or not all(map(is_inside, self._post_vote.missed(copy, job.post_vote_behind)))
+
+    def is_of_begin(self, copy: LocalCopy) -> bool:
+        """Whether the values in the `copy` of a rank are those with which it began the transaction that follows."""
+        return self._post_vote.moment(copy) is Look.AT_VALUES
 
     def adopt_position(self, job: JobProgress) -> None:
         """On a newcomer, before it is brought up to date."""

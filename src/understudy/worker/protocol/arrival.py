@@ -26,10 +26,12 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.script_names import ScriptNames
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.script.collective_replay import Replayer
-from understudy.worker.script.loops import Results, restore_streams
+from understudy.worker.script.loops import restore_streams
 from understudy.worker.script.opened import Opened
+from understudy.worker.script.results import Results
 from understudy.worker.state.attributes import is_of_module
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation
@@ -62,6 +64,7 @@ class Arrival:
         self._judge = judge
         self._order = order
         self._preallocation = preallocation
+        self.names = ScriptNames(held.state)
         self._aside: list[str] = []  # names of the script that it could not set
         self.opened = opened
         self._given: dict[str, bytes] = {}  # at the end of the job: values as donors have them there
@@ -144,7 +147,7 @@ class Arrival:
         membership.phase_of(generation, "verify", arrived)
         if at_end:
             self._given = {entry: data for entry, data in plan.values.items() if not is_of_module(entry)}
-        notes = (*self._agreed.missed(copy, job), *self._notes(replayer))
+        notes = (*self._agreed.missed(copy, job, self.names.again), *self._notes(replayer))
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         membership.control.send(Verified(membership.control.worker, generation, count, notes))
         points.reach("verified")
@@ -181,7 +184,8 @@ class Arrival:
         receive(plan)
         for entry, data in plan.values.items():
             state.load_value(entry, data)
-        self._held.local.apply(copy, plan.local)
+        own = self.names.are_set and not self._agreed.is_of_begin(copy)
+        self._held.local.apply(copy, {entry for entry in plan.local if not (own and is_beside(entry))})
         state.attributes.undo(plan.values.keys() | plan.local)
         if not streams_set:
             restore_streams(state.randomness, copy, progress.rank)

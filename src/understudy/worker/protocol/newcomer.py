@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -33,13 +33,14 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.rehearsal import Rehearsal
+from understudy.worker.protocol.script_names import parted
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loaders import Source
-from understudy.worker.script.loops import END, Loops, Results, restore_streams
+from understudy.worker.script.loops import END, Loops, restore_streams
 from understudy.worker.script.opened import Opened
 from understudy.worker.script.reads import Reads
-from understudy.worker.state.beside import is_beside
+from understudy.worker.script.results import Results
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import FOREVER
 
@@ -234,6 +235,8 @@ class Newcomer:
         except OtherBatch as error:
             self._other_batch(error)
         if self._copy.place[0] == loop and not self._behind:
+            self._arrival.names.put_own(self._copy, self._copy.earlier)
+            self._arrival.names.are_set = True
             self._set_streams()  # the script may draw behind the loop
         job, beside = self._job, self._held.state.beside
         ended = job.ends[loop] if loop < len(job.ends) else {}
@@ -242,14 +245,32 @@ class Newcomer:
                 beside.load(entry, data)
         beside.ends[loop:] = [ended]
 
-    def redraw(self, source: Source) -> Any:
-        """The batch of the last iteration that the lost rank handed over, drawn again and proven."""
+    def redraw(self, source: Source) -> tuple[Any, bool]:
+        """The batch of the last iteration that the lost rank handed over, drawn again and proven; and whether to go through that iteration:
+        the job goes on in it, or what this rank did in it behind its transaction is lost, and can be done once more.
+        """
+        job, copy = self._learn()
+        assert copy.boundary is not None
         try:
-            batch = self._loops.redraw(source, self._copy, self._progress.rank)
+            batch = self._loops.redraw(source, copy, self._progress.rank)
         except OtherBatch as error:
             self._other_batch(error)
-        self._set_names()
-        return batch
+        here = [copy.boundary.loop, copy.boundary.iteration]
+        if job.place[:2] == here:
+            self._set_names(job.top, copy.top)
+            return batch, True
+        again = self._arrival.names.again = copy.place[:2] == here and self._lost_behind()
+        if again:
+            self._progress.step = job.step - job.steps_here - job.steps_before
+            self._set_names(job.after, copy.top)  # of what is alike the nearest that is known
+        return batch, again
+
+    def _lost_behind(self) -> bool:
+        """Whether this rank has taken something with it that it had changed behind its last transaction, whose result is known."""
+        job, copy = self._learn()
+        if not self._results.is_known(copy.place, copy.results, job.results):
+            return False
+        return self._agreed.is_missed(copy, job, parted(copy, [donor for _, donor in self._donors()]))
 
     def _other_batch(self, error: OtherBatch) -> NoReturn:
         why = self._opened.otherwise()
@@ -261,21 +282,12 @@ class Newcomer:
         """At the top of the iteration in which the job continues, if none of its transactions is over: random streams from here."""
         if not self._streams_set and self._copy.transaction >= 0:
             self._set_streams()
-        self._set_names()
+        self._set_names(self._job.top, self._copy.earlier)
+        self._arrival.names.are_set = True
 
-    def _set_names(self) -> None:
-        """What the script has changed in the iterations that are passed by: as the others had it at this top, if all have it alike, and
-        as this rank has handed it over.
-        """
-        job, copy = self._learn()
-        donors = self._donors()
-        for entry in sorted({entry for _, donor in donors for entry in donor.values if is_beside(entry)}):
-            alike = {donor.digests.get(entry) for _, donor in donors}
-            if len(alike) == 1 and len(set(job.replicas.get(entry, ()))) <= 1:
-                self._held.state.load_value(entry, job.top.get(entry) or next(donor.values[entry] for _, donor in donors))
-        for entry, data in copy.values.items():
-            if is_beside(entry):
-                self._held.state.load_value(entry, data)
+    def _set_names(self, alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
+        """At this place of the script (`ScriptNames.put`)."""
+        self._arrival.names.put(self._job, self._copy, [donor for _, donor in self._donors()], alike, own)
 
     def _donors(self) -> Donors:
         """What those have told that give this newcomer its state."""
@@ -308,6 +320,9 @@ class Newcomer:
         if place < self.place:
             result = self._result(place)
             if place == self._copy.place and self._copy.transaction >= 0:
+                if place[1] >= 0:  # outside of loops it has come by all that sets them
+                    self._set_names(self._job.after, self._copy.earlier)
+                    self._arrival.names.are_set = True
                 self._set_streams()
             return True, result
         if place > self.place:

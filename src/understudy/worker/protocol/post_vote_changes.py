@@ -3,9 +3,12 @@
 A copy goes to the buddies with the vote. What changes between the vote and the next begin (a random number drawn by the optimizer,
 or between two steps) would be lost with its rank. So at fixed points behind the vote each rank looks whether its rank-local
 state has changed. The first time it tells the user; its next vote tells the other ranks, and from then on every rank hands its
-copy over again at that point. A loss in between loses that one change; so behind the first transactions, when
-nobody can know yet, every rank hands over at every point. One such point is right before each transaction, for what the
+copy over again at that point. A loss in between loses what was registered of that one change; so behind the first transactions,
+when nobody can know yet, every rank hands over at every point. One such point is right before each transaction, for what the
 body of a loop changes there: a newcomer runs that code too, but what it computes is overwritten by the copy.
+
+What nobody has registered, the streams and the positions of iterators belong to one moment: that of the vote, or of the last point behind
+it but those before a transaction. A newcomer sets them where it comes by that moment, and runs on from there (`protocol.newcomer`).
 
 Nothing changes behind the vote of most scripts, and reading values costs. So after a number of transactions without a finding a rank looks
 at its values only where it reads them anyway, before a transaction. If it finds something, it looks at every point from then on.
@@ -21,7 +24,8 @@ from understudy.worker.encoding.messages import LocalCopy
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.progress import Progress
-from understudy.worker.state.rank_local import LocalState, seal
+from understudy.worker.state.beside import PREFIX
+from understudy.worker.state.rank_local import POSITION, STREAM, LocalState, seal
 from understudy.worker.state.snapshot_store import StoredSnapshot
 
 POINTS = 16  # how many such points of a script are told apart
@@ -38,6 +42,19 @@ class Look(Enum):
     AT_VALUES = 1  # and never at streams: a newcomer draws again what its rank has drawn on the way to this point
 
 
+def after(function: str) -> str:
+    """The point right behind a transaction."""
+    return f"after {function}"
+
+
+TOP = "between the last transaction and the top of the next iteration"
+
+
+def is_inside(point: str) -> bool:
+    """Whether what has changed by then was changed in the transaction itself."""
+    return point.startswith(after(""))
+
+
 class PostVoteChanges:
     """The points that this rank knows of, by number in order of appearance, which is the same on every rank; and what is done there."""
 
@@ -51,6 +68,7 @@ class PostVoteChanges:
         self._found: set[int] = set()  # this rank has seen a change there
         self._seen = -1  # the transaction behind which this rank has seen a change last
         self._committed = 0
+        self._passed: set[int] = set()  # points behind the last vote, whether it was handed over there or not
 
     def look(self, point: str, look: Look, values: Mapping[str, bytes] | None = None) -> None:
         """Hands over again what has changed since the vote, at points where that is known to happen; finds new such points.
@@ -58,20 +76,23 @@ class PostVoteChanges:
         `values`: present ones, as far as known.
         """
         copy = self._last_copy()
-        if copy is None or self._membership.channel is None or self._progress.world_size == 1:
+        if copy is None or self._progress.world_size == 1:
             return
         number = self.numbers.setdefault(point, len(self.numbers))
         if number >= POINTS:
             return
+        self._passed.add(number)
         transaction = self._progress.transaction
         if number not in self.agreed and self._seen != transaction and (changed := self._changed(copy, look, values or {})):
             self._seen = transaction  # later points see this same change
             self._found.add(number)
+            again = not is_inside(point) and all(name.startswith((STREAM, POSITION, PREFIX)) for name in changed)
             self._notices.tell(
                 f"{', '.join(map(called, changed))} change(s) {point}, behind the vote. From the next transaction on the change is handed "
-                "over again there; a loss of this rank between a vote and that point loses the change of that step, and says so."
+                "over again there; if this rank is lost between a vote and that point, "
+                + ("its newcomer runs the code in between again." if again else "the change of that step is lost, which is told.")
             )
-        if number in self.agreed or transaction <= EARLY:
+        if self._membership.channel is not None and (number in self.agreed or transaction <= EARLY):
             self._hand_over(copy, look, number)
 
     def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
@@ -91,9 +112,10 @@ class PostVoteChanges:
     def _hand_over(self, copy: LocalCopy, look: Look, number: int) -> None:
         membership, step = self._membership, self._progress.step
         assert membership.channel is not None
-        streams = copy.streams if look is Look.AT_VALUES else None
+        earlier = copy if look is Look.AT_VALUES else None
         behind = sorted({*copy.behind, number})
-        fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, behind=behind, streams=streams)
+        fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, behind=behind, earlier=earlier)
+        fresh.top = copy.top
         try:
             for rank, data in membership.channel.hand_over(seal(fresh)).items():
                 membership.store.put(rank, StoredSnapshot(copy.transaction, data))
@@ -106,15 +128,21 @@ class PostVoteChanges:
     def committed(self) -> None:
         """One transaction more."""
         self._committed += 1
+        self._passed.clear()
 
     def behind(self) -> list[int]:
         """The points behind the last vote, as far as the script has come, at which something is known to change."""
-        copy = self._last_copy()
-        return [number for number in copy.behind if number in self._found | self.agreed] if copy is not None else []
+        return sorted(self._passed & (self._found | self.agreed))
 
     def missed(self, copy: LocalCopy, behind: list[int]) -> list[str]:
         """Those of `behind`, of another rank, that the rank of `copy` had not come to when it was lost."""
         return [point for point, number in self.numbers.items() if number in set(behind).difference(copy.behind)]
+
+    def moment(self, copy: LocalCopy) -> Look:
+        """The last kind of point at which the copy of a rank was made anew; AFTER also for one that is of the vote."""
+        points = {number: point for point, number in self.numbers.items()}
+        behind = [points.get(number, "") for number in copy.behind if not is_inside(points.get(number, ""))]
+        return Look.AFTER if not behind else Look.AT_STREAMS if set(behind) == {TOP} else Look.AT_VALUES
 
     def flags(self) -> list[int]:
         """For the agreement in a vote: 1 for every point at which this rank has seen a change."""
@@ -125,8 +153,9 @@ class PostVoteChanges:
             self.agreed |= {number for number, flag in enumerate(flags) if flag}
             self._found |= self.agreed
 
-    def adopt(self, numbers: dict[str, int], agreed: list[int]) -> None:
+    def adopt(self, numbers: dict[str, int], agreed: list[int], behind: list[int]) -> None:
         """After a recovery all ranks go on with what one of them knew: they must hand over at the same points."""
         self.numbers = dict(numbers)
         self.agreed = set(agreed)
+        self._passed = set(behind)
         self._found |= self.agreed

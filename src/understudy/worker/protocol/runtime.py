@@ -34,8 +34,9 @@ from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.script.loops import Loops, Results
+from understudy.worker.script.loops import Loops
 from understudy.worker.script.opened import Opened
+from understudy.worker.script.results import Results
 from understudy.worker.state.digest_cache import DigestCache
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.preallocation import Preallocation
@@ -62,7 +63,7 @@ class Runtime:
         state.beside = Census(state.takes_care_of, boundary, state.randomness.find)
         local, preallocation = LocalState(state, role.rank), Preallocation(state)
         held = self.held = RankState(state, local, Frameworks(state, membership.groups), PreVoteChanges(state), DigestCache(state))
-        loops, results = Loops(state.randomness, notices.tell), Results()
+        loops, results = Loops(state.randomness, notices.tell), Results(notices.tell)
         self.loops, self.results = loops, results
         handlers = self.handlers = control.handlers = ControlHandlers(progress, membership, preallocation)
         judge, order = Judge(progress, membership, local), AdditionOrder(membership.groups)

@@ -38,15 +38,16 @@ from understudy.worker.protocol.drill import StepWatch
 from understudy.worker.protocol.first_transaction import FirstTransaction
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
-from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges
+from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, after
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.script.arguments import Arguments
 from understudy.worker.script.async_work import Works
-from understudy.worker.script.drawn import by_hand
-from understudy.worker.script.loops import Loops, Results
+from understudy.worker.script.drawn import by_hand, carried
+from understudy.worker.script.loops import Loops
+from understudy.worker.script.results import Results
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import refuse_sparse_gradients
@@ -180,7 +181,12 @@ class Transactions:
             raise Misuse(
                 f"loader {name} is registered, but the script draws from it by hand (iter, next): a newcomer would start at its "
                 f"beginning. Use "
-                f"job.batches"
+                f"job.batches, or job.iterator for next()"
+            )
+        if begun.full and self._loops.inside and carried():
+            self._notices.tell(
+                "the script goes on to draw from an iterator over a DataLoader that it has made itself, while the job leads its loop: a "
+                "newcomer's starts at the beginning. Let job.iterator(loader) make it"
             )
 
     def vote(self, carried: bool = False) -> None:
@@ -283,8 +289,9 @@ class Transactions:
         if membership.pending is None and self._reported != progress.generation:
             self._report(progress.generation)
         self._loops.after_transaction(kind)
+        self._held.state.beside.committed()
         if membership.pending is None:
-            self._post_vote.look(f"after {function}", Look.AFTER)
+            self._post_vote.look(after(function), Look.AFTER)
 
     def _report(self, generation: int) -> None:
         """The first commit of a generation."""

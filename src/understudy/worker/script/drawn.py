@@ -1,8 +1,8 @@
-"""Registered loaders that a script draws from by hand (`iter`, `next`): their position is not known, so a newcomer would start at
-the beginning.
+"""Loaders that a script draws from by hand (`iter`, `next`): their position is not known, so a newcomer would start at the beginning.
 
-The class of a loader is watched for iterators that are made outside of `job.batches`. An evaluation may go through a loader inside one
-section, and nothing of it is left behind; an iterator that still lives where a transaction begins is one that the script goes on with.
+The class of a loader is watched for iterators that are made outside of `job.batches` and `job.iterator`. An evaluation may go through a
+loader inside one section, and nothing of it is left behind; an iterator that still lives where a transaction begins is one that the script
+goes on with: of a registered loader that is refused, of another one told, if it lives since before the iteration.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-_made: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []  # loader and iterator
+_made: list[tuple[weakref.ref[Any], weakref.ref[Any], int]] = []  # loader, iterator, iterations of loops of the job that had begun by then
+_tops = 0
 _watched: set[type] = set()
 _by_us = False
 
@@ -41,7 +42,7 @@ def _wrap(kind: Any) -> None:
         iterator = make(loader)
         if not _by_us:
             _made[:] = [pair for pair in _made if pair[1]() is not None]
-            _made.append((weakref.ref(loader), weakref.ref(iterator)))
+            _made.append((weakref.ref(loader), weakref.ref(iterator), _tops))
         return iterator
 
     kind.__iter__ = noted
@@ -60,11 +61,27 @@ def by_a_loop() -> Iterator[None]:
 
 def by_hand(loaders: Mapping[str, Any]) -> str:
     """The name of a loader of which an iterator is in use that the script has made, or ""."""
-    for made_of, made in _made:
-        loader, iterator = made_of(), made()
-        if iterator is None or (getattr(loader, "_iterator", None) is iterator and getattr(iterator, "_finished", True)):
-            continue  # a loader may keep an iterator that has come to its end: StatefulDataLoader, and one with persistent workers
+    for loader, _ in _in_use():
         for name, known in loaders.items():
             if known is loader:
                 return name
     return ""
+
+
+def at_top() -> None:
+    """An iteration of a loop of the job begins."""
+    global _tops
+    _tops += 1
+
+
+def carried() -> bool:
+    """Whether an iterator that the script has made is in use since before this iteration: a newcomer's would begin in it."""
+    return any(tops < _tops for _, tops in _in_use())
+
+
+def _in_use() -> Iterator[tuple[Any, int]]:
+    for made_of, made, tops in _made:
+        loader, iterator = made_of(), made()
+        if iterator is None or (getattr(loader, "_iterator", None) is iterator and getattr(iterator, "_finished", True)):
+            continue  # a loader may keep an iterator that has come to its end: StatefulDataLoader, and one with persistent workers
+        yield loader, tops

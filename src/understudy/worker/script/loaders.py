@@ -237,7 +237,7 @@ class LoaderSource:
             iterator._num_yielded += self._index
         else:
             for _ in range(self._index):
-                next(iterator)
+                self._next()
 
     def _open(self) -> None:
         if (
@@ -247,7 +247,7 @@ class LoaderSource:
         ):
             self.goes_on = True
         self._set_epoch()
-        self._start = self._randomness.capture()
+        self._start = self._randomness.random()
         self._start_generators = self._generator_states()
         with by_a_loop():
             self._iterator = iter(self._loader)
@@ -261,15 +261,18 @@ class LoaderSource:
     def draw(self, new_epoch: Callable[[], None]) -> Any:
         if self._iterator is None:
             self._open()
-        assert self._iterator is not None
         try:
-            batch = next(self._iterator)
+            batch = self._next()
         except StopIteration:
             if not self._repeat or self._index == 0:
                 raise
             self._epoch, self._index, self._iterator = self._epoch + 1, 0, None
             new_epoch()
             self._open()
-            batch = next(self._iterator)
+            batch = self._next()
         self._index += 1
         return batch
+
+    def _next(self) -> Any:
+        with by_a_loop():  # a generator of the script's may make iterators of loaders
+            return next(self._iterator)

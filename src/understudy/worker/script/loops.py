@@ -8,12 +8,11 @@ their recorded results, and the batch of the iteration is drawn again from its r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from understudy.worker import points
-from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.messages import Boundary, LocalCopy, ScriptPosition
 from understudy.worker.errors import Misuse, NotTheSame, OtherBatch
@@ -37,6 +36,7 @@ class Loops:
         self._index = 0
         self.boundary: Boundary | None = None
         self.steps_here = 0  # steps committed since the top of this iteration, or since the last loop
+        self.steps_before = 0  # ... and in the iteration before
         self.steps_after: list[int] = []  # steps committed at the end of each loop that is over
         self.drained: list[bool] = []  # whether each of them came to the end of its loader
         self._at_end = False  # of the loader of this loop
@@ -74,6 +74,7 @@ class Loops:
 
     def top(self, source: Source, iteration: int) -> None:
         """The top of an iteration: notes where its batch comes from."""
+        self.steps_before = self.steps_here if self.inside else 0
         self._iteration, self._index, self.steps_here = iteration, 0, 0
         if self._randomness is not None:
             self.boundary = Boundary(self._loop, iteration, source.position(), self._randomness.capture())
@@ -217,48 +218,3 @@ def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: An
         iteration += 1
     with loops.still():
         top(iteration)  # of what follows
-
-
-class Results:
-    """What transactions have returned, by place: those of the current iteration, and all those outside loops.
-
-    A newcomer that enters behind a transaction returns its result again. `replaced`: places whose result came from another rank.
-    """
-
-    def __init__(self) -> None:
-        self.replaced: list[str] = []
-        self._known: dict[tuple[int, ...], Any] = {}
-        self._iteration: ScriptPosition = []  # loop and iteration of those in a loop
-
-    def keep(self, place: ScriptPosition, result: Any) -> None:
-        if self._over(place):
-            self._known = {k: v for k, v in self._known.items() if k[1] < 0}
-            self._iteration = place[:2]
-        self._known[tuple(place)] = result
-
-    def _over(self, place: ScriptPosition) -> bool:
-        """Whether the iteration of which results are known is not that of `place`."""
-        return self._iteration != place[:2]
-
-    def encoded(self, place: ScriptPosition | None = None) -> dict[str, bytes]:
-        """Those that can be handed over; with a copy of the transaction at `place`, only those that go with it."""
-        over, found = place is not None and self._over(place), {}
-        for key, result in self._known.items():
-            if key[1] < 0 or not over:
-                with suppress(Unencodable):
-                    found[_name(key)] = encode(result)
-        return found
-
-    def of_lost(self, place: ScriptPosition, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
-        """Whether the result at `place` is known, and it: from the lost rank's copy, else from another rank's."""
-        key = _name(place)
-        if key in copied:
-            return True, decode(copied[key])
-        if key in others:
-            self.replaced.append(key)
-            return True, decode(others[key])
-        return False, None
-
-
-def _name(place: Iterable[int]) -> str:
-    return ".".join(map(str, place))

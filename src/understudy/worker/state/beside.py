@@ -30,10 +30,16 @@ class Item:
 
 class Beside(Protocol):
     top: dict[str, bytes]  # what had changed by the top of the iteration
+    after: dict[str, bytes]  # ... and behind the last transaction
     ends: list[dict[str, bytes]]  # ... and by the end of each loop of the job that is over
 
+    @property
+    def exact(self) -> bool:
+        """Whether `top` and `after` hold all that had changed by then."""
+        ...
+
     def set_up(self) -> None:
-        """At the end of the set-up: from now on counts what changes."""
+        """In front of the first loop or transaction, or of any later one: from the first time on counts what changes."""
         ...
 
     def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
@@ -56,12 +62,12 @@ class Beside(Protocol):
         """In a redo. `values`: by entry, what there was at begin."""
         ...
 
-    def find_streams(self) -> None:
-        """Before the first loop or transaction."""
-        ...
-
     def at_top(self) -> None:
         """Of an iteration of a loop of the job."""
+        ...
+
+    def committed(self) -> None:
+        """A transaction is over."""
         ...
 
     def at_end(self, loop: int) -> None:
@@ -90,7 +96,12 @@ class Nothing:
 
     def __init__(self) -> None:
         self.top: dict[str, bytes] = {}
+        self.after: dict[str, bytes] = {}
         self.ends: list[dict[str, bytes]] = []
+
+    @property
+    def exact(self) -> bool:
+        return True
 
     def set_up(self) -> None:
         pass
@@ -110,10 +121,10 @@ class Nothing:
     def restore(self, noted: Any, values: Mapping[str, bytes]) -> None:
         pass
 
-    def find_streams(self) -> None:
+    def at_top(self) -> None:
         pass
 
-    def at_top(self) -> None:
+    def committed(self) -> None:
         pass
 
     def at_end(self, loop: int) -> None:

@@ -16,13 +16,15 @@ import torch
 
 from understudy.core.coverage import Replicas
 from understudy.worker.encoding.digests import digest, digest_bytes
-from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy, ScriptPosition, Streams, pack, unpack
+from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy, ScriptPosition, pack, unpack
 from understudy.worker.errors import Misuse, NotTheSame
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
+from understudy.worker.state.streams import ITERATOR
 from understudy.worker.state.tensors import describe, local_tensor
 
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
+STREAM, POSITION = "the random stream", "the position of"
 CLASSIFIED = 2  # comparisons after which it is known which values differ from rank to rank
 
 
@@ -92,20 +94,22 @@ class LocalState:
         results: dict[str, bytes],
         carried: bool = False,
         behind: Sequence[int] = (),
-        streams: Streams | None = None,
+        earlier: LocalCopy | None = None,
     ) -> LocalCopy:
-        """The copy for a vote, or for points `behind` it. `carried`: the transaction leaves gradients for a later one. `streams`:
-        other ones than the present.
+        """The copy for a vote, or for points `behind` it. `carried`: the transaction leaves gradients for a later one. `earlier`:
+        the copy whose streams it keeps, because a newcomer draws again what was drawn since.
 
         Raises `Misuse` if it is too large.
         """
-        values = self._state.encoded_values(closely=self.comparisons < CLASSIFIED)
+        closely = self.comparisons < CLASSIFIED
+        values = self._state.encoded_values(closely=closely)
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
         tensors = {name: t for name, t in every.items() if self._mine(name)}
         gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if carried or self._state.kept_gradients.matter else {}
         tensors |= self._gradients_to_copy(gradients, carried)
-        size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(len(v) for e, v in values.items() if self._mine(e))
+        mine = {e: v for e, v in values.items() if self._mine(e)}
+        size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(map(len, mine.values()))
         if size > LIMIT:
             what = "gradients that are carried from one transaction to the next" if carried else "rank-local state"
             raise Misuse(
@@ -117,9 +121,9 @@ class LocalState:
             transaction,
             place,
             step,
-            self._state.randomness.capture() if streams is None else streams,
+            self._state.randomness.capture() if earlier is None else earlier.streams,
             boundary,
-            {e: v for e, v in values.items() if self._mine(e)},
+            mine,
             {name: t.detach().clone() for name, t in tensors.items()},
             # Of all buffers, also of those that were the same everywhere: from now on they may not be. Counters of changes do not tell,
             # because kernels (batch_norm) write without counting.
@@ -128,12 +132,14 @@ class LocalState:
             ),
             results,
             list(behind),
+            {} if earlier is None else _as_of({**earlier.values, **earlier.earlier}, mine, closely),
+            _as_of(self._state.beside.top, mine, closely) if boundary is not None else {},
         )
         self.shared = self._shared(copy)
         self.sealed[transaction] = copy
         self.sealed.pop(transaction - 2, None)
-        earlier = self.versions.get(transaction, []) if behind else []
-        self.versions[transaction] = [*earlier, copy.digests]
+        before = self.versions.get(transaction, []) if behind else []
+        self.versions[transaction] = [*before, copy.digests]
         self.versions.pop(transaction - 2, None)
         return copy
 
@@ -172,7 +178,7 @@ class LocalState:
     def drawn(self, copy: LocalCopy) -> list[str]:
         """The random streams that have moved since `copy` was made, by name."""
         now = self._state.randomness.capture()
-        return [] if now is copy.streams else [f"the random stream {n!r}" for n, data in now.items() if copy.streams.get(n) != data]
+        return [] if now is copy.streams else [_called(n) for n, data in now.items() if copy.streams.get(n) != data]
 
     def changed(self, copy: LocalCopy, known: Mapping[str, bytes], inside: bool = False) -> list[str]:
         """What has changed since `copy` was made of values and buffers that differ from rank to rank, by name. `known`: present values.
@@ -232,6 +238,19 @@ class LocalState:
             elif values.get(entry) != copy.values[entry]:
                 wrong.append(entry)
         return wrong
+
+
+def _called(stream: str) -> str:
+    return f"{POSITION} {stream}" if stream.startswith(ITERATOR) else f"{STREAM} {stream!r}"
+
+
+def _as_of(known: Mapping[str, bytes], values: Mapping[str, bytes], all_known: bool) -> dict[str, bytes]:
+    """Those of `values` that nobody has registered as they were when they were `known`, where that is something else.
+
+    `all_known`: what is not known had not changed by then; else nobody can tell, and what there is now is the best guess.
+    """
+    then = {entry: known.get(entry, b"") for entry in values if is_beside(entry) and (all_known or entry in known)}
+    return {entry: data for entry, data in then.items() if data != values[entry]}
 
 
 def kept_locally(copy: LocalCopy, rank: int, replicas: Replicas, versions: list[CopyDigests]) -> set[str]:

@@ -1,5 +1,6 @@
 """The random number streams of a process: torch (CPU and CUDA), numpy's global one, Python's, and generators that are registered, or that
-the script was found to have (`census`)."""
+the script was found to have (`census`). What iterators of the job have drawn is one more, each (`script.iterators`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from array import array
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy
 import torch
@@ -64,6 +65,15 @@ def _older_bytes(generator: random.Random | numpy.random.RandomState) -> bytes:
 
 
 FOUND = "in the script: "  # in front of the names of those that nobody has registered
+ITERATOR = "iterator "  # in front of the numbers of iterators
+
+
+class Position(Protocol):
+    """Where something stands that is drawn from."""
+
+    def read(self) -> bytes: ...
+
+    def restore(self, at: bytes) -> None: ...
 
 
 class _Source(NamedTuple):
@@ -78,6 +88,7 @@ class Randomness:
         self.generators: dict[str, torch.Generator] = {}
         self.numpy_generators: dict[str, numpy.random.Generator] = {}
         self.python_generators: dict[str, random.Random | numpy.random.RandomState] = {}  # found, and numpy's older kind
+        self.iterators: dict[str, Position] = {}
         self._there: tuple[object, ...] = ()  # which streams there are
         self._sources: dict[str, _Source] = {}
         self._marks: list[Mark | None] = []  # of `_last`
@@ -119,7 +130,7 @@ class Randomness:
         if self._moment is not None:
             return self._moment
         numpys, cuda = "numpy.random" in sys.modules, cuda_in_use()
-        there = numpys, cuda, *self.generators, *self.numpy_generators, *self.python_generators
+        there = numpys, cuda, *self.generators, *self.numpy_generators, *self.python_generators, *self.iterators
         if there != self._there:
             self._there, self._sources = there, self._find_sources(numpys, cuda)
             self._last, self._marks = {}, [None] * len(self._sources)
@@ -128,6 +139,11 @@ class Randomness:
             self._read(marks)
         self._moment = self._last if self._still else None
         return self._last
+
+    def random(self) -> Streams:
+        """The same without the positions of iterators."""
+        now = self.capture()
+        return {name: data for name, data in now.items() if name not in self.iterators} if self.iterators else now
 
     def _read(self, marks: list[Mark | None]) -> None:
         """Reads those streams whose marks have changed, or that have none."""
@@ -159,6 +175,8 @@ class Randomness:
             sources[f"numpy generator/{name}"] = _Source(partial(_numpy_generator_bytes, numpy_generator), no_mark)
         for name, older in self.python_generators.items():
             sources[f"older generator/{name}"] = _Source(partial(_older_bytes, older), no_mark)
+        for name, iterator in self.iterators.items():
+            sources[name] = _Source(iterator.read, no_mark)
         return sources
 
     def restore(self, streams: Streams) -> None:
@@ -180,6 +198,8 @@ class Randomness:
                 torch.cuda.set_rng_state(_state_tensor(data))
             elif FOUND in name and name.partition("/")[2] not in {*self.generators, *self.numpy_generators, *self.python_generators}:
                 continue  # nobody has asked for it, and here it is not
+            elif name.startswith(ITERATOR):
+                self.iterators[name].restore(data)
             elif name.startswith("generator/"):
                 self.generators[name.removeprefix("generator/")].set_state(_state_tensor(data))
             elif name.startswith("older generator/"):

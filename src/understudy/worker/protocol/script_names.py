@@ -1,0 +1,49 @@
+"""On a newcomer: what the script has changed and did not register, set where the newcomer comes by on its way.
+
+It belongs to the moment of the random streams in the copy of its rank: the vote, or a later point at which that was handed over again. From
+there the newcomer runs on by itself, as it does with the streams, so nothing of its rank's own is set any more.
+
+Known limits: what all ranks have alike is known as of the top of the iteration and as of the last commit. An iteration that is gone through
+once more has it as of the commit from its top on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from understudy.worker.encoding.messages import JobProgress, LocalCopy
+from understudy.worker.protocol.donors import Donor
+from understudy.worker.state.beside import is_beside
+from understudy.worker.state.registry import State
+
+
+class ScriptNames:
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.are_set = False  # as of the streams, and this newcomer has run on from there
+        self.again = False  # it has gone once more through the iteration that its rank was lost in, behind the transaction
+
+    def put(self, job: JobProgress, copy: LocalCopy, told: Collection[Donor], alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
+        """What others have `told` and all of them have the same, as they had it at this place (`alike`), and what the rank of the `copy`
+        has handed over. `own`: where that was something else at this place; b"": as in the set-up.
+        """
+        for entry in sorted({entry for donor in told for entry in donor.values if is_beside(entry)}):
+            if len({donor.digests.get(entry) for donor in told}) == 1 and len(set(job.replicas.get(entry, ()))) <= 1:
+                self._load(entry, alike.get(entry, next(donor.values[entry] for donor in told)))
+        self.put_own(copy, own)
+
+    def put_own(self, copy: LocalCopy, own: Mapping[str, bytes]) -> None:
+        if not self.are_set:
+            for entry, data in {**copy.values, **own}.items():
+                if is_beside(entry):
+                    self._load(entry, data)
+
+    def _load(self, entry: str, data: bytes) -> None:
+        if data:
+            self._state.load_value(entry, data)
+
+
+def parted(copy: LocalCopy, told: Collection[Donor]) -> bool:
+    """Whether others differ in something of which the `copy` does not know."""
+    unknown = {entry for donor in told for entry in donor.values if is_beside(entry) and entry not in copy.values}
+    return any(len({donor.digests.get(entry) for donor in told}) > 1 for entry in unknown)

@@ -1,0 +1,118 @@
+"""What transactions have returned, by place (`loops`): a newcomer that comes by one that is over returns it again, without running it.
+
+In a loop of the job those of the current iteration are kept. Outside of such loops a newcomer runs the script's own code from its start,
+and comes by every transaction there, so all are needed; but they go with every vote, so the number and the bytes of them are bounded.
+Of the oldest only those that are None are still known then, which need no room. The first other one that is dropped is told, because
+from then on a loss ends the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from understudy.worker.encoding.codec import Unencodable, decode, encode
+from understudy.worker.encoding.messages import ScriptPosition
+from understudy.worker.errors import UnderstudyError
+
+MOST = 1000  # results outside of loops
+ROOM = 8 << 20  # bytes of them
+_GONE = "gone"  # beside places: the last one of which the result, which was not None, is not kept any more
+_NONE_BEFORE = "none before"  # beside places: of these and earlier ones those that returned None are not kept
+_NO_PLACE: ScriptPosition = [-1, -1, -1]
+
+
+class Results:
+    """`replaced`: places whose result came from another rank."""
+
+    def __init__(self, tell: Callable[[str], None] = lambda text: None) -> None:
+        """`tell`: gets what the user should know."""
+        self.replaced: list[str] = []
+        self._tell = tell
+        self._outside: dict[str, bytes] = {}  # the oldest first; b"": it cannot be handed over
+        self._nones: dict[str, bytes] = {}  # of them those that are None
+        self._size = 0
+        self._gone: ScriptPosition = _NO_PLACE
+        self._none_before: ScriptPosition = _NO_PLACE
+        self._here: dict[str, Any] = {}  # of one iteration
+        self._iteration: ScriptPosition = []  # loop and iteration of these
+
+    def keep(self, place: ScriptPosition, result: Any) -> None:
+        if self._iteration != place[:2]:
+            self._here = {}
+            self._iteration = place[:2]
+        if place[1] >= 0:
+            self._here[_name(place)] = result
+            return
+        data = b""
+        with suppress(Unencodable):
+            data = encode(result)
+        (self._nones if result is None else self._outside)[_name(place)] = data
+        if len(self._nones) > MOST:
+            oldest = next(iter(self._nones))
+            del self._nones[oldest]
+            self._none_before = _place(oldest)
+        self._size += len(data) if result is not None else 0
+        while len(self._outside) > MOST or (self._size > ROOM and len(self._outside) > 1):
+            self._drop()
+
+    def _drop(self) -> None:
+        """The oldest one that is not None."""
+        oldest = next(iter(self._outside))
+        self._size -= len(self._outside.pop(oldest))
+        if self._gone == _NO_PLACE:
+            self._tell(
+                f"more than {MOST} results, or {ROOM >> 20} MiB, of transactions outside of job.batches and job.steps: the oldest are not "
+                "kept any more. A newcomer runs the script's own loop from its start, and would need them: if a rank is lost from now on, "
+                "the job ends. Let `for ... in job.steps()` lead that loop, or let these transactions return nothing"
+            )
+        self._gone = _place(oldest)
+
+    def encoded(self, place: ScriptPosition | None = None) -> dict[str, bytes]:
+        """Those that can be handed over; with a copy of the transaction at `place`, only those that go with it."""
+        found = {**self._outside, **self._nones}
+        for name, before in ((_GONE, self._gone), (_NONE_BEFORE, self._none_before)):
+            if before != _NO_PLACE:
+                found[name] = encode(before)
+        if place is None or self._iteration == place[:2]:
+            for name, result in self._here.items():
+                with suppress(Unencodable):
+                    found[name] = encode(result)
+        return found
+
+    def is_known(self, place: ScriptPosition, *kept: Mapping[str, bytes]) -> bool:
+        """Whether one of these has the result at `place`."""
+        return any(results.get(_name(place)) for results in kept)
+
+    def of_lost(self, place: ScriptPosition, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
+        """Whether the result at `place` is known, and it: from the lost rank's copy, else from another rank's.
+
+        Raises `UnderstudyError` if it is not kept any more.
+        """
+        key = _name(place)
+        if data := copied.get(key):
+            return True, decode(data)
+        if data := others.get(key):
+            self.replaced.append(key)
+            return True, decode(data)
+        if place[1] >= 0 or key in copied:
+            return False, None
+        if place <= _place_in(copied, _GONE):
+            raise UnderstudyError(
+                f"the result of the transaction at {place} is not kept any more, and this newcomer, which runs the script's own loop from "
+                "its start, would need it. Let `for ... in job.steps()` lead that loop, or let its transactions return nothing"
+            )
+        return place <= _place_in(copied, _NONE_BEFORE), None
+
+
+def _place_in(results: Mapping[str, bytes], name: str) -> ScriptPosition:
+    return list(decode(results[name])) if name in results else _NO_PLACE
+
+
+def _name(place: Iterable[int]) -> str:
+    return ".".join(map(str, place))
+
+
+def _place(name: str) -> ScriptPosition:
+    return list(map(int, name.split(".")))

@@ -1,0 +1,55 @@
+"""A loop by hand with more than a thousand sections that return nothing."""
+
+# ranks: 3
+# group: loops
+# expect: bitwise
+# kills: backward@2:1 forward@5:0 applied@8:2 between@11:1
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+
+def get_batch(text, size=4, length=6):
+    places = torch.randint(len(text) - length - 1, (size,)).tolist()
+    return torch.stack([text[i : i + length + 1] for i in places])
+
+
+def main():
+    job = understudy.join()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 20)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    text = torch.randint(20, (500,))
+    job.register(model=model, optimizer=optimizer)
+    torch.manual_seed(1 + job.rank)
+    trace = Trace(job.rank)
+
+    @job.section
+    def note(value):
+        return None
+
+    @job.step
+    def train_step(tokens):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    for step in range(12):
+        loss = train_step(get_batch(text))
+        trace.line(f"step {step}", loss=loss)
+        for value in range(100):
+            note(value)
+
+    trace.final(model=model, optimizer=optimizer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""A while loop by hand with a counter, which fetches the next batch behind each step."""
+
+# ranks: 3
+# group: loops
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+
+def get_batch(text, size=4, length=6):
+    places = torch.randint(len(text) - length - 1, (size,)).tolist()
+    return torch.stack([text[i : i + length + 1] for i in places])
+
+
+def main():
+    job = understudy.join()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 20)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    text = torch.randint(20, (500,))
+    job.register(model=model, optimizer=optimizer)
+    torch.manual_seed(1 + job.rank)
+    trace = Trace(job.rank)
+
+    @job.step
+    def train_step(tokens):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    step = 0
+    upcoming = get_batch(text)
+    while step < 12:
+        loss = train_step(upcoming)
+        upcoming = get_batch(text)
+        trace.line(f"step {step}", loss=loss)
+        step += 1
+
+    trace.final(model=model, optimizer=optimizer)
+
+
+if __name__ == "__main__":
+    main()

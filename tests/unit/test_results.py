@@ -1,0 +1,90 @@
+"""What transactions outside of loops have returned is kept, but not for ever: what is gone is known to be gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from understudy.worker.errors import UnderstudyError
+from understudy.worker.script import results as module
+from understudy.worker.script.results import Results
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Results:
+    monkeypatch.setattr(module, "MOST", 3)
+    return Results(told.append)
+
+
+def on_newcomer(kept: Results, index: int) -> tuple[bool, object]:
+    return Results().of_lost([0, -1, index], kept.encoded(), {})
+
+
+def test_of_numbers_the_oldest_are_gone_and_that_is_told_once(kept: Results, told: list[str]) -> None:
+    for index in range(6):
+        kept.keep([0, -1, index], float(index))
+        assert len(told) == int(index >= 3)
+    for index in range(3):
+        with pytest.raises(UnderstudyError, match=rf"\[0, -1, {index}\] is not kept any more"):
+            on_newcomer(kept, index)
+    assert [on_newcomer(kept, index) for index in (3, 4, 5)] == [(True, 3.0), (True, 4.0), (True, 5.0)]
+    assert on_newcomer(kept, 6) == (False, None)
+    assert "the job ends" in told[0]
+
+
+def test_what_returns_nothing_takes_no_room(kept: Results, told: list[str]) -> None:
+    kept.keep([0, -1, 0], "first")
+    for index in range(1, 50):
+        kept.keep([0, -1, index], None)
+    assert not told and len(kept.encoded()) < 10
+    assert on_newcomer(kept, 0) == (True, "first")
+    assert {on_newcomer(kept, index) for index in range(1, 50)} == {(True, None)}
+    assert on_newcomer(kept, 50) == (False, None)  # nobody has been there
+
+
+def test_what_is_gone_lies_before_nothing_that_is_known(kept: Results) -> None:
+    """A None between results that are gone might have been one of them."""
+    for index in range(12):
+        kept.keep([0, -1, index], None if index % 2 else index)
+    with pytest.raises(UnderstudyError):
+        on_newcomer(kept, 3)
+    assert on_newcomer(kept, 6) == (True, 6) and on_newcomer(kept, 7) == (True, None)
+
+
+def test_room_is_bounded_too(kept: Results, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROOM", 1000)
+    kept.keep([0, -1, 0], b"x" * 2000)
+    assert on_newcomer(kept, 0) == (True, b"x" * 2000) and not told  # the newest is kept, however large
+    kept.keep([1, -1, 0], 1)
+    with pytest.raises(UnderstudyError):
+        on_newcomer(kept, 0)
+    assert told
+
+
+def test_what_cannot_be_handed_over_is_not_taken_for_nothing(kept: Results) -> None:
+    kept.keep([0, -1, 0], object())
+    for index in range(1, 6):
+        kept.keep([0, -1, index], None)
+    assert on_newcomer(kept, 0) == (False, None)
+    assert not Results().is_known([0, -1, 0], kept.encoded())
+
+
+def test_in_a_loop_those_of_the_iteration(kept: Results) -> None:
+    kept.keep([0, -1, 0], "outside")
+    kept.keep([0, 4, 0], 0.5)
+    kept.keep([0, 5, 0], 0.25)
+    assert Results().of_lost([0, 5, 0], kept.encoded(), {}) == (True, 0.25)
+    assert Results().of_lost([0, 4, 0], kept.encoded(), {}) == (False, None)
+    assert Results().of_lost([0, 5, 0], kept.encoded([0, 6, 0]), {}) == (False, None)
+    assert on_newcomer(kept, 0) == (True, "outside")
+
+
+def test_of_another_rank_is_noted() -> None:
+    lost, other, newcomer = Results(), Results(), Results()
+    other.keep([0, -1, 0], 1.5)
+    assert newcomer.of_lost([0, -1, 0], lost.encoded(), other.encoded()) == (True, 1.5)
+    assert newcomer.replaced == ["0.-1.0"]
