@@ -88,3 +88,14 @@ def test_of_another_rank_is_noted() -> None:
     other.keep([0, -1, 0], 1.5)
     assert newcomer.of_lost([0, -1, 0], lost.encoded(), other.encoded()) == (True, 1.5)
     assert newcomer.replaced == ["0.-1.0"]
+
+
+def test_a_newcomer_that_has_skipped_an_iteration_can_tell_its_results() -> None:
+    lead, newcomer, next_one = Results(), Results(), Results()
+    lead.keep([0, -1, 0], 1)
+    lead.keep([0, 11, 0], 0.5)
+    newcomer.adopt([0, 11, 0], lead.encoded())
+    assert next_one.is_known([0, 11, 0], newcomer.encoded())
+    assert next_one.of_lost([0, 11, 0], {}, newcomer.encoded()) == (True, 0.5)
+    newcomer.keep([0, 12, 0], 0.25)
+    assert not next_one.is_known([0, 11, 0], newcomer.encoded())

@@ -396,9 +396,10 @@ class Newcomer:
 
     def arrive(self) -> None:
         """Attaches to the newest generation, as often as there is one, until the state is here and proven."""
-        job, _ = self._learn()
+        job, copy = self._learn()
         assert self._replayer is not None
         self.arrived = False
+        self._results.adopt(copy.place, job.results)
         with self._reads.ours():
             if self._rehearsal is not None:
                 self._rehearsal.arrive(job, self._streams_set, self._replayer)

@@ -81,6 +81,13 @@ class Results:
                     found[name] = encode(result)
         return found
 
+    def adopt(self, place: ScriptPosition, others: Mapping[str, bytes]) -> None:
+        """On a newcomer that has not been in the iteration of `place`: a later one may ask it for what was returned there."""
+        if place[1] >= 0 and self._iteration != place[:2]:
+            start = _name(place[:2]) + "."
+            self._here = {name: decode(data) for name, data in others.items() if name.startswith(start)}
+            self._iteration = place[:2]
+
     def is_known(self, place: ScriptPosition, *kept: Mapping[str, bytes]) -> bool:
         """Whether one of these has the result at `place`."""
         return any(results.get(_name(place)) for results in kept)
