@@ -86,7 +86,7 @@ class Attachment:
         self._progress.generation = members.recovery.generation
         membership.pending = None
         membership.new_buddies |= set(newcomers)
-        membership.unshared = membership.unshared or bool(newcomers)
+        membership.unshared = True
         membership.collectives_at_attach = membership.groups.collectives()
         self._count.end()
         self._comparison.recovered(newcomers)

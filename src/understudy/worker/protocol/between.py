@@ -83,20 +83,21 @@ class BetweenTransactions:
             self._donation.run()
 
     def _hand_over_again(self) -> None:
-        """After a recovery: gives to new workers among this rank's buddies what they should hold of it."""
+        """After a recovery: gives to this rank's buddies what they should hold of it. New ones do not, and of a copy that was made anew
+        behind the vote nobody knows who has come to read it."""
         membership, before = self._membership, self._progress.transaction - 1
         channel = membership.channel
         assert channel is not None
-        own = HandedAgain(b"", b"")
-        if not membership.new_buddies.isdisjoint(channel.buddies):
-            copy = self._held.copy_of(before)
-            own = HandedAgain(self._setup.record, seal(copy) if copy is not None else b"")
+        copy, new = self._held.copy_of(before), not membership.new_buddies.isdisjoint(channel.buddies)
+        given = seal(copy) if copy is not None and (new or copy.behind) else b""
+        own = HandedAgain(self._setup.record if new else b"", given)
         for rank, data in channel.hand_over(pack(own)).items():
             handed = unpack(HandedAgain, data)
             if handed.setup:
                 membership.store.put_setup(rank, handed.setup)
             if handed.copy:
                 membership.store.put(rank, StoredSnapshot(before, handed.copy))
+        channel.receipt()
         membership.new_buddies.clear()
         membership.unshared = False
 

@@ -41,7 +41,8 @@ class Membership:
         self.peers: Peers | None = None
         self.channel: Channel | None = None  # over `peers`; a leaver has none
         self.new_buddies: set[int] = set()  # ranks that do not have yet what a buddy of this rank should keep
-        self.unshared = False  # a recovery with newcomers was completed, and copies are not handed over again yet
+        self.broken: int | None = None  # a generation whose end was noticed where nothing could be redone: the next begin waits for it
+        self.unshared = False  # a recovery was completed, and copies are not handed over again yet
         self.meeting: Rendezvous | None = None
         self.more_meetings: list[Rendezvous] = []  # more clients of the present generation's store, for threads that wait
         self.pending: Recover | None = None  # decided, not yet attached
@@ -124,6 +125,8 @@ class Membership:
         return self.superseded(self.newest)
 
     def announced(self) -> bool:
+        if self.broken == self.newest:
+            return True  # it will be, or is by now
         announcement = self.control.announcement
         if announcement is None or announcement.generation <= self.newest:
             return False

@@ -92,7 +92,7 @@ class PostVoteChanges:
                 "over again there; if this rank is lost between a vote and that point, "
                 + ("its newcomer runs the code in between again." if again else "the change of that step is lost, which is told.")
             )
-        if self._membership.channel is not None and (number in self.agreed or transaction <= EARLY):
+        if number in self.agreed or transaction <= EARLY:
             self._hand_over(copy, look, number)
 
     def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
@@ -111,11 +111,12 @@ class PostVoteChanges:
 
     def _hand_over(self, copy: LocalCopy, look: Look, number: int) -> None:
         membership, step = self._membership, self._progress.step
-        assert membership.channel is not None
         earlier = copy if look is Look.AT_VALUES else None
         behind = sorted({*copy.behind, number})
         fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, behind=behind, earlier=earlier)
         fresh.top = copy.top
+        if membership.channel is None:
+            return  # the generation is over: the copy is handed over behind the recovery, as one that comes no further than this
         try:
             for rank, data in membership.channel.hand_over(seal(fresh)).items():
                 membership.store.put(rank, StoredSnapshot(copy.transaction, data))
@@ -123,7 +124,7 @@ class PostVoteChanges:
         except RuntimeError as error:
             if not membership.is_failure(error):
                 raise
-            # The transaction is committed; the next begin takes part in the recovery.
+            membership.broken = membership.newest  # the next begin takes part in the recovery, and hands it over behind that
 
     def committed(self) -> None:
         """One transaction more."""
