@@ -77,7 +77,10 @@ class RunDirectory:
         return job
 
     def write_job(self, job: dict[str, Any]) -> None:
-        self.job_file.write_text(json.dumps(job, indent=1) + "\n")
+        """At once: another process may read it meanwhile."""
+        new = self.job_file.with_suffix(".new")
+        new.write_text(json.dumps(job, indent=1) + "\n")
+        new.replace(self.job_file)
 
     def write_token(self, token: str | None) -> str:
         """Keep the given token, or a new one, where only its owner can read it."""

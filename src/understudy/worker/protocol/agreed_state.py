@@ -82,12 +82,10 @@ class AgreedState:
             if point not in inside
         ]
 
-    def is_missed(self, copy: LocalCopy, job: JobProgress, parted: bool) -> bool:
-        """Whether something of that was changed between two transactions, where a newcomer can run it again. `parted`: ranks differ in what
-        is not in the `copy`."""
-        if self._post_vote.moment(copy) is not Look.AFTER:
-            return False
-        return parted or not all(map(is_inside, self._post_vote.missed(copy, job.post_vote_behind)))
+    def is_missed(self, copy: LocalCopy, job: JobProgress) -> bool:
+        """Whether something of that was changed between two transactions, where a newcomer can run it again."""
+        missed = self._post_vote.missed(copy, job.post_vote_behind)
+        return self._post_vote.moment(copy) is Look.AFTER and not all(map(is_inside, missed))
 
     def is_of_begin(self, copy: LocalCopy) -> bool:
         """Whether the values in the `copy` of a rank are those with which it began the transaction that follows."""

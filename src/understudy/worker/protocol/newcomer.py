@@ -33,7 +33,6 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.rehearsal import Rehearsal
-from understudy.worker.protocol.script_names import parted
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loaders import Source
@@ -270,7 +269,7 @@ class Newcomer:
         job, copy = self._learn()
         if not self._results.is_known(copy.place, copy.results, job.results):
             return False
-        return self._agreed.is_missed(copy, job, parted(copy, [donor for _, donor in self._donors()]))
+        return self._agreed.is_missed(copy, job)
 
     def _other_batch(self, error: OtherBatch) -> NoReturn:
         why = self._opened.otherwise()

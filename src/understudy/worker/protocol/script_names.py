@@ -41,9 +41,3 @@ class ScriptNames:
     def _load(self, entry: str, data: bytes) -> None:
         if data:
             self._state.load_value(entry, data)
-
-
-def parted(copy: LocalCopy, told: Collection[Donor]) -> bool:
-    """Whether others differ in something of which the `copy` does not know."""
-    unknown = {entry for donor in told for entry in donor.values if is_beside(entry) and entry not in copy.values}
-    return any(len({donor.digests.get(entry) for donor in told}) > 1 for entry in unknown)
