@@ -53,6 +53,7 @@ def median(looks: int, call: Callable[[], Any], before: Callable[[int], Any] = l
 def made(names: dict[str, Any]) -> census.Census:
     """Of a script with these globals and nothing else."""
     module = types.ModuleType("script")
+    module.__file__ = __file__
     vars(module).update(names)
     roots.modules = lambda: [("script", vars(module))]
     found = census.Census(lambda: lambda thing: False, boundary.__code__, lambda name, stream: None)
