@@ -311,6 +311,42 @@ def test_frames_that_run_are_looked_at_behind_modules_that_hold_too_much(script:
     )
 
 
+def test_what_several_frames_reach_is_known_by_the_outermost(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer whose loop is in one method, and whose evaluation is called from another one."""
+    monkeypatch.delattr(script, "trainer")
+    monkeypatch.delattr(script, "alias")
+    found, seen = Found(), list[set[str]]()
+
+    def names() -> set[str]:
+        return {entry.partition("frame:")[2] for entry in found.census.encoded(None, True) if "self" in entry or "number" in entry}
+
+    class Trainer:
+        def __init__(self) -> None:
+            self.device_of_rank, self.smooth = 3, 0.0
+
+        def train(self) -> None:
+            found.census.set_up()
+            self.run_epoch()
+            seen.append(names())
+            self.evaluate()
+
+        def run_epoch(self) -> None:
+            seen.append(names())
+            self.smooth = 0.5
+            seen.append(names())
+
+        def evaluate(self) -> None:
+            number = 1
+            seen.append(names())
+            number += self.device_of_rank
+            seen.append(names())
+
+    Trainer().train()
+    here = "test_census.py:test_what_several_frames_reach_is_known_by_the_outermost.<locals>.Trainer"
+    smooth, number = f"{here}.train:self.smooth", f"{here}.evaluate:number"
+    assert seen == [set(), {smooth}, {smooth}, {smooth}, {smooth, number}]
+
+
 def test_the_ends_of_loops_are_kept_of_some(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Found()
     monkeypatch.setattr(census, "ENDS", 2)

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from understudy.worker.census import census as module_of_census
-from understudy.worker.census import naming, roots, walk
+from understudy.worker.census import naming, roots, stores, walk
 from understudy.worker.census.census import Census
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.stores import called, first_value, home, is_drawn, where
@@ -171,6 +171,13 @@ def told(kind: str, path: walk.Path, thing: Any = None) -> str:
     text = naming.told(kind, [naming.Uncovered(path, thing)])
     assert "\n" not in text and len(text) < 400
     return text
+
+
+def test_only_so_much_source_is_gone_through(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    script("bad = 0\nfor i in ():\n    bad += 1")
+    assert told(naming.LEFT, at("bad"), 3).startswith("bad (train.py:3)")
+    monkeypatch.setattr(stores, "SOURCE", 5)
+    assert told(naming.LEFT, at("bad"), 3).startswith("bad (train.py) ")
 
 
 def test_an_iterator_is_replaced(script: Script) -> None:

@@ -73,6 +73,7 @@ class Census:
         self._first: dict[str, Sketch | int] | None = None  # as of the end of the set-up; by digest what has no sketch
         self._first_objects: dict[str, Any] = {}  # that can change without being another object
         self._first_moving: dict[str, str] = {}
+        self._first_frames: set[RootKey] = set()
         self._drawn: dict[str, bool] = {}  # whether the training draws from what does not show where it stands
         self._watched: dict[str, Path] = {}  # what has changed since then
         self._encoded_before: dict[str, tuple[Sketch, bytes]] = {}
@@ -105,7 +106,8 @@ class Census:
         self._find_streams()
         found = self._look()
         self._first_objects = {entry: thing for entry, (_, thing) in found.leaves.items() if not leaves.is_bound(thing)}
-        self._first = {entry: sketch(value) or digest_bytes(self._data_of(path, value)) for entry, path, value in self._chosen(found)}
+        self._first_frames = {root for root in self._roots.all() if root[0] == FRAME}
+        self._first = {entry: self._as_first(path, value) for entry, path, value in self._chosen(found)}
         self._first_moving = {entry: _position(thing) for entry, (_, thing) in found.moving.items()}
 
     def _find_streams(self) -> None:
@@ -126,6 +128,9 @@ class Census:
                 self._uncovered[UNREAD].setdefault("", Path(path.root, ""))
             elif not (entry in self._uncovered[LEFT] or entry in self._uncovered[LARGE] or path.name in names):
                 yield entry, path, value
+
+    def _as_first(self, path: Path, value: Any) -> Sketch | int:
+        return sketch(value) or digest_bytes(self._data_of(path, value))
 
     def _has_changed(self, entry: str, path: Path, value: Any) -> bool:
         """Since the set-up, and can be watched."""
@@ -157,6 +162,8 @@ class Census:
         if found.beyond is not None:
             self._uncovered[BEYOND].setdefault("", found.beyond)
         for entry, path, value in self._chosen(found):
+            if path.root[0] == FRAME and path.root not in self._first_frames:
+                self._first.setdefault(entry, self._as_first(path, value))  # nobody knows whether it has changed before
             if entry not in self._watched and len(self._watched) < WATCHED and self._has_changed(entry, path, value):
                 self._watched[entry] = path
         self._bound(found)

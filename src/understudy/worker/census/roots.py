@@ -227,7 +227,6 @@ class Roots:
         return found | (self._frames() if any(key[0] == FRAME for key in keys) else {})
 
     def _frames(self) -> dict[RootKey, Table]:
-        found: dict[RootKey, Table] = {}
-        for frame in frames(self._boundary):
-            found.setdefault((FRAME, name_of(frame)), _Locals(frame))
-        return found
+        """The outermost first: what several of them reach is known by the one that is there for longest."""
+        running = {(FRAME, name_of(frame)): frame for frame in reversed(list(frames(self._boundary)))}
+        return {key: _Locals(frame) for key, frame in running.items()}

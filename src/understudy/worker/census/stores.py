@@ -6,7 +6,8 @@ of an attribute in all modules of the script. In a loop, or in a function that i
 does it.
 
 Known limits: names only. What is changed under another name (an alias, an argument) is not found, and of two objects with an attribute of
-the same name the wrong line may be named, unless one is set as `self.NAME` in a class of another thing. Without source nothing is found.
+the same name the wrong line may be named, unless one is set as `self.NAME` in a class of another thing. Without source nothing is found,
+nor in modules behind the first `SOURCE` characters of those in which the name occurs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from understudy.worker.census import roots
 from understudy.worker.census.carried import is_of_job
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, MODULE, RootKey
 from understudy.worker.census.walk import Path, told_by
-from understudy.worker.script.names import inside, nodes_of
+from understudy.worker.script.names import inside, nodes_of, text_of
 from understudy.worker.state.beside import is_beside
 
 _CHANGE = {
@@ -42,6 +43,7 @@ _CHANGE = {
 _CHANGE |= {"reverse", "fill", "send", "__next__"}
 _CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
 _LONGEST = 30  # characters of a first value
+SOURCE = 1 << 17  # characters of all sources that are gone through for a name: the ranks wait meanwhile
 _PLAIN = ("float", "int", "list", "dict", "torch", "numpy", "np")  # that may be called for one
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -162,8 +164,15 @@ def _is_plain(value: ast.expr) -> bool:
 def _nodes(path: Path, name: str, of_object: bool) -> Iterator[tuple[ast.AST, _Where]]:
     """The nodes of what may store it."""
     kind, root = path.root
+    room = SOURCE
     for module, names in roots.modules():
         file = str(names["__file__"])
+        text = text_of(file)
+        if name not in text:
+            continue
+        room -= len(text)
+        if room < 0 and module != "__main__":
+            return
         tree = next(iter(nodes_of(file)), None)
         if tree is None:
             continue

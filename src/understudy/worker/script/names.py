@@ -62,11 +62,21 @@ def _stamp(file: str) -> tuple[int, int]:
     return there.st_mtime_ns, there.st_size
 
 
+def text_of(file: str) -> str:
+    """Empty if it cannot be read."""
+    return _text_of(file, _stamp(file))
+
+
 @functools.lru_cache(256)
-def _nodes_of(file: str, _: tuple[int, int]) -> list[ast.AST]:
+def _text_of(file: str, _: tuple[int, int]) -> str:
     linecache.checkcache(file)
+    return "".join(linecache.getlines(file))
+
+
+@functools.lru_cache(256)
+def _nodes_of(file: str, stamp: tuple[int, int]) -> list[ast.AST]:
     try:
-        return list(ast.walk(ast.parse("".join(linecache.getlines(file)))))
+        return list(ast.walk(ast.parse(_text_of(file, stamp))))
     except (SyntaxError, ValueError):
         return []
 
