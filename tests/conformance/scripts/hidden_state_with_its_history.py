@@ -1,0 +1,57 @@
+"""A recurrent state that goes on from step to step in a closure, and is taken off its graph where the next step begins, as language
+models do it: between two steps it still has its history.
+"""
+
+# ranks: 2
+# group: unregistered state
+# expect: bitwise
+# waits for: census
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.LSTM(8, 16), nn.Linear(16, 1)
+
+    def forward(self, inputs, hidden):
+        outputs, hidden = self.cell(inputs, hidden)
+        return self.head(outputs), hidden
+
+
+def main():
+    job = understudy.join()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Recurrent())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    job.register(model=model, optimizer=optimizer)
+    torch.manual_seed(1 + job.rank)
+    trace = Trace(job.rank)
+    hidden = (torch.zeros(1, 4, 16), torch.zeros(1, 4, 16))
+
+    @job.step
+    def train_step(step):
+        nonlocal hidden
+        inputs = torch.randn(5, 4, 8)
+        optimizer.zero_grad()
+        hidden = tuple(part.detach() for part in hidden)
+        outputs, hidden = model(inputs, hidden)
+        loss = nn.functional.mse_loss(outputs, inputs.sum(2, keepdim=True))
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    for step in job.steps(40):
+        trace.line(f"step {step}", loss=train_step(step))
+    trace.final(model=model, optimizer=optimizer)
+
+
+main()

@@ -1,0 +1,76 @@
+"""A trainer whose epochs are a method with the loop, and that evaluates in another method behind it; each rank's own average of losses,
+a plain attribute that changes inside the step, sets the noise of the next one.
+"""
+
+# ranks: 2
+# group: unregistered state
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+
+class Trainer:
+    def __init__(self, job, model, optimizer, loader):
+        self.job, self.model, self.optimizer, self.loader = job, model, optimizer, loader
+        self.local_rank = job.rank
+        self.save_every = 2
+        self.smooth = 1.0
+        self.total = 0
+        self.train_step = job.step(self._train_step)
+        self.evaluate = job.section(self._evaluate)
+
+    def _train_step(self, batch):
+        inputs, targets = batch
+        inputs = inputs + 0.1 * self.smooth * torch.randn_like(inputs)
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.model(inputs), targets)
+        loss.backward()
+        self.smooth = 0.9 * self.smooth + 0.1 * loss.item()
+        self.total += 1
+        self.optimizer.step()
+        return loss.item()
+
+    def _evaluate(self, epoch):
+        trace.line(f"evaluation {epoch} begins")
+        found = torch.stack([p.detach().norm() for p in self.model.parameters()]).sum()
+        dist.all_reduce(found)
+        return found.item()
+
+    def run_epoch(self, epoch):
+        self.loader.sampler.set_epoch(epoch)
+        for batch in self.job.batches(self.loader):
+            loss = self.train_step(batch)
+            trace.line(f"step {self.job.committed}", loss=loss, smooth=self.smooth, total=self.total)
+
+    def train(self, epochs):
+        for epoch in range(epochs):
+            self.run_epoch(epoch)
+            found = self.evaluate(epoch)
+            trace.line(f"evaluation {epoch}", found=found)
+
+
+def main():
+    job = understudy.join()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    data = TensorDataset(torch.randn(80, 8), torch.randn(80, 1))
+    loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+    job.register(model=model, optimizer=optimizer)
+    torch.manual_seed(1 + job.rank)
+    global trace
+    trace = Trace(job.rank)
+    Trainer(job, model, optimizer, loader).train(5)
+    trace.final(model=model, optimizer=optimizer)
+
+
+main()
