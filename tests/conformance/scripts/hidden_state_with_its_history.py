@@ -2,7 +2,7 @@
 models do it: between two steps it still has its history.
 """
 
-# ranks: 2
+# ranks: 3
 # group: unregistered state
 # expect: bitwise
 # waits for: census

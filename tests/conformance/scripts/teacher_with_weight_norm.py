@@ -2,7 +2,7 @@
 pass and kept as a plain attribute, which has no graph there.
 """
 
-# ranks: 2
+# ranks: 3
 # group: unregistered state
 # expect: bitwise
 # waits for: census

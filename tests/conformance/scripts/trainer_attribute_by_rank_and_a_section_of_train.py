@@ -2,7 +2,7 @@
 a plain attribute that changes inside the step, sets the noise of the next one.
 """
 
-# ranks: 2
+# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
@@ -63,7 +63,7 @@ def main():
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    data = TensorDataset(torch.randn(80, 8), torch.randn(80, 1))
+    data = TensorDataset(torch.randn(120, 8), torch.randn(120, 1))
     loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
     job.register(model=model, optimizer=optimizer)
     torch.manual_seed(1 + job.rank)
