@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from understudy.worker.encoding.messages import CopyDigests, LocalCopy
+from understudy.worker.encoding.messages import CopyDigests, HandedAgain, LocalCopy, unpack
+from understudy.worker.errors import PeerLost
+from understudy.worker.protocol.between import BetweenTransactions
+from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.post_vote_changes import EARLY, POINTS, Look, PostVoteChanges
 from understudy.worker.state.rank_local import unseal
 from understudy.worker.state.snapshot_store import SnapshotStore
@@ -38,16 +41,22 @@ class Rank:
     def __init__(self, transaction: int) -> None:
         self.said: list[str] = []
         self.did: list[str] = []
+        self.buddies = [1]
         self.store = SnapshotStore()
         self.progress = SimpleNamespace(transaction=transaction, world_size=2, step=0)
         self.local = Local()
         self.local.vote(transaction - 1)
-        membership = SimpleNamespace(channel=self, store=self.store, is_failure=lambda error: True)
+        self.lost = False  # another rank is
+        membership = self.membership = SimpleNamespace(
+            channel=self, store=self.store, is_failure=lambda error: True, newest=4, broken=None, new_buddies=set(), unshared=True
+        )
         notices = SimpleNamespace(tell=self.said.append)
         self.changes = PostVoteChanges(self.progress, membership, self.local, notices)  # type: ignore[arg-type]
 
     def hand_over(self, data: bytes) -> dict[int, bytes]:
         self.did.append("handed over")
+        if self.lost:
+            raise PeerLost("rank 1 is")
         return {1: data}
 
     def receipt(self) -> None:
@@ -64,6 +73,37 @@ def test_whoever_goes_on_knows_that_it_is_kept(rank: Rank) -> None:
     rank.changes.agree([1] + [0] * (POINTS - 1))
     rank.changes.look("after train", Look.AFTER)
     assert rank.did == ["handed over", "kept"]
+
+
+def test_what_cannot_be_handed_over_for_a_loss_is_handed_over_behind_the_recovery(rank: Rank) -> None:
+    rank.changes.agree([1] + [0] * (POINTS - 1))
+    rank.lost = True
+    rank.changes.look("after train", Look.AFTER)
+    assert rank.did == ["handed over"]
+    assert rank.membership.broken == rank.membership.newest  # so that no transaction begins before the recovery
+
+    rank.lost = False
+    handed: list[HandedAgain] = []
+
+    def hand_over(data: bytes) -> dict[int, bytes]:
+        handed.append(unpack(HandedAgain, data))
+        return {1: data}
+
+    rank.hand_over = hand_over  # type: ignore[method-assign]
+    held = SimpleNamespace(copy_of=rank.local.sealed.get)
+    between = SimpleNamespace(_membership=rank.membership, _progress=rank.progress, _held=held, _setup=SimpleNamespace(record=b"set-up"))
+    BetweenTransactions._hand_over_again(between)  # type: ignore[arg-type]
+    (given,) = handed
+    assert given.setup == b"" and unseal(given.copy).streams == {"torch": b"moved"}
+    assert rank.did[-1] == "kept" and not rank.membership.unshared
+
+
+def test_a_generation_of_which_the_end_was_noticed_is_over(rank: Rank) -> None:
+    control = SimpleNamespace(announcement=None)
+    membership = Membership(control, SimpleNamespace(port=0), SimpleNamespace(generation=0))  # type: ignore[arg-type]
+    assert not membership.announced()
+    membership.broken = membership.newest
+    assert membership.announced()
 
 
 def test_it_is_told_first_and_handed_over_once_all_have_agreed(rank: Rank) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -162,18 +163,16 @@ def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
     """Status, state, report or events without the orchestrator, which did not answer: that is `why`. Raises `NoAnswer`."""
     if not run.journal_file.exists():
         raise NoAnswer(f"{run.path} has no journal: the job did not start, or its orchestrator is on another node ({why})") from why
-    from understudy.orchestrator import (
-        migrations,
-        state_view,
-        views,
-    )  # here, because they bring SQLAlchemy, which the other commands do without
+    # Here, because they bring SQLAlchemy, which the other commands do without.
+    from understudy.orchestrator import migrations, state_view, views
 
+    answers: dict[str, Callable[[Path], Any]] = {
+        "status": views.offline_status,
+        "state": state_view.offline_state_table,
+        "report": views.offline_report,
+        "events": views.offline_events,
+    }
     try:
-        return {
-            "status": views.offline_status,
-            "state": state_view.offline_state_table,
-            "report": views.offline_report,
-            "events": views.offline_events,
-        }[what](run.path)
+        return answers[what](run.path)
     except (migrations.NewerJournal, views.NoJournal) as error:
         raise NoAnswer(f"{run.journal_file}: {error}") from error

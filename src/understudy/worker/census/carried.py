@@ -12,11 +12,10 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import linecache
 from collections.abc import Iterator
 from types import FrameType
 
-from understudy.worker.script.names import OTHER_SCOPES, nodes_of
+from understudy.worker.script.names import OTHER_SCOPES, nodes_of, text_of
 
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -37,7 +36,7 @@ def place_of(frame: FrameType) -> tuple[str, int, int]:
 @functools.lru_cache(1024)
 def _set_anew(file: str, first: int, line: int) -> frozenset[str] | None:
     scope = scope_of(file, first)
-    if scope is None or not linecache.getlines(file):
+    if scope is None or not text_of(file):
         return None
     found = _targets_of_comprehensions(scope, line)
     for node in loops_around(scope, line):
