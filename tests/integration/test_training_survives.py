@@ -79,9 +79,10 @@ def test_a_random_number_that_was_lost_with_its_rank_is_told(training: Training)
 
 
 def test_what_could_not_be_handed_over_for_a_loss_is_handed_over_behind_its_recovery(training: Training) -> None:
-    """Rank 1 is lost before it hands over, so that rank 0 cannot either; and rank 0 in the step that follows the recovery."""
-    lost = training.run("between.py", ranks=3, faults="between:10:1,forward:10:0", spares=2)
-    survived(lost, training.undisturbed("between.py", ranks=3), 2)
+    """Rank 1 is lost before it hands over, so that rank 0 cannot either; and rank 0 in the step that follows the recovery, when nobody else
+    is left but the newcomer."""
+    lost = training.run("between.py", faults="between:10:1,forward:10:0", spares=2)
+    survived(lost, training.undisturbed("between.py"), 2)
 
 
 def _model(outcome: Outcome) -> dict[str, torch.Tensor]:

@@ -336,6 +336,9 @@ class Agent:
         """Once for each worker whose end was not expected."""
         if worker.leaving or worker.lost is not None or self._end.done():
             return
+        for other in list(self._workers.values()):
+            if other.link is not None:
+                other.link.drain()  # what they had said by then comes first: one of them may have just taken over from another
         self._progress.report()  # where it stood
         worker.lost = events.WorkerLost(worker.name, ending.cause, ending.detail + worker.whereabouts(), happened)
         self._orchestrator.send(worker.lost)
