@@ -107,7 +107,10 @@ class Tamperer:
         kind = self._chance.choice(sorted(earlier))
         line = self._chance.choice(earlier[kind])
         what = self._chance.random()
-        if what < 0.3:
+        if not self.sent["stale"] and (old := _stale(link.earlier["up"])):  # a run may have few of them: the first is not left to chance
+            self.sent["stale"] += 1
+            await link.targets["up"].send(old)
+        elif what < 0.3:
             self.sent[f"again {kind}"] += 1
             await target.send(line)
         elif what < 0.6:
@@ -120,35 +123,43 @@ class Tamperer:
             await target.send("x" * (LIMIT + 1))
 
     def _from_an_agent(self, message: dict[str, Any]) -> tuple[str, str]:
-        if "generation" in message and message["generation"] > 0 and self._chance.random() < 0.5:
-            return "stale", json.dumps({**message, "generation": message["generation"] - 1})
+        if message.get("generation", 0) > 0 and self._chance.random() < 0.5:
+            return "stale", _of_the_generation_before(message)
         foreign = {"type": "WorkerLost", "worker": "w999", "cause": "killed", "detail": "", "happened": 1.0}
         lost = {"type": "NodesLost", "nodes": [{"node": "a", "detail": ""}]}
         not_an_agents = self._chance.choice([lost, {"type": "StopAsked", "reason": "", "exit_code": 1}])
-        return self._one_of([("foreign", json.dumps(foreign)), ("not its", json.dumps(not_an_agents)), self._broken(message)])
+        return self._one_of([("foreign", json.dumps(foreign)), ("not its", json.dumps(not_an_agents)), *self._broken(message)])
 
     def _from_the_orchestrator(self, message: dict[str, Any]) -> tuple[str, str]:
         elsewhere = {"type": "StartWorker", "node": "elsewhere", "worker": "w998", "spare": True}
         unknown = {"type": "KillWorker", "worker": "w997", "reason": "nobody"}
-        return self._one_of([("elsewhere", json.dumps(elsewhere)), ("unknown", json.dumps(unknown)), self._broken(message)])
+        return self._one_of([("elsewhere", json.dumps(elsewhere)), ("unknown", json.dumps(unknown)), *self._broken(message)])
 
     def _one_of(self, inventions: list[tuple[str, str]]) -> tuple[str, str]:
         """By chance, but of every kind one: how many messages there are is not known."""
         return self._chance.choice([one for one in inventions if not self.sent[one[0]]] or inventions)
 
-    def _broken(self, message: dict[str, Any]) -> tuple[str, str]:
+    def _broken(self, message: dict[str, Any]) -> list[tuple[str, str]]:
         text = json.dumps(message)
         field = self._chance.choice([name for name in message if name != "type"] or ["type"])
-        return self._chance.choice(
-            [
-                ("cut", text[: self._chance.randrange(1, len(text))]),
-                ("without a field", json.dumps({name: value for name, value in message.items() if name != "type"})),
-                ("other type", json.dumps({**message, field: {"what": ["is", "this"]}})),
-                ("other kind", json.dumps({**message, "type": "Nothing"})),
-                ("deep", "[" * 50_000),
-                ("nothing", ""),
-            ]
-        )
+        return [
+            ("cut", text[: self._chance.randrange(1, len(text))]),
+            ("without a field", json.dumps({name: value for name, value in message.items() if name != "type"})),
+            ("other type", json.dumps({**message, field: {"what": ["is", "this"]}})),
+            ("other kind", json.dumps({**message, "type": "Nothing"})),
+            ("deep", "[" * 50_000),
+            ("nothing", ""),
+        ]
+
+
+def _of_the_generation_before(message: dict[str, Any]) -> str:
+    return json.dumps({**message, "generation": message["generation"] - 1})
+
+
+def _stale(earlier: _Earlier) -> str | None:
+    """Any message of these, as if it came from the generation before; `None` when all are of the first one."""
+    messages = (json.loads(line) for lines in earlier.values() for line in lines)
+    return next((_of_the_generation_before(message) for message in messages if message.get("generation", 0) > 0), None)
 
 
 async def _lines(source: ServerConnection | ClientConnection) -> AsyncIterator[str]:
