@@ -159,6 +159,37 @@ def test_an_iterator_that_moves_is_told(script: Any) -> None:
     assert "ticks" in text and "iterator" in text and found.census.news() == []
 
 
+def test_of_a_hidden_state_whose_history_is_spent_the_values_are_moved(script: Any) -> None:
+    found = Found()
+    weight = torch.ones(2, requires_grad=True)
+    script.hidden = (weight * 3, weight * 5)
+    torch.autograd.backward([part.sum() for part in script.hidden])
+    noted, values, hidden = found.census.note(), found.changed(), script.hidden
+    assert found.names() == {"hidden"}
+    script.hidden = None
+    newcomer = Found().census
+    for entry, data in values.items():
+        newcomer.load(entry, data)
+    assert [part.tolist() for part in script.hidden] == [[3.0, 3.0], [5.0, 5.0]]
+    found.census.restore(noted, values)
+    assert script.hidden is hidden
+    found.census.at_top()
+    assert found.census.news() == []
+
+
+def test_a_graph_that_is_kept_from_step_to_step_is_told(script: Any) -> None:
+    weight = torch.ones(2, requires_grad=True)
+    script.constant, script.hidden = weight * 2, weight * 3
+    found = Found()
+    assert found.names() == set() and found.census.news() == []
+    script.hidden = weight * 5
+    assert found.names() == set() and found.census.news() == []  # in a step there are many
+    found.census.at_top()
+    (text,) = found.census.news()
+    assert "hidden" in text and "graph" in text and "constant" not in text
+    assert [(item.name, item.kind) for item in found.census.listed([])] == [("hidden", "history")]
+
+
 def test_what_is_ignored_is_neither_taken_nor_told(script: Any) -> None:
     found = Found()
     found.census.ignore(["counter", "noise", "ticks"])

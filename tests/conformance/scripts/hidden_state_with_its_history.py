@@ -5,7 +5,6 @@ models do it: between two steps it still has its history.
 # ranks: 3
 # group: unregistered state
 # expect: bitwise
-# waits for: census
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ import contextlib
 import inspect
 import operator
 import types
+import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -30,7 +31,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.worker.census import leaves, naming
 from understudy.worker.census.carried import set_anew
-from understudy.worker.census.naming import BEYOND, LARGE, LEFT, MOVED, RUNNING, UNREAD
+from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD
 from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table, frames_here, is_of_script, name_of
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_equal, is_same, sketch
@@ -73,12 +74,13 @@ class Census:
         self._first: dict[str, Sketch | int] | None = None  # as of the end of the set-up; by digest what has no sketch
         self._first_objects: dict[str, Any] = {}  # that can change without being another object
         self._first_moving: dict[str, str] = {}
+        self._first_histories: dict[str, weakref.ref[torch.Tensor]] = {}
         self._first_frames: set[RootKey] = set()
         self._drawn: dict[str, bool] = {}  # whether the training draws from what does not show where it stands
         self._watched: dict[str, Path] = {}  # what has changed since then
         self._encoded_before: dict[str, tuple[Sketch, bytes]] = {}
         # What has changed and is not carried over, by kind and entry: see `naming.WHY`.
-        self._uncovered: dict[str, dict[str, Path]] = {kind: {} for kind in (MOVED, LEFT, LARGE, UNREAD, BEYOND)}
+        self._uncovered: dict[str, dict[str, Path]] = {kind: {} for kind in (MOVED, LEFT, LARGE, UNREAD, BEYOND, HISTORY)}
         self._running: dict[str, Running] = {}  # the same of what nobody can see
         self._said: set[str] = set()
         self._inside = False  # an iteration of a loop of the job: what is done there is not done again
@@ -109,6 +111,7 @@ class Census:
         self._first_frames = {root for root in self._roots.all() if root[0] == FRAME}
         self._first = {entry: self._as_first(path, value) for entry, path, value in self._chosen(found)}
         self._first_moving = {entry: _position(thing) for entry, (_, thing) in found.moving.items()}
+        self._first_histories = {entry: weakref.ref(thing) for entry, (_, thing) in found.histories.items()}
 
     def _find_streams(self) -> None:
         """From now on generators of random numbers are followed like registered ones."""
@@ -155,10 +158,10 @@ class Census:
             return False
         return path.name in self._ignored or path.shown in self._ignored or bool(path.steps and path.steps[-1][1] in self._ignored)
 
-    def _look_closely(self) -> None:
+    def _look_closely(self) -> Look:
+        found = self._look() if self._first is not None else Look()
         if self._first is None:
-            return
-        found = self._look()
+            return found
         if found.beyond is not None:
             self._uncovered[BEYOND].setdefault("", found.beyond)
         for entry, path, value in self._chosen(found):
@@ -172,6 +175,15 @@ class Census:
             moved |= {entry: path for entry, (path, thing) in found.moving.items() if self._has_moved(entry, path, thing)}
             running = [one for frame in frames_here(self._boundary) for one in running_in(frame)]
             self._running |= {f"{one.where} {one.name}": one for one in running if one.name not in self._ignored}
+        return found
+
+    def _find_histories(self, found: Look) -> None:
+        """Between two steps: what a step has from the one before. Within a step there are many."""
+        anew = self._set_anew() if found.histories else {}
+        for entry, (path, tensor) in found.histories.items():
+            first = self._first_histories.get(entry)
+            if (first is None or first() is not tensor) and not _is_among(path, anew):
+                self._uncovered[HISTORY][entry] = path
 
     def _has_moved(self, entry: str, path: Path, thing: Any) -> bool:
         if isinstance(thing, OPAQUE):
@@ -266,7 +278,9 @@ class Census:
     def at_top(self) -> None:
         """Of an iteration."""
         self._inside = True
-        self.top = self.encoded(None, closely=self.exact)
+        if self.exact:
+            self._find_histories(self._look_closely())
+        self.top = self.encoded(None, closely=False)
 
     def committed(self) -> None:
         """A transaction is over."""
@@ -326,6 +340,8 @@ class Census:
             return Noted({}, {})
         if self._begins <= CLOSELY:
             found = self._look()
+            if not self._inside:
+                self._find_histories(found)
             mutable = [(entry, path, value) for entry, path, value in self._chosen(found) if not leaves.is_bound(value)]
             return Noted(dict(found.leaves), {entry: self._data_again(entry, path, value) for entry, path, value in mutable})
         tables, objects = self._tables(self._watched), {}

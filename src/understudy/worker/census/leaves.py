@@ -1,4 +1,5 @@
-"""What can be moved to another worker: plain values, tensors, arrays, generators of random numbers, and containers of these.
+"""What can be moved to another worker: plain values, tensors, arrays, generators of random numbers, and containers of these. Of a tensor
+whose history is spent the values are moved.
 
 Encoded as bytes that are equal where the values are. On a newcomer a value is set in place where that can be, because other names may
 stand for the same object: lists, dicts, sets, deques, tensors, arrays and generators stay the objects that they are.
@@ -15,6 +16,7 @@ from typing import Any
 import numpy
 import torch
 
+from understudy.worker.census.history import has_history
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 
 LARGEST = 1 << 20  # bytes of one value
@@ -73,7 +75,7 @@ def _is_leaf(value: Any, depth: int, room: Room) -> bool:
     if depth and room.is_covered(value):
         return False
     if isinstance(value, torch.Tensor):
-        return kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided and value.grad_fn is None
+        return kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided and not has_history(value)
     if kind is numpy.ndarray:
         return value.dtype.kind in "biufcSU"
     if depth > _DEEPEST:

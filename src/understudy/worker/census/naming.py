@@ -15,13 +15,14 @@ from understudy.worker.census.running import Running
 from understudy.worker.census.stores import first_value, home, last_name, where
 from understudy.worker.census.walk import Path
 
-MOVED, LEFT, LARGE, UNREAD, BEYOND, RUNNING = "moved", "left", "large", "unread", "beyond", "running"
+MOVED, LEFT, LARGE, UNREAD, BEYOND, RUNNING, HISTORY = "moved", "left", "large", "unread", "beyond", "running", "history"
 WHY = {
     MOVED: "an iterator that moves on: a newcomer's starts anew",
     LEFT: "it differs from rank to rank and changes between the steps: a newcomer starts with the value of its set-up",
     LARGE: "it is too much to be looked at in every step: a newcomer starts with what its set-up makes",
     UNREAD: "the source cannot be read: nothing there is looked at",
     BEYOND: "here the look has ended: what lies behind starts afresh on a newcomer",
+    HISTORY: "a tensor with its graph, which no other worker can have: a newcomer starts with what its set-up makes",
     RUNNING: "it counts on with the loop of the job: a newcomer's starts anew",
 }
 _SHOWN = 4
@@ -54,6 +55,13 @@ def told(kind: str, found: Sequence[Uncovered]) -> str:
             f"{names} {'changes' if one else 'change'} while the script trains, not registered and too much to be looked at in every "
             f"step: a newcomer starts with what its set-up makes. If the training goes by it, {_registered(first)}; if not, "
             f"{ignored(first.path)}"
+        )
+    if kind == HISTORY:
+        has = "is a tensor with a graph that is" if one else "are tensors with graphs that are"
+        return (
+            f"{names} {has} kept from one step to the next, which no other worker can be given: a newcomer starts with what its set-up "
+            f"makes. If the training goes by the values, take them off the graph where the step ends, `{first.path.shown}.detach()`; if "
+            f"not, {ignored(first.path)}"
         )
     if kind == UNREAD:
         return (

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from understudy.worker.census.history import has_history
 from understudy.worker.census.leaves import LONGEST, Room, is_bound, is_leaf
 from understudy.worker.census.roots import CLASS, FRAME, RootKey, Table
 from understudy.worker.encoding.codec import decode, encode
@@ -148,6 +149,7 @@ class Look:
 
     leaves: dict[str, tuple[Path, Any]] = field(default_factory=dict)
     moving: dict[str, tuple[Path, Any]] = field(default_factory=dict)  # iterators and the like: seen to move, and not to be set
+    histories: dict[str, tuple[Path, torch.Tensor]] = field(default_factory=dict)  # tensors that a backward could go through
     objects: int = 0
     beyond: Path | None = None  # where it stopped, if it did
 
@@ -197,6 +199,9 @@ def _at(path: Path, thing: Any, found: Look, seen: set[int], room: Room, of_clas
     if id(thing) in seen or len(path.steps) > _DEEPEST:
         return
     seen.add(id(thing))
+    if isinstance(thing, torch.Tensor) and has_history(thing):
+        found.histories[path.entry] = path, thing
+        return
     if kind in (dict, OrderedDict, Counter, defaultdict):
         yield from ((path.then("item", k), v) for k, v in itertools.islice(list(thing.items()), _ITEMS) if type(k) in (str, int))
     elif kind in (list, tuple, deque) and len(thing) <= LONGEST:

@@ -1,0 +1,59 @@
+"""Backpropagation through four steps: what a step leaves to the next one is a tensor with its graph, which nobody else can be given.
+
+The weights stay as they are in these four steps (their gradients add up), so that a backward through all of them is one of torch's.
+"""
+
+# ranks: 3
+# group: unregistered state
+# expect: told "hidden"
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.RNN(8, 16), nn.Linear(16, 1)
+
+    def forward(self, inputs, hidden):
+        outputs, hidden = self.cell(inputs, hidden)
+        return self.head(outputs), hidden
+
+
+def main():
+    job = understudy.join()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Recurrent())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    job.register(model=model, optimizer=optimizer)
+    torch.manual_seed(1 + job.rank)
+    trace = Trace(job.rank)
+    hidden = torch.zeros(1, 4, 16)
+
+    @job.step
+    def train_step(step):
+        nonlocal hidden
+        inputs = torch.randn(5, 4, 8)
+        if step % 4 == 0:
+            hidden = hidden.detach()
+        outputs, hidden = model(inputs, hidden)
+        loss = nn.functional.mse_loss(outputs, inputs.sum(2, keepdim=True))
+        loss.backward(retain_graph=True)
+        if step % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss.item()
+
+    for step in job.steps(40):
+        trace.line(f"step {step}", loss=train_step(step))
+    trace.final(model=model, optimizer=optimizer)
+
+
+main()
