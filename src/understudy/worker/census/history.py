@@ -37,8 +37,9 @@ def has_history(tensor: torch.Tensor) -> bool:
 
 
 def _is_freed(node: Any) -> bool:
+    kind: Any = type(node)
     try:
-        held = [getattr(node, name) for name in _saved_by(type(node))]
+        held = [getattr(node, name) for name in _saved_by(kind)]
     except RuntimeError:
         return True
     # What a node may do without, as a bias, is empty from the start: freed is one that holds nothing at all.
