@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from understudy.worker.encoding.codec import decode
 from understudy.worker.state.registry import State
@@ -106,6 +107,51 @@ def test_what_has_changed_since_the_set_up_goes_to_a_newcomer_and_nothing_else()
     assert (newcomer.calls, newcomer.drop.p, newcomer.seen) == (7, 0.4, [1, 2]) and newcomer.seen is seen
     assert torch.equal(newcomer.hidden, torch.ones(4)) and not newcomer.layer.bias.requires_grad and newcomer.layer.weight.requires_grad
     assert there.encoded_values().keys() == found.keys()
+
+
+def test_of_a_hidden_state_whose_history_is_spent_the_values_go_to_a_newcomer() -> None:
+    rank, newcomer = Net(), Net()
+    here, there = registered(rank), registered(newcomer)
+    rank.hidden = rank.layer(torch.ones(4)).square()
+    torch.autograd.backward(rank.hidden.sum())
+    here.snapshot()
+    found = here.encoded_values()
+    for entry, data in found.items():
+        there.load_value(entry, data)
+    assert torch.equal(newcomer.hidden, rank.hidden) and there.encoded_values() == found and here.attributes.news() == []
+
+
+def test_a_graph_that_is_kept_from_step_to_step_is_told() -> None:
+    net = Net()
+    net.constant = net.layer(torch.ones(4))
+    state = registered(net)
+    state.snapshot()
+    assert state.attributes.news() == []
+    net.hidden = net.layer(torch.ones(4))
+    state.snapshot()
+    (text,) = state.attributes.news()
+    assert text.startswith("net.:hidden is an attribute of a module that keeps its graph")
+
+
+def pruned(layer: nn.Module) -> nn.Module:
+    prune.random_unstructured(layer, "weight", 0.5)  # type: ignore[no-untyped-call]
+    return layer
+
+
+@pytest.mark.parametrize("wrap", [nn.utils.weight_norm, nn.utils.spectral_norm, pruned])
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+def test_a_weight_that_each_forward_pass_computes_is_nobodys_attribute(wrap: Any, trained: bool) -> None:
+    net = Net()
+    net.layer = wrap(nn.Linear(4, 4, bias=False))
+    net.requires_grad_(trained)
+    state = registered(net)
+    for _ in range(2):
+        state.snapshot()
+        made = net.layer(torch.ones(4)).sum()
+        if trained:
+            torch.autograd.backward(made)
+        assert not any("weight" in entry for entry in state.encoded_values()) and state.attributes.news() == []
 
 
 def test_what_only_a_newcomers_way_through_the_script_has_changed_is_undone() -> None:

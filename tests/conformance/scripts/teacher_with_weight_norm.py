@@ -5,7 +5,6 @@ pass and kept as a plain attribute, which has no graph there.
 # ranks: 3
 # group: unregistered state
 # expect: bitwise
-# waits for: census
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy
 import torch
 
-from understudy.worker.census.history import has_history
 from understudy.worker.encoding.codec import Unencodable, decode, encode
+from understudy.worker.state.history import has_history
 
 LARGEST = 1 << 20  # bytes of one value
 LONGEST = 4096  # items of a list

@@ -9,12 +9,14 @@ Two uses:
   compared and in every recovery; an entry that was found once is then read in every step, because it may differ from rank to rank.
 
 Known limits: attributes of another kind (own objects, tensors larger than `LARGEST` or on a device) are bound again by a redo, but not
-given to a newcomer; a tensor of that kind is told about. Frameworks' own attributes are left to them (`sharding`). Hooks that a script
-adds in an attempt are not taken away again.
+given to a newcomer; a tensor of that kind is told about, and so is one with a graph that is there at one of the first begins. What each
+forward pass computes anew is left to it (`_computed`), frameworks' own attributes are left to them (`sharding`). Hooks that a script adds
+in an attempt are not taken away again.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +25,11 @@ import torch
 
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.errors import UnderstudyError
+from understudy.worker.state.history import has_history
 from understudy.worker.state.sharding import Sharding, Whole
 
 LARGEST = 1 << 20  # bytes of one attribute
+CLOSELY = 3  # begins at which histories are looked for
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 _CONTAINERS = (list, dict, set)
@@ -76,6 +80,9 @@ class Attributes:
         self._first_large: dict[str, int] = {}  # entries that are too large, or not on the host, with the addresses of their memory
         self._watched: set[str] = set()  # entries that have changed since then
         self._large: list[str] = []  # those of them that have changed
+        self._first_histories: dict[str, weakref.ref[torch.Tensor]] = {}
+        self._histories: list[str] = []  # entries with a history that they have from the step before
+        self._notes = 0
 
     def refresh(self) -> None:
         """Finds the parts anew."""
@@ -118,6 +125,9 @@ class Attributes:
         """At begin. Some tens of microseconds for a hundred modules."""
         if self.moved:
             self.refresh()
+        if self._notes < CLOSELY:
+            self._notes += 1
+            self._find_histories()
         places = self._places
         return Noted(
             places,
@@ -152,6 +162,7 @@ class Attributes:
         self.refresh()
         self._first = dict(self._plain())
         self._first_parts = self._names()
+        self._first_histories = {entry: weakref.ref(tensor) for entry, tensor in self._with_history()}
 
     def news(self) -> list[str]:
         """What is to be told of changes that a newcomer could not follow. Cheap while there are none."""
@@ -169,7 +180,27 @@ class Attributes:
                 f"looked at in "
                 "every step, or not on the host: a newcomer starts without the change. Make it a buffer (register_buffer)"
             )
+        if self._histories:
+            found.append(
+                f"{self._histories[0].replace('/attribute/', '.')} is an attribute of a module that keeps its graph from one step to the "
+                "next, which no other worker can be given: a newcomer starts without it. Detach it where the step ends"
+            )
         return found
+
+    def _with_history(self) -> Iterator[tuple[str, torch.Tensor]]:
+        wrappers = set(map(id, self._places.wrappers))
+        for prefix, part in self._parts:
+            for name, value in part.__dict__.items() if id(part) not in wrappers else ():
+                held = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,)
+                found = next((one for one in held if isinstance(one, torch.Tensor) and has_history(one)), None)
+                if found is not None and name not in _computed(part):
+                    yield f"{prefix}:{name}", found
+
+    def _find_histories(self) -> None:
+        for entry, tensor in self._with_history():
+            first = self._first_histories.get(entry)
+            if (first is None or first() is not tensor) and entry not in self._histories:
+                self._histories.append(entry)
 
     @property
     def moved(self) -> bool:
@@ -216,7 +247,7 @@ class Attributes:
         elif type(mine) in (dict, set) and type(mine) is type(new):
             mine.clear()
             mine.update(new)
-        elif isinstance(mine, torch.Tensor) and isinstance(new, torch.Tensor) and mine.shape == new.shape and mine.dtype == new.dtype:
+        elif isinstance(new, torch.Tensor) and _is_plain(mine, 0) and _is_alike(mine, new):
             with torch.no_grad():
                 mine.copy_(new)
         else:
@@ -254,9 +285,10 @@ class Attributes:
             if id(part) in wrappers:
                 yield f"{prefix}:training", encode([part.training])
                 continue
+            left_out = _OF_EVERY_MODULE | _computed(part)
             for name, value in list(part.__dict__.items()):
                 entry = f"{prefix}:{name}"
-                if name in _OF_EVERY_MODULE or (only is not None and entry not in only) or not _is_plain(value, 0):
+                if name in left_out or (only is not None and entry not in only) or not _is_plain(value, 0):
                     continue
                 if isinstance(value, torch.Tensor) and self._is_large(value):
                     if self._first is None:
@@ -274,6 +306,18 @@ class Attributes:
     @staticmethod
     def _is_large(value: torch.Tensor) -> bool:
         return value.device.type != "cpu" or value.numel() * value.element_size() > LARGEST
+
+
+def _computed(part: torch.nn.Module) -> set[str]:
+    """Attributes that each forward pass computes anew from parameters: torch's older weight norm, spectral norm, and pruning."""
+    if not part._forward_pre_hooks:
+        return set()
+    hooks = [hook for hook in part._forward_pre_hooks.values() if type(hook).__module__.startswith("torch.nn.utils.")]
+    return {str(getattr(hook, "name", None) or getattr(hook, "_tensor_name", None)) for hook in hooks}
+
+
+def _is_alike(mine: Any, new: torch.Tensor) -> bool:
+    return isinstance(mine, torch.Tensor) and mine.shape == new.shape and mine.dtype == new.dtype
 
 
 def _bind(table: dict[Any, Any], before: dict[Any, Any]) -> None:
@@ -294,7 +338,7 @@ def _is_plain(value: Any, depth: int) -> bool:
         return True
     if kind is torch.Tensor:
         small = depth == 0 or (value.device.type == "cpu" and value.numel() * value.element_size() <= LARGEST)
-        return small and value.layout is torch.strided and not value.requires_grad and value.grad_fn is None
+        return small and value.layout is torch.strided and not (value.requires_grad if value.is_leaf else has_history(value))
     if depth > 4:
         return False
     if kind in (list, tuple, set, frozenset):

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from understudy.worker.census import history
-from understudy.worker.census.history import has_history
+from understudy.worker.state import history
+from understudy.worker.state.history import has_history
 
 
 class Twice(torch.autograd.Function):

@@ -1,0 +1,54 @@
+"""A recurrent model that keeps its state itself, as an attribute, and takes it off its graph where the next pass begins: between two
+steps it still has its history. Its head has the older weight norm.
+"""
+
+# ranks: 3
+# group: unregistered state
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.LSTM(8, 16), nn.utils.weight_norm(nn.Linear(16, 1))
+        self.hidden = (torch.zeros(1, 4, 16), torch.zeros(1, 4, 16))
+
+    def forward(self, inputs):
+        outputs, self.hidden = self.cell(inputs, tuple(part.detach() for part in self.hidden))
+        return self.head(outputs)
+
+
+def main():
+    job = understudy.join()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Recurrent())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    job.register(model=model, optimizer=optimizer)
+    torch.manual_seed(1 + job.rank)
+    trace = Trace(job.rank)
+
+    @job.step
+    def train_step(step):
+        inputs = torch.randn(5, 4, 8)
+        optimizer.zero_grad()
+        outputs = model(inputs)
+        loss = nn.functional.mse_loss(outputs, inputs.sum(2, keepdim=True))
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    for step in job.steps(40):
+        trace.line(f"step {step}", loss=train_step(step))
+    trace.final(model=model, optimizer=optimizer)
+
+
+main()
