@@ -313,6 +313,14 @@ def test_what_an_optimizer_was_made_of_is_left_to_it(script: Any, monkeypatch: p
     assert not [entry for entry in mine.encoded(None, closely=True) if "census_script" in entry]
 
 
+def test_a_newcomer_that_joins_late_does_not_take_what_it_was_given_for_new(script: Any) -> None:
+    found = Found().census
+    found.join({"a": b"1"}, {"b": b"2"}, 1)
+    assert (found.top, found.after, found.exact) == ({"a": b"1"}, {"b": b"2"}, True)
+    found.join({}, {}, census.CLOSELY)
+    assert not found.exact
+
+
 def test_what_outgrows_a_look_is_told(script: Any) -> None:
     found = Found()
     script.history.append(0.5)

@@ -2,8 +2,7 @@
 
 # ranks: 3
 # group: unregistered state
-# expect: told "windows"
-# waits for: census
+# expect: bitwise
 
 from __future__ import annotations
 

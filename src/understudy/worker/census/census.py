@@ -85,6 +85,7 @@ class Census:
         self._said: set[str] = set()
         self._inside = False  # an iteration of a loop of the job: what is done there is not done again
         self._begins = 0
+        self._before = 0  # transactions of the job before this worker was a rank
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
         self.after: dict[str, bytes] = {}  # ... and behind the last transaction
         self.ends: list[dict[str, bytes]] = []  # ... and as each loop that is over was left
@@ -275,6 +276,10 @@ class Census:
         self._uncovered[LEFT][entry] = self._watched.pop(entry)
         return True
 
+    def join(self, top: dict[str, bytes], after: dict[str, bytes], transaction: int) -> None:
+        """This worker is a newcomer, and a rank from now on."""
+        self.top, self.after, self._before = top, after, transaction
+
     def at_top(self) -> None:
         """Of an iteration."""
         self._inside = True
@@ -289,7 +294,7 @@ class Census:
     @property
     def exact(self) -> bool:
         """Whether `top` and `after` hold all that had changed, not only what had been seen to change before: in the first iterations."""
-        return self._begins < CLOSELY
+        return self._before + self._begins < CLOSELY
 
     def at_end(self, loop: int) -> None:
         """This loop of the job is left."""

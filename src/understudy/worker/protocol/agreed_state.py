@@ -101,3 +101,4 @@ class AgreedState:
         """On a newcomer that is a rank like the others from now on."""
         self._comparison.every = job.compare_every
         self._comparison.came |= set(job.came)
+        self._held.state.beside.join(job.top, job.after, job.transaction)

@@ -229,19 +229,23 @@ class Newcomer:
         """A loop that is over: its loader is where the loop left it, as far as that is known."""
         registered = {id(thing) for thing in self._held.state.values.values()}
         comes_later = any(id(part) in registered for part in source.parts)
+        job, beside = self._job, self._held.state.beside
+        ended = job.ends[loop] if loop < len(job.ends) else {}
+
+        def at_end() -> None:
+            for entry, data in ended.items():
+                if len(set(job.replicas.get(entry, ()))) <= 1:
+                    beside.load(entry, data)
+
         try:
-            self._loops.pass_by(source, self._copy, self._progress.rank, self._job.drained[loop], comes_later)
+            self._loops.pass_by(source, self._copy, self._progress.rank, job.drained[loop], comes_later, at_end)
         except OtherBatch as error:
             self._other_batch(error)
         if self._copy.place[0] == loop and not self._behind:
             self._arrival.names.put_own(self._copy, self._copy.earlier)
             self._arrival.names.are_set = True
             self._set_streams()  # the script may draw behind the loop
-        job, beside = self._job, self._held.state.beside
-        ended = job.ends[loop] if loop < len(job.ends) else {}
-        for entry, data in ended.items():
-            if len(set(job.replicas.get(entry, ()))) <= 1:
-                beside.load(entry, data)
+        at_end()
         beside.ends[loop:] = [ended]
 
     def redraw(self, source: Source) -> tuple[Any, bool]:
@@ -250,18 +254,19 @@ class Newcomer:
         """
         job, copy = self._learn()
         assert copy.boundary is not None
+        here = [copy.boundary.loop, copy.boundary.iteration]
+        inside = job.place[:2] == here
+        alike = job.top if inside else job.after  # the nearest that is known
         try:
-            batch = self._loops.redraw(source, copy, self._progress.rank)
+            batch = self._loops.redraw(source, copy, self._progress.rank, lambda: self._set_names(alike, copy.top), exact=inside)
         except OtherBatch as error:
             self._other_batch(error)
-        here = [copy.boundary.loop, copy.boundary.iteration]
-        if job.place[:2] == here:
-            self._set_names(job.top, copy.top)
+        if inside:
             return batch, True
         again = self._arrival.names.again = copy.place[:2] == here and self._lost_behind()
         if again:
             self._progress.step = job.step - job.steps_here - job.steps_before
-            self._set_names(job.after, copy.top)  # of what is alike the nearest that is known
+            self._set_names(alike, copy.top)
         return batch, again
 
     def _lost_behind(self) -> bool:

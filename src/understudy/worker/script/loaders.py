@@ -70,7 +70,7 @@ class Source(Protocol):
     def go_to(self, position: DataPosition) -> None: ...
 
     def go_again(self, position: DataPosition) -> bool:
-        """If there is a slower and surer way to `position` than that of `go_to`: goes it."""
+        """Goes to `position` once more, by a slower and surer way if there is one; `False` if it cannot."""
         ...
 
     def pass_by(self, position: DataPosition) -> None:
@@ -186,10 +186,11 @@ class LoaderSource:
             self._draw_again(position)
 
     def go_again(self, position: DataPosition) -> bool:
-        if not (self._stateful and position.index):
+        if not (position.index if self._stateful else isinstance(self._loader, DataLoader) and not self.draws_again):
             return False
         self._to_start(position)
-        self._draw_again(position)
+        if position.index:
+            self._draw_again(position)
         return True
 
     def pass_by(self, position: DataPosition) -> None:

@@ -130,11 +130,17 @@ class Loops:
                     "its own, seeded by epoch and rank"
                 )
 
-    def redraw(self, source: Source, copy: LocalCopy, rank: int) -> Any:
-        """On a newcomer: draws the batch of the iteration that the lost rank handed over, and proves that it is the same one."""
+    def redraw(self, source: Source, copy: LocalCopy, rank: int, at_top: Callable[[], None], exact: bool) -> Any:
+        """On a newcomer: draws the batch of the iteration that the lost rank handed over, and proves that it is the same one.
+
+        `at_top` sets what the dataset may go by as it was at the top of that iteration, or, if that is not `exact`, behind it: then that
+        is tried after what the set-up has set.
+        """
         boundary = copy.boundary
         assert boundary is not None
         source.go_to(points.through("position", boundary.position, source=source))
+        if exact:
+            at_top()
         batch, found = self._draw_from(source, boundary)
         if boundary.opaque:
             raise Misuse(
@@ -143,7 +149,11 @@ class Loops:
                 "newcomer cannot prove that it is the one that the lost rank had. Let the loader give tensors, arrays, plain values and "
                 "containers or plain objects of them"
             )
-        if found != boundary.batch and source.go_again(boundary.position):
+        for names in (None, at_top):
+            if found == boundary.batch or not source.go_again(boundary.position):
+                break
+            if names is not None:
+                names()
             batch, found = self._draw_from(source, boundary)
         if found != boundary.batch:
             raise OtherBatch(
@@ -154,10 +164,12 @@ class Loops:
             )
         return batch
 
-    def pass_by(self, source: Source, copy: LocalCopy, rank: int, drained: bool, comes_later: bool) -> None:
+    def pass_by(
+        self, source: Source, copy: LocalCopy, rank: int, drained: bool, comes_later: bool, at_end: Callable[[], None] = lambda: None
+    ) -> None:
         """On a newcomer, of a loop that is over: leaves behind what it would, its last batch drawn again and proven to be the same one, and
         if it was `drained` the loader at its end. So a sampler that counts has counted. `comes_later`: what the loader goes by is
-        registered.
+        registered. `at_end` sets what the dataset may go by as the loop left it.
 
         Batches that cannot be compared are not drawn, and one that need not be the same (what the loader goes by comes later, or it draws
         from the streams of the training) proves nothing.
@@ -173,7 +185,7 @@ class Loops:
             return
         before = self._iteration, self._index, self.steps_here, self.boundary
         try:
-            self.redraw(source, copy, rank)
+            self.redraw(source, copy, rank, at_end, exact=False)
         except OtherBatch:
             assert self._randomness is not None
             if not comes_later and (source.index <= 1 or self._randomness.capture() == boundary.streams):

@@ -62,6 +62,10 @@ class Beside(Protocol):
         """In a redo. `values`: by entry, what there was at begin."""
         ...
 
+    def join(self, top: dict[str, bytes], after: dict[str, bytes], transaction: int) -> None:
+        """On a newcomer that is a rank from now on: what it would know if it had been one, as of the next `transaction` of the job."""
+        ...
+
     def at_top(self) -> None:
         """Of an iteration of a loop of the job."""
         ...
@@ -119,6 +123,9 @@ class Nothing:
         return None
 
     def restore(self, noted: Any, values: Mapping[str, bytes]) -> None:
+        pass
+
+    def join(self, top: dict[str, bytes], after: dict[str, bytes], transaction: int) -> None:
         pass
 
     def at_top(self) -> None:
