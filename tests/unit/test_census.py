@@ -321,6 +321,28 @@ def test_a_newcomer_that_joins_late_does_not_take_what_it_was_given_for_new(scri
     assert not found.exact
 
 
+def test_what_is_kept_by_parameter_is_known_by_its_number(script: Any) -> None:
+    def moments() -> dict[Any, torch.Tensor]:
+        return {torch.nn.Parameter(torch.zeros(2)): torch.zeros(2), None: torch.zeros(2), 0.5: torch.zeros(2)}
+
+    script.moments = moments()
+    found = Found()
+    script.moments[next(iter(script.moments))] = torch.ones(2)
+    script.moments[None] = None
+    script.moments[0.5].add_(2)
+    values = found.changed()
+    assert {entry.rpartition(":")[2] for entry in values} == {"moments[0 Parameter]", "moments[1 NoneType]", "moments[2 float]"}
+    script.moments = moments()
+    newcomer = Found().census
+    for entry, data in values.items():
+        newcomer.load(entry, data)
+    assert [value if value is None else value.tolist() for value in script.moments.values()] == [[1, 1], None, [2, 2]]
+    script.moments = {}
+    for entry, data in values.items():
+        newcomer.load(entry, data)
+    assert script.moments == {}
+
+
 def test_what_outgrows_a_look_is_told(script: Any) -> None:
     found = Found()
     script.history.append(0.5)

@@ -1,9 +1,8 @@
-"""Gradients are averaged as bytes, and what rounding leaves over is kept in a plain dict for the next step (error feedback)."""
+"""Gradients are averaged as bytes, and what rounding leaves over is put into a plain dict by parameter behind the step (error feedback)."""
 
 # ranks: 3
 # group: precision
-# expect: bitwise
-# waits for: census
+# expect: told "behind the vote"
 
 from __future__ import annotations
 

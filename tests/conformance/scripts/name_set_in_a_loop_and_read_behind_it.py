@@ -2,8 +2,7 @@
 
 # ranks: 3
 # group: data
-# expect: bitwise
-# waits for: census
+# expect: told "is read behind the loop"
 # kills: backward@2:1 forward@4:2 between@6:0 backward@8:1 forward@10:2
 
 from __future__ import annotations

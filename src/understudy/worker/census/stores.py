@@ -21,7 +21,7 @@ from pathlib import Path as File
 from understudy.worker.census import roots
 from understudy.worker.census.carried import is_of_job
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, MODULE, RootKey
-from understudy.worker.census.walk import Path, told_by
+from understudy.worker.census.walk import OF_CONTAINERS, Path, told_by
 from understudy.worker.script.names import inside, nodes_of, text_of
 from understudy.worker.state.beside import is_beside
 
@@ -115,7 +115,7 @@ def owner_of(path: Path) -> Path | None:
 
 def _named(path: Path) -> Path:
     """Without the items behind its last name."""
-    names = [number for number, (kind, _) in enumerate(path.steps, 1) if kind != "item"]
+    names = [number for number, (kind, _) in enumerate(path.steps, 1) if kind not in OF_CONTAINERS]
     return Path(path.root, path.name, path.steps[: names[-1] if names else 0])
 
 

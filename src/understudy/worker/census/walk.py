@@ -51,7 +51,10 @@ _LEFT_OUT = ("__", "_torch", "_dynamo", "_abc_")  # names that Python and compil
 _OF_MODULES = frozenset(torch.nn.Module().__dict__) - {"training", "_parameters", "_buffers", "_modules"}
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
-Step = tuple[str, Any]  # ("attribute", name), ("slot", name) or ("item", key)
+# ("attribute", name), ("slot", name), ("item", key), or ("place", "NUMBER TYPE") of an item whose key is an object, as a parameter: each
+# worker has its own, so it is known by its number among the keys.
+Step = tuple[str, Any]
+OF_CONTAINERS = ("item", "place")  # kinds of steps to what has no name of its own
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Path:
     @property
     def shown(self) -> str:
         """As a person would write it."""
-        parts = [f"[{key!r}]" if kind == "item" else f".{key}" for kind, key in self.steps]
+        parts = [f"[{key!r}]" if kind == "item" else f"[{key}]" if kind == "place" else f".{key}" for kind, key in self.steps]
         return self.name + "".join(parts)
 
     @functools.cached_property
@@ -127,6 +130,8 @@ def write(path: Path, tables: Mapping[RootKey, Table], value: Any) -> None:
     try:
         if kind == "item":
             owner[key] = value
+        elif kind == "place":
+            owner[_key_at(owner, key)] = value
         elif kind == "slot":
             object.__setattr__(owner, key, value)
         else:
@@ -140,7 +145,23 @@ def _step(thing: Any, kind: str, key: Any) -> Any:
         raise LookupError(key)
     if kind == "item":
         return thing[key]
+    if kind == "place":
+        return thing[_key_at(thing, key)]
     return thing.__dict__[key] if kind == "attribute" else object.__getattribute__(thing, key)
+
+
+def _place(number: int, key: Any) -> str:
+    return f"{number} {type(key).__qualname__}"
+
+
+def _key_at(thing: Any, place: str) -> Any:
+    """Raises `LookupError` where no such key is."""
+    number, _, _ = place.partition(" ")
+    for key in itertools.islice(thing, int(number), None) if isinstance(thing, dict) and number.isdecimal() else ():
+        if _place(int(number), key) != place:
+            break
+        return key
+    raise LookupError(place)
 
 
 @dataclass
@@ -203,7 +224,8 @@ def _at(path: Path, thing: Any, found: Look, seen: set[int], room: Room, of_clas
         found.histories[path.entry] = path, thing
         return
     if kind in (dict, OrderedDict, Counter, defaultdict):
-        yield from ((path.then("item", k), v) for k, v in itertools.islice(list(thing.items()), _ITEMS) if type(k) in (str, int))
+        for number, (key, item) in enumerate(itertools.islice(list(thing.items()), _ITEMS)):
+            yield (path.then("item", key) if type(key) in (str, int) else path.then("place", _place(number, key))), item
     elif kind in (list, tuple, deque) and len(thing) <= LONGEST:
         yield from ((path.then("item", number), item) for number, item in enumerate(itertools.islice(list(thing), _ITEMS)))
     elif isinstance(thing, torch.nn.Module):

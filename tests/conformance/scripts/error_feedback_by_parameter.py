@@ -1,0 +1,52 @@
+"""Gradients are averaged as bytes, and what rounding leaves over is kept for the next step in a dict by parameter (error feedback)."""
+
+# ranks: 3
+# group: precision
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from _trace import Trace
+from torch import nn
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+left_over = {parameter: torch.zeros_like(parameter) for parameter in model.parameters()}
+
+
+def average(parameter):
+    wanted = parameter.grad + left_over[parameter]
+    low, high = torch.tensor(-1.0), torch.tensor(1.0)
+    packed = ((wanted.clamp(low, high) - low) / (high - low) * 255).round().to(torch.uint8)
+    left_over[parameter] = wanted - (packed.float() / 255 * (high - low) + low)
+    everyones = [torch.empty_like(packed) for _ in range(job.world_size)]
+    dist.all_gather(everyones, packed)
+    parameter.grad = torch.stack([part.float() / 255 * (high - low) + low for part in everyones]).mean(0)
+
+
+@job.step
+def train_step(step):
+    inputs = torch.randn(4, 8)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    loss.backward()
+    for parameter in model.parameters():
+        average(parameter)
+    optimizer.step()
+    return loss.item()
+
+
+for step in job.steps(12):
+    loss = train_step(step)
+    trace.line(f"step {step}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)
