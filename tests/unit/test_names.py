@@ -6,13 +6,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from understudy.worker.script.names import loop_at, missing_behind, prepare
+from understudy.worker.script.names import loop_at, prepare, read_behind
 
 found: list[str] = []
+names: list[str] = []
 
 
 def batches(count: int) -> Iterator[int]:
-    found[:] = missing_behind(sys._getframe(1))[0]
+    behind = read_behind(sys._getframe(1))
+    found[:], names[:] = behind.new, behind.names
+    assert not found or behind.where.startswith("test_names.py:")
     yield from range(count)
 
 
@@ -29,7 +32,7 @@ def test_names_with_a_value_in_front_or_behind_and_those_that_are_not_read() -> 
         best, other, _not_read = max(best, number), number, number
     other = best
     assert other == 1
-    assert found == []
+    assert found == [] and names == ["best"]
 
 
 def test_a_loop_in_a_loop_and_an_iterator_around_it() -> None:

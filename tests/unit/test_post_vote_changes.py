@@ -75,6 +75,17 @@ def test_whoever_goes_on_knows_that_it_is_kept(rank: Rank) -> None:
     assert rank.did == ["handed over", "kept"]
 
 
+def test_what_a_loop_has_left_is_handed_over_once_right_before_the_next_transaction(rank: Rank) -> None:
+    rank.changes.owed = True
+    rank.changes.look("between the last transaction and the top of the next iteration", Look.AT_STREAMS)
+    assert rank.did == []  # another rank may still be in the loop
+    rank.changes.look("before evaluate", Look.AT_VALUES)
+    rank.changes.look("before evaluate", Look.AT_VALUES)
+    assert rank.did == ["handed over", "kept"]
+    rank.changes.adopt({}, [], [], True)
+    assert rank.changes.owed
+
+
 def test_what_cannot_be_handed_over_for_a_loss_is_handed_over_behind_the_recovery(rank: Rank) -> None:
     rank.changes.agree([1] + [0] * (POINTS - 1))
     rank.lost = True

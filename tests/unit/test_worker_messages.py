@@ -69,9 +69,11 @@ JOB = JobProgress(
     {"after train": 0},
     [0],
     [0],
+    True,
     {"script:x": b"1"},
     {"script:x": b"2"},
     [{"script:x": b"0"}],
+    {"0:loss": b"1"},
 )
 ALL: list[PeerMessage] = [
     PeerAddress("rack1", "n0", "::1", 65535, b"here", b"\0name", b"token"),

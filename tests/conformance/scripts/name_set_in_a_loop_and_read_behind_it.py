@@ -1,8 +1,8 @@
-"""Names that a loop sets (the last batch, its loss) are read behind it: a newcomer that skips the loop has none."""
+"""Names that a loop sets (the last batch, its loss) are read behind it: a newcomer that skips the loop is given them."""
 
 # ranks: 3
 # group: data
-# expect: told "is read behind the loop"
+# expect: bitwise
 # kills: backward@2:1 forward@4:2 between@6:0 backward@8:1 forward@10:2
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, ParamSpec, TypeVar
@@ -19,6 +18,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from understudy.worker.api import session
+from understudy.worker.census import left_names
 from understudy.worker.errors import Misuse
 from understudy.worker.protocol.newcomer import Newcomer
 from understudy.worker.protocol.post_vote_changes import TOP, Look
@@ -27,7 +27,7 @@ from understudy.worker.script import drawn
 from understudy.worker.script.iterators import LoaderIterator
 from understudy.worker.script.loaders import Counter, LoaderSource, Source
 from understudy.worker.script.loops import Loops, iterate
-from understudy.worker.script.names import missing_behind
+from understudy.worker.script.names import Behind, read_behind
 from understudy.worker.script.read_ahead import TRANSACTION, read_ahead
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
@@ -196,25 +196,19 @@ class Job:
         if runtime is not None:
             runtime.state.beside.set_up()
         first = 0
-        if runtime is not None and (frame := sys._getframe(1)) is not None:
-            names, where = missing_behind(frame)
-            if names:
-                runtime.notices.tell(
-                    f"{', '.join(names[:4])} (set in the loop at {where}) is read behind the loop: a newcomer that joins there does "
-                    f"not run the "
-                    "loop, and the name is missing. Let a transaction behind the loop return it, or give it a value in front of the loop"
-                )
-            if newcomer is None and (ahead := read_ahead(frame, runtime.state.covers)):
-                runtime.notices.tell(
-                    f"{ahead} is used between transactions: a newcomer comes by there before its state has arrived, so what it computes or "
-                    "prints there would be of its initial state, and where it saves, the job would end. Put it into a @job.section that "
-                    "every rank calls"
-                )
+        frame = left_names.script_frame()
+        behind = read_behind(frame) if frame is not None else Behind()
+        if runtime is not None and frame is not None and newcomer is None and (ahead := read_ahead(frame, runtime.state.covers)):
+            runtime.notices.tell(
+                f"{ahead} is used between transactions: a newcomer comes by there before its state has arrived, so what it computes or "
+                "prints there would be of its initial state, and where it saves, the job would end. Put it into a @job.section that "
+                "every rank calls"
+            )
         try:
             if runtime is not None and newcomer is not None and not newcomer.done:
                 run, copy = newcomer.enter_loop(loop)
                 if not run:
-                    newcomer.pass_by(loop, source)
+                    newcomer.pass_by(loop, source, behind, frame)
                     return
                 if copy is not None and copy.boundary is not None:
                     batch, through = newcomer.redraw(source)
@@ -230,11 +224,28 @@ class Job:
                     runtime.state.beside.at_top()
                     runtime.post_vote.look(TOP, Look.AT_STREAMS)
 
+            del frame  # which holds this iterator
             yield from iterate(loops, source, first, steps, top)
+            if runtime is not None and behind.names and (newcomer is None or newcomer.done):
+                self._leave_names(runtime, loop, behind)
         finally:
             if runtime is not None and (newcomer is None or newcomer.done):
                 runtime.state.beside.at_end(loop)
             loops.leave(self.committed)
+
+    def _leave_names(self, runtime: Runtime, loop: int, behind: Behind) -> None:
+        """This loop has come to its end, and the script reads names behind it that it has set."""
+        frame = left_names.script_frame()
+        if frame is None or read_behind(frame) != behind:
+            return  # somebody else draws from this iterator
+        missed = left_names.take(runtime.state.beside.left, loop, frame, behind.names, behind.new)
+        if missed:
+            runtime.notices.tell(
+                f"{', '.join(missed[:4])} (set in the loop at {behind.where}) is read behind the loop, and is too large or no plain value: "
+                "a newcomer that joins there does not run the loop, and the name is missing. Let a transaction behind the loop return it, "
+                "or give it a value in front of the loop"
+            )
+        runtime.post_vote.owed = True
 
 
 def join(backend: str | None = None) -> Job:

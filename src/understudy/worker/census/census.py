@@ -89,6 +89,7 @@ class Census:
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
         self.after: dict[str, bytes] = {}  # ... and behind the last transaction
         self.ends: list[dict[str, bytes]] = []  # ... and as each loop that is over was left
+        self.left: dict[str, bytes] = {}  # see `left_names`
 
     def ignore(self, names: Iterable[str]) -> None:
         """These may start afresh."""

@@ -38,7 +38,7 @@ class Table(Protocol):
         ...
 
 
-class _Namespace:
+class Namespace:
     """Of a module."""
 
     def __init__(self, names: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ class _Class:
         type.__setattr__(self._kind, name, value)
 
 
-class _Locals:
+class Locals:
     """Of a frame that is running."""
 
     def __init__(self, frame: FrameType) -> None:
@@ -201,7 +201,7 @@ class Roots:
         """As of now."""
         found: dict[RootKey, Table] = {}
         for name, names in modules():
-            found[MODULE, name] = _Namespace(names)
+            found[MODULE, name] = Namespace(names)
             for thing in list(names.values()):
                 plain = inspect.unwrap(thing) if isinstance(thing, FunctionType) else thing
                 if isinstance(plain, type) and plain.__module__ == name:
@@ -229,4 +229,4 @@ class Roots:
     def _frames(self) -> dict[RootKey, Table]:
         """The outermost first: what several of them reach is known by the one that is there for longest."""
         running = {(FRAME, name_of(frame)): frame for frame in reversed(list(frames(self._boundary)))}
-        return {key: _Locals(frame) for key, frame in running.items()}
+        return {key: Locals(frame) for key, frame in running.items()}

@@ -187,6 +187,7 @@ class LocalCopy(PeerMessage):
     # Those of `values` that nobody has registered as they were at other moments, where they were not the same; b"": as of the set-up.
     earlier: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # at that of the streams
     top: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # at that of the boundary
+    left: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # what loops have set and is read behind them, by LOOP:NAME
 
 
 @dataclass(frozen=True)
@@ -219,9 +220,11 @@ class JobProgress(PeerMessage):
     post_vote_points: dict[StrictStr, StrictInt]  # number of each point at which values may change behind a vote
     post_vote_agreed: list[StrictInt]  # those at which all ranks hand over again
     post_vote_behind: list[StrictInt]  # those of them that lie behind the last vote
+    post_vote_owed: StrictBool  # whether a loop has ended since, and left names that are not handed over yet
     top: dict[StrictStr, StrictBytes]  # what the script has changed and did not register, as of the top of the iteration; b"": not yet
     after: dict[StrictStr, StrictBytes]  # the same, as of the last commit
     ends: list[dict[StrictStr, StrictBytes]]  # the same, as of the end of each loop that is over
+    left: dict[StrictStr, StrictBytes]  # what loops have set and is read behind them, by LOOP:NAME
 
 
 @dataclass(frozen=True)

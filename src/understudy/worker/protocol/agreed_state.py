@@ -48,7 +48,9 @@ class AgreedState:
                 post_vote_points=self._post_vote.numbers,
                 post_vote_agreed=sorted(self._post_vote.agreed),
                 post_vote_behind=self._post_vote.behind(),
+                post_vote_owed=self._post_vote.owed,
                 ends=beside.ends,
+                left=beside.left,
                 top={**unseen, **beside.top},
                 after={**unseen, **beside.after},
             )
@@ -62,7 +64,7 @@ class AgreedState:
 
     def adopt_points(self, job: JobProgress) -> None:
         """Of hand-overs behind a vote: a newcomer goes by them on its way, too."""
-        self._post_vote.adopt(job.post_vote_points, job.post_vote_agreed, job.post_vote_behind)
+        self._post_vote.adopt(job.post_vote_points, job.post_vote_agreed, job.post_vote_behind, job.post_vote_owed)
 
     def missed(self, copy: LocalCopy, job: JobProgress, again: bool) -> list[str]:
         """On a newcomer with the `copy` of its rank: what that may have changed behind its last vote, and took with it, one line each.

@@ -286,6 +286,7 @@ class Arrival:
 
     def _notes(self, replayer: Replayer) -> tuple[str, ...]:
         notes = [f"the result of the transaction at {key} is the one of another rank" for key in self._results.replaced]
+        notes += [f"{what} is what another rank had" for what in self.names.of_others]
         different = replayer.differences(self._held.state.storages())
         notes += [f"{entry.rpartition(':')[2]} of the script could not be set to what the others have" for entry in self._aside]
         notes += [f"a large result of the set-up differs here and is not registered: {text}" for text in different]

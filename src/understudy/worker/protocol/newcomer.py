@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from types import FrameType
 from typing import Any, NoReturn
 
 import torch.distributed as dist
@@ -22,6 +23,7 @@ from understudy.core.commands import Drill
 from understudy.core.events import NewcomerReady, Notice, Prepared
 from understudy.core.model import DrillVerdict
 from understudy.worker import points
+from understudy.worker.census import left_names
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, MemoryDescription, ScriptPosition, unpack
 from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, OtherBatch, PeerLost, UnderstudyError
 from understudy.worker.protocol.agreed_state import AgreedState
@@ -37,6 +39,7 @@ from understudy.worker.protocol.setup import SetUp
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loaders import Source
 from understudy.worker.script.loops import END, Loops, restore_streams
+from understudy.worker.script.names import Behind
 from understudy.worker.script.opened import Opened
 from understudy.worker.script.reads import Reads
 from understudy.worker.script.results import Results
@@ -225,8 +228,9 @@ class Newcomer:
             return True, copy
         return True, None
 
-    def pass_by(self, loop: int, source: Source) -> None:
-        """A loop that is over: its loader is where the loop left it, as far as that is known."""
+    def pass_by(self, loop: int, source: Source, behind: Behind, frame: FrameType | None) -> None:
+        """A loop that is over: its loader is where the loop left it, as far as that is known, and so are the names of `frame` that are read
+        `behind` it."""
         registered = {id(thing) for thing in self._held.state.values.values()}
         comes_later = any(id(part) in registered for part in source.parts)
         job, beside = self._job, self._held.state.beside
@@ -238,7 +242,7 @@ class Newcomer:
                     beside.load(entry, data)
 
         try:
-            self._loops.pass_by(source, self._copy, self._progress.rank, job.drained[loop], comes_later, at_end)
+            last = self._loops.pass_by(source, self._copy, self._progress.rank, job.drained[loop], comes_later, at_end)
         except OtherBatch as error:
             self._other_batch(error)
         if self._copy.place[0] == loop and not self._behind:
@@ -247,6 +251,10 @@ class Newcomer:
             self._set_streams()  # the script may draw behind the loop
         at_end()
         beside.ends[loop:] = [ended]
+        beside.left = {**job.left, **self._copy.left}
+        if frame is not None and behind.names:
+            doubtful = left_names.put(loop, frame, behind, self._copy.left, job.left, last)
+            self._arrival.names.of_others += [f"{name}, as the loop at {behind.where} left it," for name in doubtful]
 
     def redraw(self, source: Source) -> tuple[Any, bool]:
         """The batch of the last iteration that the lost rank handed over, drawn again and proven; and whether to go through that iteration:

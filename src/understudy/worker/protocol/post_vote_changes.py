@@ -68,6 +68,7 @@ class PostVoteChanges:
         self._found: set[int] = set()  # this rank has seen a change there
         self._seen = -1  # the transaction behind which this rank has seen a change last
         self._committed = 0
+        self.owed = False  # a loop has ended, and left names to hand over: right before the next transaction, where no rank is still in it
         self._passed: set[int] = set()  # points behind the last vote, whether it was handed over there or not
 
     def look(self, point: str, look: Look, values: Mapping[str, bytes] | None = None) -> None:
@@ -92,7 +93,9 @@ class PostVoteChanges:
                 "over again there; if this rank is lost between a vote and that point, "
                 + ("its newcomer runs the code in between again." if again else "the change of that step is lost, which is told.")
             )
-        if number in self.agreed or transaction <= EARLY:
+        owed = self.owed and look is Look.AT_VALUES
+        if number in self.agreed or transaction <= EARLY or owed:
+            self.owed = self.owed and not owed
             self._hand_over(copy, look, number)
 
     def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
@@ -154,8 +157,9 @@ class PostVoteChanges:
             self.agreed |= {number for number, flag in enumerate(flags) if flag}
             self._found |= self.agreed
 
-    def adopt(self, numbers: dict[str, int], agreed: list[int], behind: list[int]) -> None:
+    def adopt(self, numbers: dict[str, int], agreed: list[int], behind: list[int], owed: bool) -> None:
         """After a recovery all ranks go on with what one of them knew: they must hand over at the same points."""
+        self.owed = owed
         self.numbers = dict(numbers)
         self.agreed = set(agreed)
         self._passed = set(behind)

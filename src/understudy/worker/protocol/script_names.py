@@ -21,6 +21,7 @@ class ScriptNames:
     def __init__(self, state: State) -> None:
         self._state = state
         self.are_set = False  # as of the streams, and this newcomer has run on from there
+        self.of_others: list[str] = []  # what it has from another rank, because its own had not handed it over
         self.again = False  # it has gone once more through the iteration that its rank was lost in, behind the transaction
 
     def put(self, job: JobProgress, copy: LocalCopy, told: Collection[Donor], alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:

@@ -166,34 +166,36 @@ class Loops:
 
     def pass_by(
         self, source: Source, copy: LocalCopy, rank: int, drained: bool, comes_later: bool, at_end: Callable[[], None] = lambda: None
-    ) -> None:
+    ) -> list[Any]:
         """On a newcomer, of a loop that is over: leaves behind what it would, its last batch drawn again and proven to be the same one, and
         if it was `drained` the loader at its end. So a sampler that counts has counted. `comes_later`: what the loader goes by is
         registered. `at_end` sets what the dataset may go by as the loop left it.
 
         Batches that cannot be compared are not drawn, and one that need not be the same (what the loader goes by comes later, or it draws
-        from the streams of the training) proves nothing.
+        from the streams of the training) proves nothing. Gives that batch, or nothing where it is not known.
         """
         self._at_end = drained
         boundary = copy.boundary
         if boundary is None or boundary.loop != self._loop:
             if drained:
                 source.run_through()
-            return
+            return []
         source.pass_by(boundary.position)
         if boundary.opaque:
-            return
+            return []
         before = self._iteration, self._index, self.steps_here, self.boundary
         try:
-            self.redraw(source, copy, rank, at_end, exact=False)
+            batch = self.redraw(source, copy, rank, at_end, exact=False)
         except OtherBatch:
             assert self._randomness is not None
             if not comes_later and (source.index <= 1 or self._randomness.capture() == boundary.streams):
                 raise
+            return []
         else:
             with suppress(StopIteration):
                 while drained:
                     source.draw(lambda: None)
+            return [batch]
         finally:
             self._iteration, self._index, self.steps_here, self.boundary = before
 

@@ -1,10 +1,10 @@
 """Names that a loop sets and the script reads behind it.
 
-A newcomer that joins behind a loop does not run it, so such a name is missing there. It is found in the source, once, when the loop
-begins, and told before any loss.
+A newcomer that joins behind a loop does not run it, so such a name is missing there, or has the value that it had in front of the loop. It
+is found in the source, once, when the loop begins; `census.left_names` carries it over.
 
-Known limits: only names of the scope that holds the `for` statement, and only where the source can be read. A name that has a value in
-front of the loop is not missing, but has that value on a newcomer.
+Known limits: only names of the scope that holds the `for` statement, and only where the source can be read. What stands in front of the
+loop, in a loop around it, is not behind it.
 """
 
 from __future__ import annotations
@@ -12,22 +12,34 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def missing_behind(frame: FrameType) -> tuple[list[str], str]:
-    """Names that the loop whose iterator is being made in `frame` sets, and that are read behind it without another value; and where."""
-    return _missing_behind(frame.f_code.co_filename, frame.f_lineno)
+@dataclass(frozen=True)
+class Behind:
+    """A loop sets `names`, and they are read behind it without another value; those that are `new` have none in front of it."""
+
+    names: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    where: str = ""  # FILE:LINE
+    targets: tuple[str, ...] = ()  # of the loop itself, if it gets what it iterates over as it is; one, or one for each item
+    in_parts: bool = False  # for each item
+
+
+def read_behind(frame: FrameType) -> Behind:
+    """Of the loop whose iterator is being made in `frame`."""
+    return _read_behind(frame.f_code.co_filename, frame.f_lineno)
 
 
 @functools.cache
-def _missing_behind(file: str, line: int) -> tuple[list[str], str]:
+def _read_behind(file: str, line: int) -> Behind:
     found = loop_at(file, line)
     if found is None:
-        return [], ""
+        return Behind()
     scope, loop = found
     set_here = {name for name, store, _ in _names(loop) if store}
     before, behind = set[str](), list[str]()
@@ -35,12 +47,16 @@ def _missing_behind(file: str, line: int) -> tuple[list[str], str]:
     for name, store, where in sorted(_names_of(scope), key=lambda item: (item[2], item[1])):
         if where < loop.lineno and store:
             before.add(name)
-        elif where > (loop.end_lineno or line) and name in set_here - before - given:
+        elif where > (loop.end_lineno or line) and name in set_here - given:
             if store:
                 given.add(name)
             elif name not in behind:
                 behind.append(name)
-    return behind, f"{file}:{line}"
+    new = tuple(name for name in behind if name not in before)
+    parts = loop.target.elts if isinstance(loop.target, ast.Tuple | ast.List) else [loop.target]
+    names = tuple(part.id for part in parts if isinstance(part, ast.Name))
+    direct = isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Attribute) and len(names) == len(parts)
+    return Behind(tuple(behind), new, f"{Path(file).name}:{line}", names if direct else (), parts[0] is not loop.target)
 
 
 def prepare(file: str) -> None:

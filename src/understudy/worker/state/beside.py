@@ -32,6 +32,7 @@ class Beside(Protocol):
     top: dict[str, bytes]  # what had changed by the top of the iteration
     after: dict[str, bytes]  # ... and behind the last transaction
     ends: list[dict[str, bytes]]  # ... and by the end of each loop of the job that is over
+    left: dict[str, bytes]  # what loops of the job have set and is read behind them, by LOOP:NAME
 
     @property
     def exact(self) -> bool:
@@ -102,6 +103,7 @@ class Nothing:
         self.top: dict[str, bytes] = {}
         self.after: dict[str, bytes] = {}
         self.ends: list[dict[str, bytes]] = []
+        self.left: dict[str, bytes] = {}
 
     @property
     def exact(self) -> bool:

@@ -134,6 +134,7 @@ class LocalState:
             list(behind),
             {} if earlier is None else _as_of({**earlier.values, **earlier.earlier}, mine, closely),
             _as_of(self._state.beside.top, mine, closely) if boundary is not None else {},
+            dict(self._state.beside.left),
         )
         self.shared = self._shared(copy)
         self.sealed[transaction] = copy

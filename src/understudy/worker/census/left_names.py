@@ -1,0 +1,95 @@
+"""Names that a loop of the job has set and the script reads behind it: a newcomer that joins behind the loop does not run it, and is given
+what its rank had there.
+
+They are noted where the loop ends, handed over right before the next transaction, and go with each copy of the rank from then on. Of a rank
+that was lost between its last transaction in the loop and that one, the last batch is drawn again, and anything else is taken from another
+rank, and told: it may be the same there, as a step number, or not, as a loss.
+
+Known limits: `script.names` finds them. A list that was there before the loop is left alone, because other names may stand for it. Of the
+oldest loops, what is beyond `BOUND` is forgotten: a newcomer has the value of a later loop there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from types import FrameType
+from typing import Any
+
+from understudy.worker.census import leaves, roots
+from understudy.worker.encoding.codec import Unencodable
+from understudy.worker.script.names import Behind
+
+BOUND = 4 << 10  # bytes of all
+
+
+def script_frame() -> FrameType | None:
+    """The innermost frame of the script's own code, around the caller."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not roots.is_of_script(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def _table(frame: FrameType) -> roots.Table:
+    return roots.Locals(frame) if frame.f_code.co_flags & inspect.CO_OPTIMIZED else roots.Namespace(frame.f_globals)
+
+
+def take(left: MutableMapping[str, bytes], loop: int, frame: FrameType, names: Collection[str], new: Collection[str]) -> list[str]:
+    """Notes in `left` what the `names` of the scope of `frame` are behind this loop. Gives those of them that cannot be noted although they
+    are `new` in the loop: on a newcomer they would be missing.
+    """
+    there, missed = _table(frame).items(), []
+    for name in names:
+        if name not in there:
+            continue
+        data = _encoded(there[name]) if name in new or leaves.is_bound(there[name]) else b""
+        if 0 < len(data) <= BOUND:
+            left[f"{loop}:{name}"] = data
+        elif name in new:
+            missed.append(name)
+    while sum(len(key) + len(data) for key, data in left.items()) > BOUND:
+        key = next(iter(left))
+        del left[key]
+        before, _, name = key.partition(":")
+        if int(before) == loop and name in new:
+            missed.append(name)
+    return missed
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        return leaves.encoded(value) if leaves.is_leaf(value) else b""
+    except (Unencodable, ValueError, RuntimeError):
+        return b""
+
+
+def put(
+    loop: int, frame: FrameType, behind: Behind, own: Mapping[str, bytes], others: Mapping[str, bytes], last: Sequence[Any]
+) -> list[str]:
+    """On a newcomer that passes by this loop. `last`: what the loop was given last, if that is known. Gives the names whose
+    values are not known to be those that this rank had there.
+    """
+    table, doubtful, drawn = _table(frame), [], dict[str, Any]()
+    if last and behind.targets:
+        parts = last[0] if behind.in_parts else last
+        drawn = dict(zip(behind.targets, parts, strict=False)) if isinstance(parts, list | tuple) else {}
+    for name in behind.names:
+        key = f"{loop}:{name}"
+        if name in drawn and key not in own:
+            table.put(name, drawn[name])
+            continue
+        data = own.get(key) or others.get(key) or _later(own, loop, name)
+        if data is None:
+            continue
+        if key not in own:
+            doubtful.append(name)
+        table.put(name, leaves.put_into(None, data))
+    return doubtful
+
+
+def _later(left: Mapping[str, bytes], loop: int, name: str) -> bytes | None:
+    """What the nearest later loop has left under this name."""
+    loops = sorted(int(number) for number, _, known in (key.partition(":") for key in left) if known == name and int(number) > loop)
+    return left[f"{loops[0]}:{name}"] if loops else None

@@ -1,0 +1,56 @@
+"""Each epoch is a function that returns its last loss, and a rate goes by it; the script prints it, and what its last batch was."""
+
+# ranks: 3
+# group: data
+# expect: bitwise
+# kills: backward@2:1 between@3:0 forward@4:2 between@7:1 backward@9:0
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+data = TensorDataset(torch.randn(48, 8), torch.randn(48, 1))
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=4, sampler=sampler)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(batch, scale):
+    inputs, targets = batch
+    optimizer.zero_grad()
+    loss = scale * nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def one_epoch(epoch, scale):
+    sampler.set_epoch(epoch)
+    best = None
+    for inputs, targets in job.batches(loader):
+        loss = train_step((inputs, targets), scale)
+        best = loss
+        trace.line(f"step {job.committed}", loss=loss)
+    return loss, best, inputs.mean().item(), targets.sum().item()
+
+
+scale = 1.0
+for epoch in range(3):
+    loss, best, mean, total = one_epoch(epoch, scale)
+    scale = 0.5 if loss < 1 else 0.25
+    trace.line(f"epoch {epoch}", loss=loss, best=best, mean=mean, total=total)
+
+trace.final(model=model, optimizer=optimizer)
