@@ -9,6 +9,7 @@ import pickle
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,7 @@ from torch import nn
 from torch.distributed import checkpoint as _checkpoint
 from torch.optim import Optimizer
 
+from understudy.worker.errors import UnderstudyError
 from understudy.worker.script.opened import Opened
 from understudy.worker.script.reads import Reads
 from understudy.worker.state.registry import State
@@ -42,6 +44,7 @@ class Here:
         self.wrote: list[str] = []
         self.opened = Opened()
         self.reads = Reads(self.state, self.opened, self.note, self.wrote.append)
+        self.reads.prepare()
 
     def note(self, what: str) -> None:
         self.model.state_dict()  # its own reading is not the script's
@@ -125,6 +128,29 @@ def test_whatever_goes_to_a_file_by_torch_save_is_noticed(here: Here, tmp_path: 
     here.reads.remove()
     torch.save({"loss": 1.0}, path)
     assert here.wrote == []
+
+
+def test_a_set_up_that_has_read_a_snapshot_of_the_live_job_saves_no_checkpoint(tmp_path: Path) -> None:
+    """It may have come by no loop at all, and be about to save what it takes for the final model."""
+    here, snapshot, final = Here(), tmp_path / "snapshot.pt", tmp_path / "final.pt"
+    here.opened.install()
+    try:
+        torch.save(here.model.state_dict(), final)  # as a script may in its set-up
+        SAVE({"epoch": 3}, snapshot)
+        here.opened._written.clear()
+        here.opened.over = snapshot.stat().st_mtime_ns - 1
+        before = final.read_bytes()
+        torch.load(snapshot)
+        for save in (torch.save, SAVE):
+            with pytest.raises(UnderstudyError, match=r"final.pt at .* is not saved by a newcomer. .* has read .*snapshot.pt") as refused:
+                save(here.model.state_dict(), final)
+            assert here.opened.told(str(refused.value)) == str(refused.value)
+        assert final.read_bytes() == before
+        here.opened.over = time.time_ns()
+        torch.save(here.model.state_dict(), final)  # the snapshot was there when the first workers set up
+    finally:
+        here.reads.remove()
+    assert torch.serialization._open_zipfile_writer is OPEN_WRITER and builtins.open is OPEN
 
 
 @pytest.mark.parametrize("save", [checkpoint.save, lambda *args, **kwargs: checkpoint.save(*args, **kwargs)], ids=["kept name", "name"])

@@ -93,6 +93,7 @@ class Newcomer:
         groups.detached = True
         self._replayer = Replayer(record, progress.rank)
         self._opened.over = self._replayer.set_up_at
+        self._reads.prepare()
         self._replayer.install()
         dist.init_process_group(backend, store=HashStore(), rank=progress.rank, world_size=progress.world_size)
 

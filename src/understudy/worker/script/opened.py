@@ -5,7 +5,9 @@ are Python's own again. An audit hook would see opens that a module has bound to
 every `id()` in the training that follows would pass it: one that does nothing makes that 900 ns instead of 35.
 
 *Read* (`otherwise`). A newcomer runs the set-up long after the first workers did, and may find a snapshot there that the job itself has
-written meanwhile. Files that were read and are newer than the set-up of the first workers are named if this newcomer is refused.
+written meanwhile. Files that were read and are newer than the set-up of the first workers are named if this newcomer is refused. A
+checkpoint that it is about to save after that, still in its set-up as far as it knows, is refused at once: with the snapshot of a training
+that is at its end, a script comes by no loop and no transaction, and saves its final model over the right one.
 
 *Written anew* (`judge`). Opening with "w" or "x", or with `os.O_TRUNC`, and a rename over a file that is there. Left alone are: what is
 opened by anything but the script's own code (through libraries that write what they are told to, as pathlib or numpy, that code is looked
@@ -32,6 +34,7 @@ from types import FrameType
 from typing import Any
 
 from understudy.common.names import RUN_DIR_VARIABLE
+from understudy.worker.errors import UnderstudyError
 
 # They write what their caller tells them to, where it tells them to.
 _THROUGH = frozenset(
@@ -93,15 +96,21 @@ class Opened:
         )
 
     def told(self, text: str) -> str:
-        """`text`, and that."""
+        """`text`, and that, if it does not say so."""
         why = self.otherwise()
-        return f"{text}. {why}" if why else text
+        return f"{text}. {why}" if why and why not in text else text
 
     def writes(self, file: Any) -> None:
-        """The script is about to write `file` anew, by whatever means."""
+        """The script is about to save a checkpoint as `file`, by whatever means. Raises `UnderstudyError` if its set-up is not that of the
+        first workers."""
         path = _path_of(file)
-        if path is not None and self._judged() and not self._spared(path):
+        if path is None or self._spared(path):
+            return
+        if self._judged():
             self._tell(path, where())
+        elif self._wrote is None and (why := self.otherwise()):
+            place = where()
+            raise UnderstudyError(f"{path}{f' at {place}' if place else ''} is not saved by a newcomer. {why}")
 
     # -- what is wrapped ---------------------------------------------------------------------------------------------------
 

@@ -45,12 +45,21 @@ class Reads:
         self._where = (os.getpid(), threading.get_ident())
         self._ours = 0
 
+    def prepare(self) -> None:
+        """In front of the set-up: what saves checkpoints."""
+        self._wrap(torch.serialization, "_open_zipfile_writer", self._opened.writes)  # what torch.save goes by, under whatever name
+        self._wrap_safetensors()
+
+    def _wrap_safetensors(self) -> None:
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] == "safetensors" and hasattr(module, "serialize_file"):  # what save_file and save_model go by
+                self._wrap(module, "serialize_file", lambda tensors, filename, *args, **kwargs: self._opened.writes(filename))
+
     def install(self) -> None:
         for kind in (nn.Module, Optimizer):
             for name in _METHODS:
                 self._wrap(kind, name, self._held(lambda thing: [thing]))
         self._wrap(torch, "save", self._held(_inside))  # before it opens the file
-        self._wrap(torch.serialization, "_open_zipfile_writer", self._opened.writes)  # what torch.save goes by, under whatever name
         if (saver := sys.modules.get("torch.distributed.checkpoint.state_dict_saver")) is not None:
             package = sys.modules["torch.distributed.checkpoint"]
             for owner, name in [
@@ -58,9 +67,7 @@ class Reads:
                 *((owner, name) for owner in (saver, package) for name in ("save", "async_save")),
             ]:
                 self._wrap(owner, name, self._checkpoint)
-        for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] == "safetensors" and hasattr(module, "serialize_file"):  # what save_file and save_model go by
-                self._wrap(module, "serialize_file", lambda tensors, filename, *args, **kwargs: self._opened.writes(filename))
+        self._wrap_safetensors()
         self._opened.judge(self._wrote)
 
     def remove(self) -> None:
@@ -94,6 +101,8 @@ class Reads:
         self._read("a distributed checkpoint")
 
     def _wrap(self, owner: Any, name: str, look: Callable[..., None]) -> None:
+        if any((owner, name) == wrapped[:2] for wrapped in self._before):
+            return
         function = getattr(owner, name)
         self._before.append((owner, name, vars(owner).get(name)))
 
