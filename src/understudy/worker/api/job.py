@@ -26,7 +26,7 @@ from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.script import drawn
 from understudy.worker.script.iterators import LoaderIterator
 from understudy.worker.script.loaders import Counter, LoaderSource, Source
-from understudy.worker.script.loops import Loops, iterate
+from understudy.worker.script.loops import JobLoop, Loops, iterate
 from understudy.worker.script.names import Behind, read_behind
 from understudy.worker.script.read_ahead import TRANSACTION, read_ahead
 from understudy.worker.state.namespace import Namespace
@@ -165,13 +165,13 @@ class Job:
 
     def batches(self, loader: Any, steps: int | None = None) -> Iterator[Any]:
         """Iterates over `loader`, from where the job is. With `steps`, that many iterations, starting over at the loader's end and
-        calling its sampler's `set_epoch`; without, once through."""
+        calling its sampler's `set_epoch`; without, once through. `len` of it is the number of all iterations, for a bar of progress."""
         state = self._runtime.state if self._runtime else self._plain_state
-        return self._loop(LoaderSource(loader, steps is not None, state.randomness), steps)
+        return JobLoop(self._loop(LoaderSource(loader, steps is not None, state.randomness), steps), loader if steps is None else steps)
 
     def steps(self, count: int | None = None) -> Iterator[int]:
         """Yields step numbers, from where the job is up to `count` - 1; without, until the script leaves the loop."""
-        return self._loop(Counter(), count)
+        return JobLoop(self._loop(Counter(), count), count)
 
     def iterator(self, loader: Any, repeat: bool = False) -> LoaderIterator:
         """An iterator over `loader` for `next`, wherever that is called: in front of a step, behind it or inside, also beside

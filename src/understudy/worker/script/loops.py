@@ -232,3 +232,22 @@ def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: An
         iteration += 1
     with loops.still():
         top(iteration)  # of what follows
+
+
+class JobLoop(Iterator[Any]):
+    """The iterator of a loop, with the length that the script may ask for: of all iterations, wherever it begins."""
+
+    def __init__(self, iterations: Iterator[Any], length: Any) -> None:
+        """`length`: a number, or what has one; `None` without end."""
+        self._iterations = iterations
+        self._length = length
+
+    def __next__(self) -> Any:
+        return next(self._iterations)
+
+    def __len__(self) -> int:
+        """Raises `TypeError` where nobody knows."""
+        return max(self._length, 0) if isinstance(self._length, int) else len(self._length)
+
+    def __bool__(self) -> bool:
+        return True
