@@ -77,6 +77,7 @@ def test_hashes_are_the_same_on_every_node_unless_the_user_says_otherwise() -> N
     config = AgentConfig("a job", Path(), "node0", 0, "127.0.0.1", ("script.py",), 1)
     assert worker_environment(config, {}, "w0")["PYTHONHASHSEED"] == hash_seed("a job")
     assert worker_environment(config, {"PYTHONHASHSEED": "7"}, "w0")["PYTHONHASHSEED"] == "7"
+    assert worker_environment(config, {"RES_OPTIONS": "rotate"}, "w0")["RES_OPTIONS"] == "rotate"
 
 
 WATCH = """
