@@ -28,6 +28,7 @@ OURS = {
     "UNDERSTUDY_WORKER",
     "TORCH_CPP_LOG_LEVEL",
     "PYTHONHASHSEED",
+    "RES_OPTIONS",
     "FAULTS",
 }
 OURS |= {"TORCHINDUCTOR_CACHE_DIR"}  # importing torch's compiler sets it, which a script's first optimizer does

@@ -69,8 +69,8 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun
     # An abort breaks connections on purpose, and torch warns of each with a C++ stack trace.
     environment.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # torch's stores look up the names of addresses when they connect: a question that is lost is asked again after one second, and not after
-    # five, which a recovery would wait for. In all it is asked for as long as before (5 s), where a name server is slow.
+    # torch's stores look up the names of addresses when they connect. A question that is lost is asked again after one second instead of
+    # five, for which a recovery would wait, and in all for as long as before, where a name server is slow.
     environment.setdefault("RES_OPTIONS", "timeout:1 attempts:5")
     environment.setdefault("PYTHONHASHSEED", hash_seed(config.job))
     if config.workers_per_node > 1:
