@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import timedelta
 from types import FrameType
 from typing import Any, NoReturn
@@ -24,13 +23,11 @@ from understudy.core.events import NewcomerReady, Notice, Prepared
 from understudy.core.model import DrillVerdict
 from understudy.worker import points
 from understudy.worker.census import left_names
-from understudy.worker.encoding.messages import JobProgress, LocalCopy, MemoryDescription, ScriptPosition, unpack
-from understudy.worker.errors import GenerationAborted, Misuse, NotTheSame, OtherBatch, PeerLost, UnderstudyError
+from understudy.worker.encoding.messages import JobProgress, LocalCopy, ScriptPosition
+from understudy.worker.errors import Misuse, NotTheSame, OtherBatch, UnderstudyError
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
-from understudy.worker.protocol.attachment import read_job
-from understudy.worker.protocol.donors import Donors, read_copy
-from understudy.worker.protocol.members import Members
+from understudy.worker.protocol.fetching import Fetching
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
@@ -44,7 +41,6 @@ from understudy.worker.script.opened import Opened
 from understudy.worker.script.reads import Reads
 from understudy.worker.script.results import Results
 from understudy.worker.state.preallocation import Preallocation
-from understudy.worker.transport.rendezvous import FOREVER
 
 WORTH = timedelta(seconds=10)  # that a migration waits until the rank has said what it holds, at its next begin
 
@@ -70,7 +66,7 @@ class Newcomer:
         self._results = results
         self._setup = setup
         self._agreed = agreed
-        self._preallocation = preallocation
+        self._fetching = Fetching(progress, membership, preallocation, arrival)
         self._arrival = arrival
         self._opened = opened
         self._replayer: Replayer | None = None
@@ -88,7 +84,7 @@ class Newcomer:
     def join(self, backend: str | None) -> None:
         """Makes the default process group without peers, from the lost rank's record."""
         groups, progress = self._membership.groups, self._progress
-        record = self._setup.record = self._fetch_record()
+        record = self._setup.record = self._fetching.record()
         groups.install()
         groups.detached = True
         self._replayer = Replayer(record, progress.rank)
@@ -96,24 +92,6 @@ class Newcomer:
         self._reads.prepare()
         self._replayer.install()
         dist.init_process_group(backend, store=HashStore(), rank=progress.rank, world_size=progress.world_size)
-
-    def _fetch_record(self) -> bytes:
-        """From whichever generation is the newest: the first one may end before its holders could answer."""
-        control = self._membership.control
-        while True:
-            known = (control.assignment, control.announcement, control.recovery, control.preparation)
-            newest = max((command for command in known if command is not None), key=lambda command: command.generation)
-            try:
-                meeting = self._membership.meet(newest.store, newest.generation)
-                if control.generation == newest.generation:
-                    return meeting.get(f"setup/{self._progress.rank}")
-            except (GenerationAborted, PeerLost) as error:
-                if control.generation > newest.generation:
-                    continue
-                if control.assignment is None:  # nobody tells it that the generation is over, and nobody waits for it
-                    control.wait_for(lambda newest=newest: control.generation > newest.generation)  # type: ignore[misc]
-                else:
-                    self._arrival.await_next(newest.generation, error)
 
     def _learn(self) -> tuple[JobProgress, LocalCopy]:
         """At the first loop or transaction: where the job continues, and what the lost rank handed over."""
@@ -128,44 +106,20 @@ class Newcomer:
         if control.assignment is None:
             self._wait_for_rank()
             if self._rehearsal is not None:
-                job, copy = self._known = self._fetch_drilled(self._rehearsal)
+                job, copy = self._known = self._fetching.drilled(self._rehearsal)
                 self._agreed.adopt_points(job)
                 self._reads.install()
                 return job, copy
         elif control.assignment.planned:
-            self._take_memory(WORTH)
+            self._fetching.take_memory(WORTH)
         membership.phase_of(control.generation, "setup", self._started)
         control.send(NewcomerReady(control.worker, control.generation))
         control.page.enter(Activity.RECOVERING, -1)  # the survivors' decision may take long, if the job is held
-        job, copy = self._known = self._fetch_position()
+        job, copy = self._known = self._fetching.position()
         control.page.enter(Activity.SETUP, -1)
         self._agreed.adopt_points(job)
         self._reads.install()
         return job, copy
-
-    def _fetch_position(self) -> tuple[JobProgress, LocalCopy]:
-        arrival = self._arrival
-        while True:
-            recovery = arrival.recovery()
-            try:
-                meeting = self._membership.meet(recovery.store, recovery.generation)
-                job = read_job(meeting)
-                return job, read_copy(Members(recovery, self._progress.world_size), self._progress.rank, meeting)
-            except (GenerationAborted, PeerLost) as error:
-                arrival.await_next(recovery.generation, error)
-            except NotTheSame as error:
-                arrival.reject(recovery.generation, str(error))
-
-    def _fetch_drilled(self, rehearsal: Rehearsal) -> tuple[JobProgress, LocalCopy]:
-        """Of a rank that is alive: where it begins its next step, and what it has handed over."""
-        points.reach("rehearsal begin")
-        try:
-            job = read_job(rehearsal.meeting)
-            return job, read_copy(rehearsal.members(job.transaction), self._progress.rank, rehearsal.meeting)
-        except (GenerationAborted, PeerLost) as error:
-            rehearsal.tell(DrillVerdict.BROKEN, str(error))
-        except NotTheSame as error:
-            rehearsal.tell(DrillVerdict.DIFFERENT, str(error))
 
     @property
     def _job(self) -> JobProgress:
@@ -175,22 +129,13 @@ class Newcomer:
     def _copy(self) -> LocalCopy:
         return self._learn()[1]
 
-    def _take_memory(self, limit: timedelta = FOREVER) -> None:
-        """Nobody waits for this newcomer yet: takes the memory that it will need, as the rank describes it, which is alive."""
-        meeting, control = self._membership.meeting, self._membership.control
-        assert meeting is not None
-        assignment = control.assignment
-        with suppress(GenerationAborted, PeerLost):  # it will cost time later, and nothing else
-            described = unpack(MemoryDescription, meeting.get(f"memory/{self._progress.rank}", limit))
-            self._preallocation.prepare(described, lambda: control.assignment is not assignment)
-
     def _wait_for_rank(self) -> None:
         """Prepared: the set-up is done, and nobody has lost this rank yet."""
         control = self._membership.control
         control.page.enter(Activity.WARM, -1)
         points.reach("prepared")
         control.send(Prepared(control.worker, self._progress.rank))
-        self._take_memory()
+        self._fetching.take_memory()
         control.wait_for(lambda: control.assignment is not None or control.released is not None or control.drill is not None)
         if control.released is not None:
             os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank
@@ -300,21 +245,8 @@ class Newcomer:
 
     def _set_names(self, alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
         """At this place of the script (`ScriptNames.put`)."""
-        self._arrival.names.put(self._job, self._copy, [donor for _, donor in self._donors()], alike, own)
-
-    def _donors(self) -> Donors:
-        """What those have told that give this newcomer its state."""
-        arrival, rehearsal = self._arrival, self._rehearsal
-        while True:
-            try:
-                if rehearsal is not None:
-                    return Donors(rehearsal.members(self._job.transaction), rehearsal.meeting)
-                recovery = arrival.recovery()
-                return Donors(Members(recovery, self._progress.world_size), self._membership.meet(recovery.store, recovery.generation))
-            except (GenerationAborted, PeerLost) as error:
-                if rehearsal is not None:
-                    rehearsal.tell(DrillVerdict.BROKEN, str(error))
-                arrival.await_next(recovery.generation, error)
+        donors = self._fetching.donors(self._rehearsal, self._job.transaction)
+        self._arrival.names.put(self._job, self._copy, [donor for _, donor in donors], alike, own)
 
     def _set_streams(self) -> None:
         try:

@@ -1,0 +1,95 @@
+"""What a newcomer asks others for on its way: the record of its rank's set-up, where the job continues, what its rank has handed over, and
+what its donors say of their state. A generation that ends meanwhile is asked for again in the next one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+
+from understudy.core.model import DrillVerdict
+from understudy.worker import points
+from understudy.worker.encoding.messages import JobProgress, LocalCopy, MemoryDescription, unpack
+from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
+from understudy.worker.protocol.arrival import Arrival
+from understudy.worker.protocol.attachment import read_job
+from understudy.worker.protocol.donors import Donors, read_copy
+from understudy.worker.protocol.members import Members
+from understudy.worker.protocol.membership import Membership
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.protocol.rehearsal import Rehearsal
+from understudy.worker.state.preallocation import Preallocation
+from understudy.worker.transport.rendezvous import FOREVER
+
+
+class Fetching:
+    def __init__(self, progress: Progress, membership: Membership, preallocation: Preallocation, arrival: Arrival) -> None:
+        self._progress = progress
+        self._membership = membership
+        self._preallocation = preallocation
+        self._arrival = arrival
+
+    def record(self) -> bytes:
+        """From whichever generation is the newest: the first one may end before its holders could answer."""
+        control = self._membership.control
+        while True:
+            known = (control.assignment, control.announcement, control.recovery, control.preparation)
+            newest = max((command for command in known if command is not None), key=lambda command: command.generation)
+            try:
+                meeting = self._membership.meet(newest.store, newest.generation)
+                if control.generation == newest.generation:
+                    return meeting.get(f"setup/{self._progress.rank}")
+            except (GenerationAborted, PeerLost) as error:
+                if control.generation > newest.generation:
+                    continue
+                if control.assignment is None:  # nobody tells it that the generation is over, and nobody waits for it
+                    control.wait_for(lambda newest=newest: control.generation > newest.generation)  # type: ignore[misc]
+                else:
+                    self._arrival.await_next(newest.generation, error)
+
+    def position(self) -> tuple[JobProgress, LocalCopy]:
+        arrival = self._arrival
+        while True:
+            recovery = arrival.recovery()
+            try:
+                meeting = self._membership.meet(recovery.store, recovery.generation)
+                job = read_job(meeting)
+                return job, read_copy(Members(recovery, self._progress.world_size), self._progress.rank, meeting)
+            except (GenerationAborted, PeerLost) as error:
+                arrival.await_next(recovery.generation, error)
+            except NotTheSame as error:
+                arrival.reject(recovery.generation, str(error))
+
+    def drilled(self, rehearsal: Rehearsal) -> tuple[JobProgress, LocalCopy]:
+        """Of a rank that is alive: where it begins its next step, and what it has handed over."""
+        points.reach("rehearsal begin")
+        try:
+            job = read_job(rehearsal.meeting)
+            return job, read_copy(rehearsal.members(job.transaction), self._progress.rank, rehearsal.meeting)
+        except (GenerationAborted, PeerLost) as error:
+            rehearsal.tell(DrillVerdict.BROKEN, str(error))
+        except NotTheSame as error:
+            rehearsal.tell(DrillVerdict.DIFFERENT, str(error))
+
+    def take_memory(self, limit: timedelta = FOREVER) -> None:
+        """Nobody waits for this newcomer yet: takes the memory that it will need, as the rank describes it, which is alive."""
+        meeting, control = self._membership.meeting, self._membership.control
+        assert meeting is not None
+        assignment = control.assignment
+        with suppress(GenerationAborted, PeerLost):  # it will cost time later, and nothing else
+            described = unpack(MemoryDescription, meeting.get(f"memory/{self._progress.rank}", limit))
+            self._preallocation.prepare(described, lambda: control.assignment is not assignment)
+
+    def donors(self, rehearsal: Rehearsal | None, transaction: int) -> Donors:
+        """What those have told that give this newcomer its state."""
+        arrival = self._arrival
+        while True:
+            try:
+                if rehearsal is not None:
+                    return Donors(rehearsal.members(transaction), rehearsal.meeting)
+                recovery = arrival.recovery()
+                return Donors(Members(recovery, self._progress.world_size), self._membership.meet(recovery.store, recovery.generation))
+            except (GenerationAborted, PeerLost) as error:
+                if rehearsal is not None:
+                    rehearsal.tell(DrillVerdict.BROKEN, str(error))
+                arrival.await_next(recovery.generation, error)
