@@ -10,7 +10,9 @@ pure-Python path.
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +99,21 @@ class Groups:
             if backend.available():
                 backend.install(_Host(self, backend))
                 self._installed[name] = backend
+
+        distributed_c10d._new_process_group_helper = self._sized(distributed_c10d._new_process_group_helper)
+
+    def _sized(self, make: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
+        """From torch 2.14 on the size and rank of a group are those of its default backend, which is alone in a group that is `detached`;
+        without a default backend they are those that the group was made with. Its collectives go by the device in any case."""
+
+        @functools.wraps(make)
+        def made(group_size: int, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            group, store = make(group_size, *args, **kwargs)
+            if self.detached and isinstance(group, ProcessGroup) and group.size() != group_size:
+                group._set_default_backend(ProcessGroup.BackendType.UNDEFINED)
+            return group, store
+
+        return made
 
     def keep(self, made: _Made) -> None:
         getattr(self._building, "list", self._made).append(made)

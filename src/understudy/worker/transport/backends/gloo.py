@@ -19,6 +19,7 @@ from typing import Any
 from torch._C._distributed_c10d import Store
 from torch.distributed import ProcessGroupGloo, distributed_c10d
 
+from understudy.worker.errors import Misuse
 from understudy.worker.transport.backends import gloo_waits
 from understudy.worker.transport.backends.base import Backend, Communicator, Host
 from understudy.worker.transport.sockets import Connections
@@ -71,7 +72,17 @@ class Gloo(Backend):
 
     def install(self, host: Host) -> None:
         class Communicating(GlooCommunicator):
-            def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, devices: list[Any] | None = None) -> None:
+            def __init__(
+                self,
+                store: Store,
+                rank: int,
+                size: int,
+                timeout: timedelta,
+                devices: list[Any] | None = None,
+                enable_reconfigure: bool = False,
+            ) -> None:  # torch gives the last one from 2.14 on
+                if enable_reconfigure:
+                    raise Misuse("enable_reconfigure=True: Understudy joins this group with other peers itself; leave that out")
                 super().__init__(*host.world(store, rank, size), timeout, own_port=host.own_port, devices=devices)
                 host.keep(self)  # type: ignore[arg-type]
 
