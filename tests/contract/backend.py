@@ -94,6 +94,8 @@ def broken_promises(kind: Kind, path: str = "") -> list[str]:
 
 def _judged(rank: int, found: dict[str, Any]) -> Iterator[str]:
     everybody = [float(sum(range(1, SIZE + 1)))] * 4
+    if found["place"] != [rank, SIZE]:
+        yield f"its group says that it is rank and size {found['place']}" + " (detached)" * (rank == LOST)
     if found["first"] != ([LOST + 1.0] * 4 if rank == LOST else everybody):
         yield f"the first sum is {found['first']}" + " (detached)" * (rank == LOST)
     if found["again"] != everybody:

@@ -93,6 +93,7 @@ def main() -> None:
     groups.detached = newcomer
     dist.init_process_group(name, store=HashStore() if newcomer else meet(0).store, rank=rank, world_size=SIZE)
     group: Any = dist.group.WORLD
+    found["place"] = [dist.get_rank(), dist.get_world_size()]
     found["first"] = total()  # of a newcomer: alone
     blocked = None
     if not newcomer:
