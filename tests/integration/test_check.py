@@ -71,6 +71,13 @@ def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training
     assert "Give it to job.register, or keep it in job.state(...)" in " ".join(outcome.output.split())
 
 
+def test_a_clock_in_a_list_is_not_taken_for_another_training(training: Training) -> None:
+    outcome = check(training, "checked.py", "clock")
+    found = page(outcome)
+    assert (found["verdict"], outcome.code) == ("bitwise", 0), outcome.output
+    assert "timings of the script" in str(found["left_out"]) and "undisturbed once more" in outcome.output
+
+
 @pytest.mark.parametrize(
     ("how", "code", "says"),
     [

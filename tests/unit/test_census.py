@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -343,6 +345,80 @@ def test_what_is_kept_by_parameter_is_known_by_its_number(script: Any) -> None:
     assert script.moments == {}
 
 
+LARGE: dict[str, Callable[[int], Any]] = {
+    "an array": lambda seed: numpy.random.default_rng(seed).standard_normal(1 << 18),
+    "a tensor": lambda seed: torch.full((1 << 19,), float(seed)),
+    "a list": lambda seed: [str(number + seed) for number in range(leaves.LONGEST + 1)],
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_what_is_large_and_becomes_another_is_told(script: Any, kind: str) -> None:
+    script.trainer.tokens = LARGE[kind](0)
+    found = Found()
+    assert found.names() == set() and found.census.news() == []
+    script.trainer.tokens = LARGE[kind](1)
+    assert found.names() == set()
+    (text,) = found.census.news()
+    assert text.startswith("trainer.tokens (") and "too much" in text
+
+
+def test_what_is_large_and_changed_in_place_is_told(script: Any) -> None:
+    script.trainer.tokens = torch.zeros(1 << 19)
+    found = Found()
+    script.trainer.tokens[5] = 1
+    assert found.names() == set()
+    (text,) = found.census.news()
+    assert text.startswith("trainer.tokens (") and "too much" in text
+
+
+def test_the_next_shard_is_told_when_its_transaction_is_over(script: Any) -> None:
+    """And no look is due for long."""
+    script.trainer.position, script.trainer.tokens = 0, LARGE["an array"](0)
+    found = Found()
+    for step in range(8):
+        found.census.note()
+        script.trainer.position += 1
+        if step == 6:
+            script.trainer.tokens = LARGE["an array"](1)
+        found.census.committed()
+        assert [text.startswith("trainer.tokens (") for text in found.census.news()] == [True] * (step == 6)
+
+
+def test_a_redo_finds_what_an_attempt_has_changed_for_the_first_time_beside_that_which_changes(script: Any) -> None:
+    trainer = script.trainer
+    trainer.position, trainer.shard, trainer.tokens = 0, 0, LARGE["an array"](0)
+    found = Found()
+    for _ in range(5):
+        noted, values = found.census.note(), found.changed()
+        trainer.position += 1
+        found.census.committed()
+    noted, values, tokens = found.census.note(), found.changed(closely=False), trainer.tokens
+    trainer.position, trainer.shard, trainer.tokens, trainer.more = 0, 1, LARGE["an array"](1), 1
+    script.settings.noise = 0.0  # of an object of which nothing has changed before
+    found.census.restore(noted, values)
+    assert (trainer.position, trainer.shard, vars(trainer).get("more")) == (5, 0, None) and trainer.tokens is tokens
+    assert script.settings.noise == 0.0
+
+
+def test_a_redo_finds_what_is_not_carried_over(script: Any) -> None:
+    """A survivor's own running loss, say."""
+    found = Found()
+    for _ in range(5):
+        noted, values = found.census.note(), found.changed()
+        script.counter += 0.5
+        script.history.append(1.0)
+        found.census.committed()
+    for entry in found.changed(closely=False):
+        found.census.leave(entry)
+    assert found.names(closely=False) == set()
+    noted, values = found.census.note(), found.changed(closely=False)
+    script.counter += 0.5
+    script.history.append(1.0)
+    found.census.restore(noted, values)
+    assert script.counter == 2.5 and script.history == [1.0] * 5
+
+
 def test_what_outgrows_a_look_is_told(script: Any) -> None:
     found = Found()
     script.history.append(0.5)
@@ -355,7 +431,8 @@ def test_what_outgrows_a_look_is_told(script: Any) -> None:
 
 def test_of_what_is_long_only_a_part_is_looked_at(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     room = leaves.Room(leaves.ITEMS)
-    assert not leaves.is_leaf([[0, 1]] * (leaves.ITEMS // 2), room) and room.items == 0
+    assert leaves.is_leaf([object()] * (leaves.LONGEST + 1), room) and room.items == leaves.ITEMS  # by a mark only
+    assert not leaves.is_leaf(([0, 1],) * (leaves.ITEMS // 2), room) and room.items == 0
     assert leaves.is_leaf({n: [n] for n in range(leaves.ITEMS // 4)}, room) and room.items < -leaves.ITEMS // 3
     monkeypatch.setattr(script, "dataset", [script.Trainer() for _ in range(leaves.LONGEST + 1)], raising=False)
     found = walk.look(roots.Roots(boundary()).all(), lambda thing: False)

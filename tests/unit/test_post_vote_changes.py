@@ -11,7 +11,7 @@ from understudy.worker.encoding.messages import CopyDigests, HandedAgain, LocalC
 from understudy.worker.errors import PeerLost
 from understudy.worker.protocol.between import BetweenTransactions
 from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.post_vote_changes import EARLY, POINTS, Look, PostVoteChanges
+from understudy.worker.protocol.post_vote_changes import EARLY, POINTS, TOP, Look, PostVoteChanges
 from understudy.worker.state.rank_local import unseal
 from understudy.worker.state.snapshot_store import SnapshotStore
 
@@ -21,6 +21,7 @@ class Local:
 
     def __init__(self) -> None:
         self.sealed: dict[int, LocalCopy] = {}
+        self.moved = False  # what the last look was told
 
     def vote(self, transaction: int) -> None:
         self.sealed[transaction] = LocalCopy(transaction, [], 0, {"torch": b""}, None, {}, {}, CopyDigests({}, {}))
@@ -33,7 +34,8 @@ class Local:
     def drawn(self, copy: LocalCopy) -> list[str]:
         return ["the random stream 'torch'"]
 
-    def changed(self, *_: Any) -> list[str]:
+    def changed(self, copy: LocalCopy, values: Any, inside: bool, moved: bool) -> list[str]:
+        self.moved = moved
         return []
 
 
@@ -73,6 +75,26 @@ def test_whoever_goes_on_knows_that_it_is_kept(rank: Rank) -> None:
     rank.changes.agree([1] + [0] * (POINTS - 1))
     rank.changes.look("after train", Look.AFTER)
     assert rank.did == ["handed over", "kept"]
+
+
+@pytest.mark.parametrize(
+    ("copied", "now", "point", "moved"),
+    [
+        ([0, 5, 0], [0, 6, 0], "before train", False),
+        ([0, 5, 0], [1, 0, 0], "before train", True),
+        ([1, -1, 0], [1, 0, 0], "before train", True),
+        ([1, -1, 0], [1, -1, 1], TOP, True),  # the loop begins
+        ([0, -1, 4], [0, -1, 5], "before train", False),  # a loop by hand
+        ([0, 5, 1], [1, -1, 0], "before evaluate", True),
+    ],
+)
+def test_what_the_script_sets_in_front_of_a_loop_is_set_by_a_newcomer(
+    rank: Rank, copied: list[int], now: list[int], point: str, moved: bool
+) -> None:
+    rank.local.sealed[39].place = copied
+    rank.changes._place = lambda: now
+    rank.changes.look(point, Look.AT_VALUES)
+    assert rank.local.moved is moved
 
 
 def test_what_a_loop_has_left_is_handed_over_once_right_before_the_next_transaction(rank: Rank) -> None:

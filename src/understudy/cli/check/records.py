@@ -7,7 +7,7 @@ be said at all; if it is beside it, a result that is a time for one, it is left 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,8 +118,16 @@ class Comparison:
         return [found for found in self.before if found.of_training]
 
 
-def compare(reference: Records, found: Records, transaction: int, last: int) -> Comparison:
-    """From the first commit to those of step `last`. `transaction`: in which a rank was killed, and with which a recovery began."""
+def unlike_beside(one: Records, other: Records, last: int) -> set[str]:
+    """Entries that nobody has registered and that are not the same in two runs, up to step `last`."""
+    there = {commit.place: commit for commit in one.commits if commit.step <= last}
+    pairs = [(there[commit.place], commit) for commit in other.commits if commit.place in there]
+    return {found.entry for pair in pairs for found in _differences(*pair) if found.entry.startswith(BESIDE)}
+
+
+def compare(reference: Records, found: Records, transaction: int, last: int, left_out: Collection[str] = ()) -> Comparison:
+    """From the first commit to those of step `last`. `transaction`: in which a rank was killed, and with which a recovery began.
+    `left_out`: entries that are not the same in two undisturbed runs."""
     result = Comparison()
     there = {commit.place: commit for commit in reference.commits if commit.step <= last}
     here = [commit for commit in found.commits if commit.step <= last]
@@ -132,7 +140,7 @@ def compare(reference: Records, found: Records, transaction: int, last: int) -> 
             result.missing.append(f"rank {one.rank}, transaction {one.transaction}: {one.what} undisturbed, and {other.what} here")
         elif one.transaction < transaction:
             result.before += _differences(one, other)
-    result.left_out = {difference.entry for difference in result.before if not difference.of_training}
+    result.left_out = {difference.entry for difference in result.before if not difference.of_training} | set(left_out)
     for one, other in both:
         if one.transaction >= transaction:
             unlike = [difference for difference in _differences(one, other) if difference.entry not in result.left_out]

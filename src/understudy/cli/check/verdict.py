@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from understudy.cli.check.course import AGAINST, Kill
-from understudy.cli.check.records import Comparison, Records, called, compare
+from understudy.cli.check.records import BESIDE, Comparison, Records, called, compare, unlike_beside
 from understudy.cli.check.runs import Ended
 from understudy.cli.show import drill_line, seconds
 
@@ -108,12 +108,20 @@ class Judge:
             line, advice = f"the script ended by itself after {steps} steps, and the check needs {self._last}", "short"
         return self._page(verdict, line, run, [advice], which, message=message)
 
-    def disturbed(self, reference: Records, run: Ended, kill: Kill) -> Page:
-        """The run with drills and a kill."""
+    def doubts(self, reference: Records, run: Ended, kill: Kill) -> bool:
+        """Whether all that differs in the run with the kill is what nobody has registered: it may be a clock."""
+        if kill.transaction < 0 or run.held:
+            return False
+        found = compare(reference, run.records, kill.transaction, self._last)
+        return bool(found.behind) and all(difference.entry.startswith(BESIDE) for difference in found.behind)
+
+    def disturbed(self, reference: Records, run: Ended, kill: Kill, again: Records | None = None) -> Page:
+        """The run with drills and a kill. `again`: of another undisturbed run."""
         against = [drill for drill in run.drills if drill["verdict"] in AGAINST]
         if kill.transaction < 0:
             return self.unreached(run, 1)
-        found = compare(reference, run.records, kill.transaction, self._last)
+        clocks = unlike_beside(reference, again, self._last) if again is not None else set()
+        found = compare(reference, run.records, kill.transaction, self._last, clocks)
         rest: dict[str, Any] = {"kill": kill, "seconds": kill.seconds, "left_out": sorted(map(called, found.left_out))}
         struck = f"rank {kill.rank} was killed in step {kill.before + 1}"
         named = ["drill"] * bool(against) + ["notices"] * bool(self._told(run))

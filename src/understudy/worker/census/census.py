@@ -21,7 +21,7 @@ import operator
 import types
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import CodeType, FunctionType
 from typing import Any
@@ -32,6 +32,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from understudy.worker.census import leaves, naming
 from understudy.worker.census.carried import set_anew
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD
+from understudy.worker.census.owners import Owners
 from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table, frames_here, is_of_script, name_of
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_equal, is_same, sketch
@@ -55,6 +56,7 @@ class Noted:
 
     objects: dict[str, tuple[Path, Any]]
     contents: dict[str, bytes]
+    beside: Owners = field(default_factory=Owners)  # what stands beside that, which an attempt may change for the first time
 
 
 class Census:
@@ -73,6 +75,7 @@ class Census:
         self._ignored: set[str] = set()  # names that may start afresh
         self._first: dict[str, Sketch | int] | None = None  # as of the end of the set-up; by digest what has no sketch
         self._first_objects: dict[str, Any] = {}  # that can change without being another object
+        self._first_large: dict[str, tuple[Any, ...]] = {}
         self._first_moving: dict[str, str] = {}
         self._first_histories: dict[str, weakref.ref[torch.Tensor]] = {}
         self._first_frames: set[RootKey] = set()
@@ -84,6 +87,7 @@ class Census:
         self._running: dict[str, Running] = {}  # the same of what nobody can see
         self._said: set[str] = set()
         self._inside = False  # an iteration of a loop of the job: what is done there is not done again
+        self._beside = Owners()  # as of the last begin
         self._begins = 0
         self._before = 0  # transactions of the job before this worker was a rank
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
@@ -111,7 +115,9 @@ class Census:
         found = self._look()
         self._first_objects = {entry: thing for entry, (_, thing) in found.leaves.items() if not leaves.is_bound(thing)}
         self._first_frames = {root for root in self._roots.all() if root[0] == FRAME}
-        self._first = {entry: self._as_first(path, value) for entry, path, value in self._chosen(found)}
+        chosen = list(self._chosen(found))
+        self._first_large = {entry: leaves.mark(value) for entry, _, value in chosen if leaves.is_large(value)}
+        self._first = {entry: self._as_first(path, value) for entry, path, value in chosen if entry not in self._first_large}
         self._first_moving = {entry: _position(thing) for entry, (_, thing) in found.moving.items()}
         self._first_histories = {entry: weakref.ref(thing) for entry, (_, thing) in found.histories.items()}
 
@@ -167,7 +173,14 @@ class Census:
         if found.beyond is not None:
             self._uncovered[BEYOND].setdefault("", found.beyond)
         for entry, path, value in self._chosen(found):
-            if path.root[0] == FRAME and path.root not in self._first_frames:
+            new = path.root[0] == FRAME and path.root not in self._first_frames
+            if leaves.is_large(value):
+                seen = leaves.mark(value)
+                if (self._first_large.setdefault(entry, seen) if new else self._first_large.get(entry)) != seen:
+                    self._uncovered[LARGE][entry] = path
+                    self._watched.pop(entry, None)
+                continue
+            if new:
                 self._first.setdefault(entry, self._as_first(path, value))  # nobody knows whether it has changed before
             if entry not in self._watched and len(self._watched) < WATCHED and self._has_changed(entry, path, value):
                 self._watched[entry] = path
@@ -290,7 +303,21 @@ class Census:
 
     def committed(self) -> None:
         """A transaction is over."""
+        self._find_large()
         self.after = self.encoded(None, closely=self.exact)
+
+    def _find_large(self) -> None:
+        """What stands beside that which changes, and has become another large object in this transaction, as the next shard of the data: a
+        look may come much later."""
+        scopes = self._beside.scopes
+        found = [
+            path
+            for path, value in self._beside.bound_anew(self._roots.some(scopes) if scopes else {})
+            if leaves.is_large(value) and not self._is_ignored(path) and not path.name.startswith("__")
+        ]
+        if found:
+            anew = self._set_anew()
+            self._uncovered[LARGE] |= {path.entry: path for path in found if not _is_among(path, anew)}
 
     @property
     def exact(self) -> bool:
@@ -350,19 +377,27 @@ class Census:
                 self._find_histories(found)
             mutable = [(entry, path, value) for entry, path, value in self._chosen(found) if not leaves.is_bound(value)]
             return Noted(dict(found.leaves), {entry: self._data_again(entry, path, value) for entry, path, value in mutable})
-        tables, objects = self._tables(self._watched), {}
-        for entry, path in self._watched.items():
+        # What is not carried over is put back all the same.
+        left = self._uncovered[LEFT]
+        changed = {**self._watched, **left, **self._uncovered[LARGE]}
+        tables, objects, contents = self._tables(changed), {}, {}
+        for entry, path in changed.items():
             try:
-                objects[entry] = path, read(path, tables)
+                value = read(path, tables)
             except Gone:
                 continue
-        return Noted(objects, {})
+            objects[entry] = path, value
+            if entry in left and not leaves.is_bound(value):
+                contents[entry] = self._data_again(entry, path, value)
+        self._beside = Owners.of(changed.values(), tables)
+        return Noted(objects, contents, self._beside)
 
     def restore(self, noted: Noted, values: Mapping[str, bytes]) -> None:
         """What was noted, bound again, and with what it held: as noted, or as of `values`."""
         if not noted.objects:
             return
         tables = self._roots.some({path.root for path, _ in noted.objects.values()})
+        noted.beside.restore(tables, self._ignored)
         for entry, (path, thing) in noted.objects.items():
             try:
                 if read(path, tables) is not thing:

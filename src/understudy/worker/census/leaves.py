@@ -17,10 +17,12 @@ import numpy
 import torch
 
 from understudy.worker.encoding.codec import Unencodable, decode, encode
+from understudy.worker.encoding.digests import digest, digest_bytes
 from understudy.worker.state.history import has_history
 
 LARGEST = 1 << 20  # bytes of one value
 LONGEST = 4096  # items of a list
+SAMPLE = 1024  # items of what is larger, at least, whose change is seen
 ITEMS = 1 << 16  # of a value, with all that it holds
 _LEAVES = frozenset({type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.Size})
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, Enum)
@@ -58,7 +60,7 @@ def is_leaf(value: Any, room: Room | None = None) -> bool:
     """
     room = room or Room(ITEMS)
     own = Room(ITEMS, room.is_covered)
-    found = _is_leaf(value, 0, own)
+    found = (type(value) is list and len(value) > LONGEST) or _is_leaf(value, 0, own)  # such a list is not looked into
     room.items -= ITEMS - max(own.items, 0)
     return found
 
@@ -96,6 +98,20 @@ def is_large(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return value.numel() * value.element_size() > LARGEST
     return isinstance(value, numpy.ndarray) and value.nbytes > LARGEST
+
+
+def mark(value: Any) -> tuple[Any, ...]:
+    """Of what is large: other marks tell that it was changed. Equal ones prove nothing, because only a sample is looked at, and of what is
+    not on the host nothing of its content."""
+    if type(value) is list:
+        return len(value), *map(id, value[:: max(1, len(value) // SAMPLE)])
+    if isinstance(value, torch.Tensor):
+        seen = (value.dtype, value.shape, value.device, value._version)
+        if value.device.type != "cpu" or not value.is_contiguous():
+            return *seen, value.data_ptr()
+        flat = value.detach().reshape(-1)
+        return *seen, digest(flat[:: max(1, flat.numel() // SAMPLE)].contiguous())
+    return value.dtype, value.shape, digest_bytes(value.flat[:: max(1, value.size // SAMPLE)].tobytes())
 
 
 def encoded(value: Any) -> bytes:

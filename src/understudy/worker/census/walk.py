@@ -116,6 +116,15 @@ def read(path: Path, tables: Mapping[RootKey, Table]) -> Any:
     return thing
 
 
+def owner_with_attributes(path: Path, tables: Mapping[RootKey, Table]) -> dict[str, Any] | None:
+    """The attributes of the object of which the last step of `path` is one; None: it is none. Raises `Gone`."""
+    if path.steps[-1][0] != "attribute":
+        return None
+    owner = read(Path(path.root, path.name, path.steps[:-1]), tables)
+    held = getattr(owner, "__dict__", None) if not isinstance(owner, _NO_STATE) else None
+    return held if type(held) is dict else None
+
+
 def write(path: Path, tables: Mapping[RootKey, Table], value: Any) -> None:
     """Raises `Gone` where its owner is not there."""
     if not path.steps:

@@ -16,11 +16,11 @@ at its values only where it reads them anyway, before a transaction. If it finds
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from understudy.worker.census.stores import called
-from understudy.worker.encoding.messages import LocalCopy
+from understudy.worker.encoding.messages import LocalCopy, ScriptPosition
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.progress import Progress
@@ -58,11 +58,20 @@ def is_inside(point: str) -> bool:
 class PostVoteChanges:
     """The points that this rank knows of, by number in order of appearance, which is the same on every rank; and what is done there."""
 
-    def __init__(self, progress: Progress, membership: Membership, local: LocalState, notices: Notices) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        membership: Membership,
+        local: LocalState,
+        notices: Notices,
+        place: Callable[[], ScriptPosition] = list,
+    ) -> None:
+        """`place`: of the next transaction."""
         self._progress = progress
         self._membership = membership
         self._local = local
         self._notices = notices
+        self._place = place
         self.numbers: dict[str, int] = {}
         self.agreed: set[int] = set()  # all ranks hand over there
         self._found: set[int] = set()  # this rank has seen a change there
@@ -84,7 +93,7 @@ class PostVoteChanges:
             return
         self._passed.add(number)
         transaction = self._progress.transaction
-        if number not in self.agreed and self._seen != transaction and (changed := self._changed(copy, look, values or {})):
+        if number not in self.agreed and self._seen != transaction and (changed := self._changed(copy, point, look, values or {})):
             self._seen = transaction  # later points see this same change
             self._found.add(number)
             again = not is_inside(point) and all(name.startswith((STREAM, POSITION, PREFIX)) for name in changed)
@@ -98,10 +107,19 @@ class PostVoteChanges:
             self.owed = self.owed and not owed
             self._hand_over(copy, look, number)
 
-    def _changed(self, copy: LocalCopy, look: Look, values: Mapping[str, bytes]) -> list[str]:
+    def _changed(self, copy: LocalCopy, point: str, look: Look, values: Mapping[str, bytes]) -> list[str]:
         closely, local = self._committed < CLOSELY or bool(self._found), self._local
         changed = [] if look is Look.AT_VALUES else local.drawn(copy)
-        return [*changed, *local.changed(copy, values, look is Look.AFTER)] if closely or look is Look.AT_VALUES else changed
+        if not closely and look is not Look.AT_VALUES:
+            return changed
+        return [*changed, *local.changed(copy, values, look is Look.AFTER, self._came_by(copy, point))]
+
+    def _came_by(self, copy: LocalCopy, point: str) -> bool:
+        """Whether a loop of the job has begun since the `copy`: a newcomer runs by itself what the script does in front of it."""
+        if not copy.place or not (now := self._place()):
+            return False
+        inside = now[1] >= 0 or point == TOP
+        return copy.place[0] != now[0] or (copy.place[1] < 0 and inside)
 
     def hand_over(self) -> None:
         """The last copy once more, because more belongs to it than was known at its vote. On all ranks at the same point."""

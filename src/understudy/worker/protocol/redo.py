@@ -37,6 +37,7 @@ class RedoProof:
         self._held = held
         self._before: DrilledMoment | None = None  # of the first attempt at this transaction that came to its vote
         self._written: frozenset[str] = frozenset()  # what was known, then, to change in front of the vote
+        self._only_old = False  # the gradients at that vote were those of the step before
         self._differs = ""  # in what the running attempt does
         self._said = False  # ... and the orchestrator was told
         self._compared = 0
@@ -46,6 +47,7 @@ class RedoProof:
         if self._before is None:
             self._written = frozenset(self._held.pre_vote.entries)
             self._before = moments.at_vote(self._held, self._written)
+            self._only_old = self._held.state.kept_gradients.untouched()
 
     def look(self) -> None:
         """An attempt has come to its vote."""
@@ -59,7 +61,7 @@ class RedoProof:
     def _stale(self, before: DrilledMoment, now: DrilledMoment) -> set[str]:
         """Gradients that a redo drops and nobody misses."""
         missing = {name for name in before.digests.keys() - now.digests.keys() if name.endswith("/gradient")}
-        if not missing:
+        if not missing or self._only_old:  # the step has computed none, it evaluates
             return missing
         state = self._held.state
         stepped = {id(parameter) for optimizer in state.optimizers.values() for parameter in parameters_of(optimizer)}

@@ -68,7 +68,7 @@ class Runtime:
         handlers = self.handlers = control.handlers = ControlHandlers(progress, membership, preallocation)
         judge, order = Judge(progress, membership, local), AdditionOrder(membership.groups)
         count = self._count = CollectiveCount(progress, membership, notices)
-        post_vote = self.post_vote = PostVoteChanges(progress, membership, local, notices)
+        post_vote = self.post_vote = PostVoteChanges(progress, membership, local, notices, loops.next_place)
         comparison = Comparison(progress, membership, held, post_vote, judge, notices)
         agreed = AgreedState(progress, held, loops, results, post_vote, comparison)
         first = FirstTransaction(progress, membership, notices)

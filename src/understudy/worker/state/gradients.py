@@ -41,6 +41,14 @@ class Gradients:
                 "redone. Accumulate gradients inside one @job.step"
             )
 
+    def untouched(self) -> bool:
+        """In front of a redo that drops those found at begin: whether the attempt has neither dropped nor changed them itself."""
+        if self.matter:
+            return False
+        present = {id(p.grad) for p in self._watched() if p.grad is not None}
+        there = [(reference(), before) for reference, before in self._found]
+        return bool(there) and all(g is not None and id(g) in present and version(g) == before for g, before in there)
+
     def _watched(self) -> list[torch.Tensor]:
         """Parameters whose gradients are watched: all at first, then two of each group, because whoever drops one drops all."""
         if self.matter:

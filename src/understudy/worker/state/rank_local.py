@@ -181,9 +181,10 @@ class LocalState:
         now = self._state.randomness.capture()
         return [] if now is copy.streams else [_called(n) for n, data in now.items() if copy.streams.get(n) != data]
 
-    def changed(self, copy: LocalCopy, known: Mapping[str, bytes], inside: bool = False) -> list[str]:
+    def changed(self, copy: LocalCopy, known: Mapping[str, bytes], inside: bool = False, moved: bool = False) -> list[str]:
         """What has changed since `copy` was made of values and buffers that differ from rank to rank, by name. `known`: present values.
-        `inside`: the transaction has changed it."""
+        `inside`: the transaction has changed it. `moved`: the copy is of another loop: what the script has set anew between the two,
+        though it is not registered, is set by a newcomer itself."""
         if self.comparisons < CLASSIFIED:
             return []
         mine = [e for e in copy.values if self._mine(e)]  # the copy may be older than what is known of its entries
@@ -191,7 +192,7 @@ class LocalState:
         if unknown := [e for e in mine if e not in known]:
             values = {**known, **self._state.encoded_values(unknown, closely=False)}
         mine = [e for e in mine if e in values or not is_beside(e)]  # what this iteration sets anew is not there
-        names = [e for e in mine if values.get(e) != copy.values[e] and (inside or not self._is_left(e))]
+        names = [e for e in mine if values.get(e) != copy.values[e] and (inside or not self._is_left(e, moved))]
         tensors = [n for n in copy.tensors if self._mine(n)]
         if not tensors:
             return names
@@ -199,11 +200,11 @@ class LocalState:
         names += [n for n in tensors if n in current and digest(local_tensor(current[n])) != copy.digests.tensors[n]]
         return names
 
-    def _is_left(self, entry: str) -> bool:
+    def _is_left(self, entry: str, moved: bool) -> bool:
         """Whether a change of it behind the vote is let be: nobody has registered it, and it matters to people only, or is too new for
         anybody to know whether it differs from rank to rank."""
         known = self.replicas is not None and entry in self.replicas.classes
-        return is_beside(entry) and (not known or self._state.beside.leave(entry))
+        return is_beside(entry) and (not known or moved or self._state.beside.leave(entry))
 
     def apply(self, copy: LocalCopy, entries: set[str]) -> None:
         """On a newcomer: sets those `entries` of the copy. Streams are set where the place is reached."""

@@ -1,0 +1,77 @@
+"""Meters that a function makes for each epoch: of the time between steps, and of the losses in the steps; the rate goes by the mean loss of
+the epoch. In a step that is redone a survivor's meter is put back, and a newcomer has that of its rank.
+"""
+
+# ranks: 3
+# group: schedules
+# expect: bitwise
+# kills: forward@2:1 backward@6:2 vote@9:0 between@10:1 forward@13:2
+
+from __future__ import annotations
+
+import time
+
+import torch
+import torch.distributed as dist
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import understudy
+
+
+class Meter:
+    def __init__(self):
+        self.sum = 0
+        self.count = 0
+
+    def update(self, value, n):
+        self.sum += value * n
+        self.count += n
+
+
+def train(epoch):
+    clock = Meter()
+    losses = Meter()
+
+    @job.step
+    def train_step(batch):
+        inputs, targets = batch
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        losses.update(loss.item(), len(inputs))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    loader.sampler.set_epoch(epoch)
+    end = time.time()
+    for batch in job.batches(loader):
+        clock.update(time.time() - end, 1)
+        train_step(batch)
+        end = time.time()
+
+    @job.section
+    def mean():
+        total = torch.tensor([losses.sum, losses.count], dtype=torch.float64)
+        dist.all_reduce(total)
+        return (total[0] / total[1]).item()
+
+    return mean()
+
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.3, patience=0)
+data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
+job.register(model=model, optimizer=optimizer, schedule=schedule)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+for epoch in range(5):
+    found = train(epoch)
+    schedule.step(found)
+    trace.line(f"epoch {epoch}", loss=found, rate=optimizer.param_groups[0]["lr"])
+trace.final(model=model, optimizer=optimizer, schedule=schedule)
