@@ -3,7 +3,10 @@
 roots       where a look begins: globals of the script's modules, its classes, locals of the frames that call, closures of transactions
 leaves      what can be moved: plain values, tensors, arrays, generators of random numbers; encoded, and set in place
 walk        a bounded look at everything that hangs on the roots
+baseline    what there was when the set-up was over; sketches tells most of it without encoding it
+owners      what stands beside that which changes: put back by a redo, too
 carried     names of a loop that are written anew in each iteration before they are read: those need not be carried over
+left_names  names that a loop has set and the script reads behind it
 running     what counts on beside a loop of the job in a `for`, where nobody can see it
 stores      where in the source a thing is stored
 naming      what is told: names, lines, and the line that would help

@@ -17,9 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import operator
-import types
-import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -27,19 +24,18 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import torch
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.worker.census import leaves, naming
+from understudy.worker.census.baseline import Baseline
 from understudy.worker.census.carried import set_anew
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD
 from understudy.worker.census.owners import Owners
-from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table, frames_here, is_of_script, name_of
+from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table, frames_here, name_of
 from understudy.worker.census.running import Running, running_in
-from understudy.worker.census.sketches import Sketch, is_equal, is_same, sketch
+from understudy.worker.census.sketches import Sketch, is_same, sketch
 from understudy.worker.census.stores import home, is_drawn, owner_of
 from understudy.worker.census.walk import OPAQUE, Gone, Look, Path, look, read, told_by, write
-from understudy.worker.encoding.codec import Unencodable, decode, encode
-from understudy.worker.encoding.digests import digest_bytes
+from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
 from understudy.worker.state.beside import Item, is_beside
 
@@ -73,12 +69,7 @@ class Census:
         self._boundary = boundary
         self._found_stream = found_stream
         self._ignored: set[str] = set()  # names that may start afresh
-        self._first: dict[str, Sketch | int] | None = None  # as of the end of the set-up; by digest what has no sketch
-        self._first_objects: dict[str, Any] = {}  # that can change without being another object
-        self._first_large: dict[str, tuple[Any, ...]] = {}
-        self._first_moving: dict[str, str] = {}
-        self._first_histories: dict[str, weakref.ref[torch.Tensor]] = {}
-        self._first_frames: set[RootKey] = set()
+        self._first: Baseline | None = None
         self._drawn: dict[str, bool] = {}  # whether the training draws from what does not show where it stands
         self._watched: dict[str, Path] = {}  # what has changed since then
         self._encoded_before: dict[str, tuple[Sketch, bytes]] = {}
@@ -113,13 +104,7 @@ class Census:
             return
         self._find_streams()
         found = self._look()
-        self._first_objects = {entry: thing for entry, (_, thing) in found.leaves.items() if not leaves.is_bound(thing)}
-        self._first_frames = {root for root in self._roots.all() if root[0] == FRAME}
-        chosen = list(self._chosen(found))
-        self._first_large = {entry: leaves.mark(value) for entry, _, value in chosen if leaves.is_large(value)}
-        self._first = {entry: self._as_first(path, value) for entry, path, value in chosen if entry not in self._first_large}
-        self._first_moving = {entry: _position(thing) for entry, (_, thing) in found.moving.items()}
-        self._first_histories = {entry: weakref.ref(thing) for entry, (_, thing) in found.histories.items()}
+        self._first = Baseline(found, self._chosen(found), {root for root in self._roots.all() if root[0] == FRAME})
 
     def _find_streams(self) -> None:
         """From now on generators of random numbers are followed like registered ones."""
@@ -140,18 +125,6 @@ class Census:
             elif not (entry in self._uncovered[LEFT] or entry in self._uncovered[LARGE] or path.name in names):
                 yield entry, path, value
 
-    def _as_first(self, path: Path, value: Any) -> Sketch | int:
-        return sketch(value) or digest_bytes(self._data_of(path, value))
-
-    def _has_changed(self, entry: str, path: Path, value: Any) -> bool:
-        """Since the set-up, and can be watched."""
-        assert self._first is not None
-        first, now = self._first.get(entry), sketch(value)
-        if isinstance(first, tuple) and now is not None and (is_same(first, now) or is_equal(first, now)):
-            return False
-        data = self._data_of(path, value)
-        return bool(data) and first != digest_bytes(data)
-
     def _set_anew(self) -> dict[RootKey, frozenset[str] | None]:
         """Names of each scope that runs which need not be carried; None where nobody can know."""
         found: dict[RootKey, frozenset[str] | None] = {}
@@ -167,22 +140,18 @@ class Census:
         return path.name in self._ignored or path.shown in self._ignored or bool(path.steps and path.steps[-1][1] in self._ignored)
 
     def _look_closely(self) -> Look:
-        found = self._look() if self._first is not None else Look()
-        if self._first is None:
-            return found
+        first = self._first
+        if first is None:
+            return Look()
+        found = self._look()
         if found.beyond is not None:
             self._uncovered[BEYOND].setdefault("", found.beyond)
         for entry, path, value in self._chosen(found):
-            new = path.root[0] == FRAME and path.root not in self._first_frames
             if leaves.is_large(value):
-                seen = leaves.mark(value)
-                if (self._first_large.setdefault(entry, seen) if new else self._first_large.get(entry)) != seen:
+                if first.is_another(path, value):
                     self._uncovered[LARGE][entry] = path
                     self._watched.pop(entry, None)
-                continue
-            if new:
-                self._first.setdefault(entry, self._as_first(path, value))  # nobody knows whether it has changed before
-            if entry not in self._watched and len(self._watched) < WATCHED and self._has_changed(entry, path, value):
+            elif first.has_changed(path, value) and entry not in self._watched and len(self._watched) < WATCHED:
                 self._watched[entry] = path
         self._bound(found)
         if self._inside:
@@ -196,8 +165,7 @@ class Census:
         """Between two steps: what a step has from the one before. Within a step there are many."""
         anew = self._set_anew() if found.histories else {}
         for entry, (path, tensor) in found.histories.items():
-            first = self._first_histories.get(entry)
-            if (first is None or first() is not tensor) and not _is_among(path, anew):
+            if self._first is not None and not self._first.has_kept(path, tensor) and not _is_among(path, anew):
                 self._uncovered[HISTORY][entry] = path
 
     def _has_moved(self, entry: str, path: Path, thing: Any) -> bool:
@@ -205,8 +173,7 @@ class Census:
             if entry not in self._drawn:
                 self._drawn[entry] = is_drawn(path, self._as_it_is(path).owner, {one.__qualname__ for one in self._roots.functions})
             return self._drawn[entry]
-        now = _position(thing)
-        return self._first_moving.get(entry, now) != now
+        return self._first is not None and self._first.has_moved(path, thing)
 
     def _bound(self, found: Look) -> None:
         """What is watched is read several times in each step: leaves the largest until the rest is small."""
@@ -248,6 +215,9 @@ class Census:
         if now is not None:
             self._encoded_before[entry] = now, data
         return data
+
+    def _data_of(self, path: Path, value: Any) -> bytes:
+        return (self._first or Baseline(Look(), (), set())).data_of(path, value)
 
     def _tables(self, wanted: Mapping[str, Path]) -> dict[RootKey, Table]:
         return self._roots.some({path.root for path in wanted.values()})
@@ -409,16 +379,6 @@ class Census:
                 _, *rest = decode(data)
                 leaves.put_into(thing, rest[1], own=True) if rest else None
 
-    def _data_of(self, path: Path, value: Any) -> bytes:
-        """With the way to it, so that another worker finds it, and whether it is the object of the set-up; b"" if it cannot be encoded."""
-        if leaves.is_large(value):
-            return b""
-        try:
-            same = self._first_objects.get(path.entry, _ABSENT) is value
-            return encode([path.encoded, same, leaves.encoded(value)], flat=True)
-        except (Unencodable, ValueError, RuntimeError):  # the last: it changes while it is read, on a thread of the script's
-            return b""
-
 
 def _is_among(path: Path, names: Mapping[RootKey, frozenset[str] | None]) -> bool:
     """Whether it is a name that the running iteration sets anew, or nobody can know."""
@@ -431,16 +391,3 @@ def _is_handed_over(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return any(map(_is_handed_over, value))
     return isinstance(value, torch.Tensor | leaves.Stream)
-
-
-def _position(thing: Any) -> str:
-    """Where an iterator stands, as far as that can be seen."""
-    if isinstance(thing, types.GeneratorType):
-        frame = thing.gi_frame
-        if not is_of_script(thing.gi_code.co_filename):
-            return ""
-        return "over" if frame is None else f"{frame.f_lasti} {inspect.getgeneratorlocals(thing).keys()} {frame.f_lineno}"
-    if isinstance(thing, _BaseDataLoaderIter):
-        return str(thing._num_yielded)
-    length = operator.length_hint(thing, -1)
-    return repr(thing) if length < 0 and "count(" in repr(thing) else str(length)

@@ -1,0 +1,92 @@
+"""What there was when the set-up was over: what the script has changed is told by it."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import types
+import weakref
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from understudy.worker.census import leaves
+from understudy.worker.census.roots import FRAME, RootKey, is_of_script
+from understudy.worker.census.sketches import Sketch, is_equal, is_same, sketch
+from understudy.worker.census.walk import Look, Path
+from understudy.worker.encoding.codec import Unencodable, encode
+from understudy.worker.encoding.digests import digest_bytes
+
+_NOTHING = object()
+
+
+class Baseline:
+    def __init__(self, found: Look, chosen: Iterable[tuple[str, Path, Any]], frames: Collection[RootKey]) -> None:
+        """`chosen`: the leaves that are looked at, with entry and way. `frames`: those that ran then; of a later one nobody knows what has
+        changed before."""
+        self._frames = frames
+        self._objects = {entry: thing for entry, (_, thing) in found.leaves.items() if not leaves.is_bound(thing)}
+        self._large: dict[str, tuple[Any, ...]] = {}
+        self._values: dict[str, Sketch | int] = {}  # by digest what has no sketch
+        for entry, path, value in chosen:
+            if leaves.is_large(value):
+                self._large[entry] = leaves.mark(value)
+            else:
+                self._values[entry] = self._as_value(path, value)
+        self._moving = {entry: position(thing) for entry, (_, thing) in found.moving.items()}
+        self._histories = {entry: weakref.ref(thing) for entry, (_, thing) in found.histories.items()}
+
+    def _as_value(self, path: Path, value: Any) -> Sketch | int:
+        return sketch(value) or digest_bytes(self.data_of(path, value))
+
+    def _is_later(self, path: Path) -> bool:
+        return path.root[0] == FRAME and path.root not in self._frames
+
+    def data_of(self, path: Path, value: Any) -> bytes:
+        """With the way to it, so that another worker finds it, and whether it is the object of the set-up; b"" if it cannot be encoded."""
+        if leaves.is_large(value):
+            return b""
+        try:
+            same = self._objects.get(path.entry, _NOTHING) is value
+            return encode([path.encoded, same, leaves.encoded(value)], flat=True)
+        except (Unencodable, ValueError, RuntimeError):  # the last: it changes while it is read, on a thread of the script's
+            return b""
+
+    def has_changed(self, path: Path, value: Any) -> bool:
+        """Since then, and can be watched."""
+        if self._is_later(path):
+            self._values.setdefault(path.entry, self._as_value(path, value))
+        first, now = self._values.get(path.entry), sketch(value)
+        if isinstance(first, tuple) and now is not None and (is_same(first, now) or is_equal(first, now)):
+            return False
+        data = self.data_of(path, value)
+        return bool(data) and first != digest_bytes(data)
+
+    def is_another(self, path: Path, value: Any) -> bool:
+        """The same of what is large, as far as its mark tells."""
+        seen = leaves.mark(value)
+        return (self._large.setdefault(path.entry, seen) if self._is_later(path) else self._large.get(path.entry)) != seen
+
+    def has_moved(self, path: Path, thing: Any) -> bool:
+        now = position(thing)
+        return self._moving.get(path.entry, now) != now
+
+    def has_kept(self, path: Path, tensor: torch.Tensor) -> bool:
+        """Whether its history is of the set-up."""
+        first = self._histories.get(path.entry)
+        return first is not None and first() is tensor
+
+
+def position(thing: Any) -> str:
+    """Where an iterator stands, as far as that can be seen."""
+    if isinstance(thing, types.GeneratorType):
+        frame = thing.gi_frame
+        if not is_of_script(thing.gi_code.co_filename):
+            return ""
+        return "over" if frame is None else f"{frame.f_lasti} {inspect.getgeneratorlocals(thing).keys()} {frame.f_lineno}"
+    if isinstance(thing, _BaseDataLoaderIter):
+        return str(thing._num_yielded)
+    length = operator.length_hint(thing, -1)
+    return repr(thing) if length < 0 and "count(" in repr(thing) else str(length)
