@@ -138,7 +138,8 @@ class Loops:
         """
         boundary = copy.boundary
         assert boundary is not None
-        source.go_to(points.through("position", boundary.position, source=source))
+        position = points.through("position", boundary.position, source=source)
+        source.go_to(position)
         if exact:
             at_top()
         batch, found = self._draw_from(source, boundary)
@@ -150,7 +151,7 @@ class Loops:
                 "containers or plain objects of them"
             )
         for names in (None, at_top):
-            if found == boundary.batch or not source.go_again(boundary.position):
+            if found == boundary.batch or not source.go_again(position):
                 break
             if names is not None:
                 names()
