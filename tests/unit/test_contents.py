@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import re
 from collections import OrderedDict, UserDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +67,14 @@ def test_a_difference_shows(one: Any, other: Any) -> None:
     assert content_of(one) == content_of(one) and not content_of(one).opaque
 
 
-@pytest.mark.parametrize("thing", [io.StringIO(), iter([1]), {"a": [1, object()]}, {"b": iter("a")}])
+class Partial(functools.partial):  # type: ignore[type-arg]
+    pass
+
+
+OPAQUE = [io.StringIO(), iter([1]), {"a": [1, object()]}, {"b": iter("a")}, functools.partial(print, 1), re.compile("a"), Partial(print, 1)]
+
+
+@pytest.mark.parametrize("thing", OPAQUE)
 def test_what_cannot_be_read_is_named(thing: Any) -> None:
     assert content_of(thing).opaque
 

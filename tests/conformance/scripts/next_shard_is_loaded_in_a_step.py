@@ -58,9 +58,10 @@ def iteration(step):
     loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
     loss.backward()
     optimizer.step()
-    trace.line(f"step {step}", loss=loss)
+    return loss.item()
 
 
 for step in job.steps(18):
-    iteration(step)
+    loss = iteration(step)
+    trace.line(f"step {step}", loss=loss)
 trace.final(model=model, optimizer=optimizer)

@@ -54,9 +54,10 @@ def iteration(step):
     loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
     loss.backward()
     optimizer.step()
-    trace.line(f"step {step}", loss=loss, shard=loader.shard)
+    return loss.item()
 
 
 for step in job.steps(24):
-    iteration(step)
+    loss = iteration(step)
+    trace.line(f"step {step}", loss=loss, shard=loader.shard)
 trace.final(model=model, optimizer=optimizer, loader=[loader.shard, loader.position, loader.tokens])

@@ -6,7 +6,9 @@ everything. Unknown is not equal.
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import sys
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
@@ -19,6 +21,8 @@ from understudy.worker.encoding.codec import Unencodable, encode
 from understudy.worker.encoding.digests import digest, digest_bytes
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_POINTER = ctypes.sizeof(ctypes.c_void_p)
+_OF_PYTHON = 0 if sys.version_info >= (3, 12) else 2 * _POINTER  # bytes that an object has for its attributes and weak references
 _DEEPEST = 64  # containers in containers
 _NOT_DATA = (torch.nn.Module, torch.optim.Optimizer, torch.Generator, DataLoader, type)  # passed along, and covered in other ways
 
@@ -45,8 +49,17 @@ def content_of(thing: Any) -> Content:
 
 
 def _is_python(kind: type) -> bool:
-    """Whether all that its objects hold is in their attributes: a type of C may hold anything."""
-    return all(part is object or part.__flags__ & _HEAP_TYPE for part in kind.__mro__)
+    """Whether all that its objects hold is in their attributes: a type of C may hold anything. From Python 3.12 on many of these are made
+    like a class of Python, and only the size of their objects tells."""
+    if not all(part is object or part.__flags__ & _HEAP_TYPE for part in kind.__mro__):
+        return False
+    slots = sum(name not in ("__dict__", "__weakref__") for part in kind.__mro__ for name in _slots(part))
+    return kind.__basicsize__ - object.__basicsize__ - slots * _POINTER <= _OF_PYTHON
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    found = kind.__dict__.get("__slots__", ())
+    return (found,) if isinstance(found, str) else tuple(found)
 
 
 class _Reading:
