@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import gc
 import importlib
 import importlib.util
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -14,7 +17,7 @@ import numpy
 import pytest
 import torch
 
-from understudy.worker.census import census, leaves, roots, walk
+from understudy.worker.census import census, leaves, owners, roots, walk
 from understudy.worker.census.census import Census
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
@@ -399,6 +402,37 @@ def test_a_redo_finds_what_an_attempt_has_changed_for_the_first_time_beside_that
     found.census.restore(noted, values)
     assert (trainer.position, trainer.shard, vars(trainer).get("more")) == (5, 0, None) and trainer.tokens is tokens
     assert script.settings.noise == 0.0
+
+
+def test_what_a_step_leaves_behind_is_not_kept_alive_for_a_redo(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs, with their graphs or in an object, and what is too large."""
+    monkeypatch.setattr(owners, "HELD", 1 << 22)
+    weight = torch.ones(2, requires_grad=True)
+    trainer, found, noted = script.trainer, Found(), []
+    for _ in range(5):
+        noted = [found.census.note()]
+        found.changed()
+        script.counter += 1
+        trainer.position = script.counter
+        script.outputs, trainer.outputs = weight * 2, argparse.Namespace(logits=weight * 3)
+        trainer.features, trainer.more = torch.zeros(1 << 21), [weight * 4]
+        found.census.committed()
+    alive = [weakref.ref(thing) for thing in (script.outputs, trainer.outputs.logits, trainer.features, trainer.more[0])]
+    noted = [found.census.note()]
+    script.outputs = trainer.outputs = trainer.features = trainer.more = None
+    gc.collect()
+    assert [reference() for reference in alive] == [None] * 4 and noted[0].objects
+
+
+def test_large_outputs_of_the_first_steps_are_not_kept_alive_either(script: Any) -> None:
+    weight = torch.ones(1 << 19, requires_grad=True)
+    script.outputs = weight * weight
+    torch.autograd.backward(script.outputs.sum())
+    found = Found()
+    noted, alive = found.census.note(), weakref.ref(script.outputs)
+    script.outputs = None
+    gc.collect()
+    assert alive() is None and noted.objects
 
 
 def test_a_redo_finds_what_is_not_carried_over(script: Any) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from understudy.worker.census import left_names
 from understudy.worker.census.left_names import put, script_frame, take
+from understudy.worker.errors import BadMessage
 from understudy.worker.script.names import Behind
 
 NAMES = ("loss", "batch", "model", "unset")
@@ -91,6 +92,16 @@ def test_what_is_kept_is_bounded_and_of_the_oldest_loops_the_next_one_known_is_g
     assert put(0, script, Behind(("loss",)), known, {}, []) == ["loss"]
     assert f"{script.f_globals['loss']:.0f}:loss" == next(iter(known))
     assert take(known, 20, frame(loss=[0.0] * 100), ("loss",), ("loss",)) == ["loss"] and "19:loss" in known
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", b"\xc1", b"\x93\x01"])
+def test_what_is_malformed_sets_nothing(data: bytes) -> None:
+    script = frame()
+    if data:
+        with pytest.raises(BadMessage, match="loss, as another worker has it, is malformed"):
+            put(0, script, Behind(("loss",)), {"0:loss": data}, {}, [])
+    assert put(0, script, Behind(("loss",)), {"x:loss": data, "-1:loss": data, ":loss": data}, {}, []) == []
+    assert "loss" not in script.f_globals
 
 
 def test_code_of_libraries_around_the_loop_is_not_the_scripts() -> None:

@@ -27,7 +27,8 @@ class Baseline:
         """`chosen`: the leaves that are looked at, with entry and way. `frames`: those that ran then; of a later one nobody knows what has
         changed before."""
         self._frames = frames
-        self._objects = {entry: thing for entry, (_, thing) in found.leaves.items() if not leaves.is_bound(thing)}
+        things = ((entry, thing) for entry, (_, thing) in found.leaves.items())
+        self._objects = {entry: thing for entry, thing in things if not leaves.is_bound(thing) and not leaves.is_large(thing)}
         self._large: dict[str, tuple[Any, ...]] = {}
         self._values: dict[str, Sketch | int] = {}  # by digest what has no sketch
         for entry, path, value in chosen:

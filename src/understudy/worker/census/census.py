@@ -29,7 +29,7 @@ from understudy.worker.census import leaves, naming
 from understudy.worker.census.baseline import Baseline
 from understudy.worker.census.carried import set_anew
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD
-from understudy.worker.census.owners import Owners
+from understudy.worker.census.owners import Owners, is_held
 from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table, frames_here, name_of
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_same, sketch
@@ -283,7 +283,7 @@ class Census:
         found = [
             path
             for path, value in self._beside.bound_anew(self._roots.some(scopes) if scopes else {})
-            if leaves.is_large(value) and not self._is_ignored(path) and not path.name.startswith("__")
+            if leaves.is_large(value) and not self._is_ignored(path)
         ]
         if found:
             anew = self._set_anew()
@@ -346,7 +346,8 @@ class Census:
             if not self._inside:
                 self._find_histories(found)
             mutable = [(entry, path, value) for entry, path, value in self._chosen(found) if not leaves.is_bound(value)]
-            return Noted(dict(found.leaves), {entry: self._data_again(entry, path, value) for entry, path, value in mutable})
+            objects = {entry: leaf for entry, leaf in found.leaves.items() if not leaves.is_large(leaf[1]) or is_held(leaf[1])}
+            return Noted(objects, {entry: self._data_again(entry, path, value) for entry, path, value in mutable})
         # What is not carried over is put back all the same.
         left = self._uncovered[LEFT]
         changed = {**self._watched, **left, **self._uncovered[LARGE]}
@@ -356,7 +357,8 @@ class Census:
                 value = read(path, tables)
             except Gone:
                 continue
-            objects[entry] = path, value
+            if entry in self._watched or is_held(value):
+                objects[entry] = path, value
             if entry in left and not leaves.is_bound(value):
                 contents[entry] = self._data_again(entry, path, value)
         self._beside = Owners.of(changed.values(), tables)
@@ -367,7 +369,7 @@ class Census:
         if not noted.objects:
             return
         tables = self._roots.some({path.root for path, _ in noted.objects.values()})
-        noted.beside.restore(tables, self._ignored)
+        noted.beside.restore(tables, self._is_ignored)
         for entry, (path, thing) in noted.objects.items():
             try:
                 if read(path, tables) is not thing:

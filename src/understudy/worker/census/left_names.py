@@ -19,6 +19,7 @@ from typing import Any
 
 from understudy.worker.census import leaves, roots
 from understudy.worker.encoding.codec import Unencodable
+from understudy.worker.errors import BadMessage
 from understudy.worker.script.names import Behind
 
 BOUND = 4 << 10  # bytes of all
@@ -53,7 +54,7 @@ def take(left: MutableMapping[str, bytes], loop: int, frame: FrameType, names: C
         key = next(iter(left))
         del left[key]
         before, _, name = key.partition(":")
-        if int(before) == loop and name in new:
+        if before == str(loop) and name in new:
             missed.append(name)
     return missed
 
@@ -69,7 +70,7 @@ def put(
     loop: int, frame: FrameType, behind: Behind, own: Mapping[str, bytes], others: Mapping[str, bytes], last: Sequence[Any]
 ) -> list[str]:
     """On a newcomer that passes by this loop. `last`: what the loop was given last, if that is known. Gives the names whose
-    values are not known to be those that this rank had there.
+    values are not known to be those that this rank had there. Raises `BadMessage`.
     """
     table, doubtful, drawn = _table(frame), [], dict[str, Any]()
     if last and behind.targets:
@@ -85,11 +86,16 @@ def put(
             continue
         if key not in own:
             doubtful.append(name)
-        table.put(name, leaves.put_into(None, data))
+        try:
+            value = leaves.put_into(None, data)
+        except (LookupError, ValueError, TypeError, RuntimeError) as error:
+            raise BadMessage(f"{name}, as another worker has it, is malformed: {error!r}") from error
+        table.put(name, value)
     return doubtful
 
 
 def _later(left: Mapping[str, bytes], loop: int, name: str) -> bytes | None:
     """What the nearest later loop has left under this name."""
-    loops = sorted(int(number) for number, _, known in (key.partition(":") for key in left) if known == name and int(number) > loop)
-    return left[f"{loops[0]}:{name}"] if loops else None
+    numbers = [number for number, _, known in (key.partition(":") for key in left) if known == name and number.isdecimal()]
+    later = min((number for number in numbers if int(number) > loop), key=int, default=None)
+    return left[f"{later}:{name}"] if later is not None else None
