@@ -4,7 +4,7 @@
 
 A script here is a module of small objects with four attributes each. A look goes through all of them, as at a comparison of replicas and in
 a recovery. In each step it is only asked what the names hold that were seen to change: `ASKED` times a step, at the top of the iteration,
-at begin, at the vote, and behind it (counted in `examples/train_gpt.py`). One row has all of them changed by the step, the other none.
+at begin, at the vote, and behind it (counted in `examples/train_gpt.py`); at begin it is noted what a redo puts back. One row has all of them changed by the step, the other none.
 """
 
 from __future__ import annotations
@@ -80,10 +80,14 @@ def asked(count: int, looks: int, change: bool) -> float:
         there.update({name: 1000 * (number + 1) + place for place, name in enumerate(names)})
 
     def step() -> None:
-        for _ in range(ASKED):
+        found.note()
+        for _ in range(ASKED - 1):
             found.encoded(None, closely=False)
+        found.committed()
 
     set_all(0)
+    for _ in range(census.CLOSELY):
+        found.note()
     found.encoded(None, closely=True)
     return median(looks, step, (lambda number: set_all(number + 1)) if change else (lambda number: None))
 

@@ -342,6 +342,9 @@ def test_what_is_kept_by_parameter_is_known_by_its_number(script: Any) -> None:
     for entry, data in values.items():
         newcomer.load(entry, data)
     assert [value if value is None else value.tolist() for value in script.moments.values()] == [[1, 1], None, [2, 2]]
+    for place in ("9" * 5000 + " float", "-1 float", "x float", "", "0 list", "7 float"):
+        with pytest.raises(walk.Gone):
+            walk.read(walk.Path(("module", HERE), "moments", (("place", place),)), roots.Roots(boundary()).all())
     script.moments = {}
     for entry, data in values.items():
         newcomer.load(entry, data)

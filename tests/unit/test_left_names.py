@@ -100,7 +100,7 @@ def test_what_is_malformed_sets_nothing(data: bytes) -> None:
     if data:
         with pytest.raises(BadMessage, match="loss, as another worker has it, is malformed"):
             put(0, script, Behind(("loss",)), {"0:loss": data}, {}, [])
-    assert put(0, script, Behind(("loss",)), {"x:loss": data, "-1:loss": data, ":loss": data}, {}, []) == []
+    assert put(0, script, Behind(("loss",)), {"x:loss": data, "-1:loss": data, ":loss": data, f"{'9' * 5000}:loss": data}, {}, []) == []
     assert "loss" not in script.f_globals
 
 

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from understudy.worker.census import leaves, roots
+from understudy.worker.census.walk import is_number
 from understudy.worker.encoding.codec import Unencodable
 from understudy.worker.errors import BadMessage
 from understudy.worker.script.names import Behind
@@ -96,6 +97,6 @@ def put(
 
 def _later(left: Mapping[str, bytes], loop: int, name: str) -> bytes | None:
     """What the nearest later loop has left under this name."""
-    numbers = [number for number, _, known in (key.partition(":") for key in left) if known == name and number.isdecimal()]
+    numbers = [number for number, _, known in (key.partition(":") for key in left) if known == name and is_number(number)]
     later = min((number for number in numbers if int(number) > loop), key=int, default=None)
     return left[f"{later}:{name}"] if later is not None else None
