@@ -4,7 +4,8 @@
 
 A script here is a module of small objects with four attributes each. A look goes through all of them, as at a comparison of replicas and in
 a recovery. In each step it is only asked what the names hold that were seen to change: `ASKED` times a step, at the top of the iteration,
-at begin, at the vote, and behind it (counted in `examples/train_gpt.py`); at begin it is noted what a redo puts back. One row has all of them changed by the step, the other none.
+at begin, at the vote, and behind it (counted in `examples/train_gpt.py`); at begin it is noted what a redo puts back. One row has all
+of them changed by the step, the other none.
 """
 
 from __future__ import annotations
