@@ -178,8 +178,9 @@ class Output:
                 self._show(stream, lines)
 
     def _end(self, stream: _Stream) -> None:
-        if self._streams.pop(stream.fd, None) is None:
+        if self._streams.get(stream.fd) is not stream:  # ended before; the number may be a newer worker's pipe by now
             return
+        del self._streams[stream.fd]
         self._loop.remove_reader(stream.fd)
         os.close(stream.fd)
         self._log(stream, len(stream.unlogged))

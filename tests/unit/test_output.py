@@ -1,0 +1,46 @@
+"""What is kept of workers' pipes while workers come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from pathlib import Path
+
+from understudy.agent.output import Output, Route
+
+
+def test_the_pipe_of_a_newcomer_with_the_number_of_an_ended_one_stays_open(tmp_path: Path) -> None:
+    """The kernel gives the lowest free number again: whoever waits for the old stream must not close the new one."""
+
+    async def scenario() -> list[str]:
+        lines: list[str] = []
+        output = Output(tmp_path, lines.append)
+        old, old_end = os.pipe()
+        other, other_end = os.pipe()
+        output.attach("w0", Route("[w0] "), old, other)
+        while not (tmp_path / "w0.log").exists():  # opened on another thread: it takes no number from here on
+            await asyncio.sleep(0)
+        drained = asyncio.create_task(output.drain("w0", patience=60.0))
+        os.close(old_end)
+        while True:  # the reader sees the end of the old one and closes it
+            try:
+                os.fstat(old)
+            except OSError:
+                break
+            await asyncio.sleep(0)
+        reader, new_end = os.pipe()
+        more, more_end = os.pipe()
+        new = reader if reader == old else fcntl.fcntl(reader, fcntl.F_DUPFD, old)
+        assert new == old
+        output.attach("w1", Route("[w1] "), new, more)
+        os.close(other_end)
+        await drained
+        os.write(new_end, b"still heard\n")
+        os.close(new_end)
+        os.close(more_end)
+        await output.drain("w1", patience=60.0)
+        await output.close(patience=60.0)
+        return lines
+
+    assert asyncio.run(scenario()) == ["[w1] still heard\n"]
