@@ -7,6 +7,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from tests.integration.processes import wait_until
+
 from understudy.agent.output import Output, Route
 
 
@@ -19,16 +21,11 @@ def test_the_pipe_of_a_newcomer_with_the_number_of_an_ended_one_stays_open(tmp_p
         old, old_end = os.pipe()
         other, other_end = os.pipe()
         output.attach("w0", Route("[w0] "), old, other)
-        while not (tmp_path / "w0.log").exists():  # opened on another thread: it takes no number from here on
-            await asyncio.sleep(0)
+        # Opened on another thread: it takes no number from here on.
+        await asyncio.to_thread(wait_until, (tmp_path / "w0.log").exists, "the log")
         drained = asyncio.create_task(output.drain("w0", patience=60.0))
         os.close(old_end)
-        while True:  # the reader sees the end of the old one and closes it
-            try:
-                os.fstat(old)
-            except OSError:
-                break
-            await asyncio.sleep(0)
+        await asyncio.to_thread(wait_until, lambda: not Path(f"/proc/self/fd/{old}").exists(), "the reader to close the old one")
         reader, new_end = os.pipe()
         more, more_end = os.pipe()
         new = reader if reader == old else fcntl.fcntl(reader, fcntl.F_DUPFD, old)

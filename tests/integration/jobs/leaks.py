@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -32,12 +33,11 @@ def train(batch: torch.Tensor) -> None:
 def what_is_open() -> dict[str, int]:
     kinds = Counter[str]()
     for entry in Path("/proc/self/fd").iterdir():
-        try:
+        with suppress(FileNotFoundError):  # the one that lists them
             kinds[os.readlink(entry).split(":")[0].split("/")[-1]] += 1
-        except FileNotFoundError:
-            continue  # the one that lists them
     for thread in Path("/proc/self/task").iterdir():
-        kinds[f"thread {(thread / 'comm').read_text().strip()}"] += 1
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            kinds[f"thread {(thread / 'comm').read_text().strip()}"] += 1
     return dict(kinds)
 
 

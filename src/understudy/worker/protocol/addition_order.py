@@ -11,18 +11,19 @@ from understudy.worker.transport.groups import Groups
 class AdditionOrder:
     """A digest for each group that shows its order: when training began, and in this generation."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, rank: int) -> None:
         self._groups = groups
+        self._rank = rank
         self.began: dict[str, int] = {}
         self.now: dict[str, int] = {}
 
     def begin(self) -> None:
         """When training begins, on all ranks together. Raises what the collectives raise."""
-        self.began = self._groups.sums()
+        self.began = self._groups.sums(self._rank)
 
     def look(self) -> None:
         """In a new generation, likewise."""
-        self.now = self._groups.sums()
+        self.now = self._groups.sums(self._rank)
 
     def adopt(self, began: Mapping[str, int]) -> None:
         """On a newcomer: as a donor knows it, of the groups that they share."""

@@ -66,7 +66,7 @@ class Runtime:
         loops, results = Loops(state.randomness, notices.tell), Results(notices.tell)
         self.loops, self.results = loops, results
         handlers = self.handlers = control.handlers = ControlHandlers(progress, membership, preallocation)
-        judge, order = Judge(progress, membership, local), AdditionOrder(membership.groups)
+        judge, order = Judge(progress, membership, local), AdditionOrder(membership.groups, role.rank)
         count = self._count = CollectiveCount(progress, membership, notices)
         post_vote = self.post_vote = PostVoteChanges(progress, membership, local, notices, loops.next_place)
         comparison = Comparison(progress, membership, held, post_vote, judge, notices)

@@ -3,9 +3,9 @@
 The script keeps the stock `ProcessGroup` objects (DDP, FSDP2, DeviceMesh, DTensor and user code hold them); what is replaced is
 the communicator inside them. How one is made, broken and let go is its backend's affair (`backends.base`).
 
-Replacing works by registering the new communicator under a fresh `BackendType` value, since torch keeps the old one when a known
-type is registered again. About 230 values are left for that, and the dead communicator stays in memory. Both limits are those of the
-pure-Python path.
+A backend gives back either the communicator that was there, joined with its new peers, or another one. That is registered under a fresh
+`BackendType` value, since torch keeps the old one when a known type is registered again. About 230 values are left for that, and the
+dead communicator stays in memory. Both limits are those of the pure-Python path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store
 from torch.distributed import ProcessGroup, distributed_c10d
 
@@ -28,7 +27,7 @@ from understudy.worker.encoding.messages import GroupMembers
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.transport.backends.base import Backend, Communicator
 from understudy.worker.transport.backends.registry import backends
-from understudy.worker.transport.rendezvous import Door, Rendezvous
+from understudy.worker.transport.rendezvous import Rendezvous
 
 PROBE = 512  # numbers in a sum that shows the order in which a group adds up
 FIRST_TYPE = 16  # BackendType values from here on are free
@@ -90,6 +89,8 @@ class Groups:
         self._woken_before = 0  # the present communicators
         self._installed: dict[str, Backend] = {}
         self._made: list[_Made] = []
+        self._drained: list[_Made] = []  # those that the groups still have: torch keeps only their C++ half
+        self._numbers: dict[str, ProcessGroup.BackendType] = {}  # of communicators that are not those that the groups were made with
         self._last_type = FIRST_TYPE
         self._lent: set[str] = set()  # groups for which a constructor may still be at work with what the last communicator left
         self._building = threading.local()  # a thread that connects keeps its communicators to itself until they are adopted
@@ -136,7 +137,8 @@ class Groups:
     def drain(self) -> None:
         for made in self._made:
             made.communicator.drain()
-        self._made.clear()
+        self._drained += self._made
+        self._made = []
 
     def closed(self) -> bool:
         return all(made.communicator.closed() for made in list(self._made))
@@ -193,16 +195,18 @@ class Groups:
         """Backends that can."""
         return sorted(self._installed)
 
-    def sums(self) -> dict[str, int]:
+    def sums(self, rank: int) -> dict[str, int]:
         """A digest of the sum that each group of three or more makes of numbers so different in size that their order shows in it.
 
-        All members call it, with the same groups in the same order. Only groups that add up on the host; between two there is no order.
+        All members call it, with the same groups in the same order; `rank`: of this worker. What a member gives goes by that: from torch
+        2.14 on a group believes what its communicator says, also one that was joined in a wrong order. Only groups that add up on the
+        host; between two there is no order.
         """
         found = {}
         for group, name, ranks in self.members():
             backend = self._installed.get(_devices_of(group).get("cpu", ""))
             if len(ranks) > 2 and backend is not None and backend.adds_up_on_host:
-                generator = torch.Generator().manual_seed(dist.get_rank(group))
+                generator = torch.Generator().manual_seed(ranks.index(rank))
                 numbers = torch.randn(PROBE, generator=generator) * 10.0 ** torch.randint(-6, 7, (PROBE,), generator=generator)
                 communicator: Any = group._get_backend(torch.device("cpu"))
                 communicator.allreduce([numbers]).wait()
@@ -217,13 +221,6 @@ class Groups:
         """
         self.detached = False
         self._building.list = []
-        door = Door(meeting.store)  # dead communicators keep their store
-        try:
-            return self._connect(rank, meeting, door)
-        finally:
-            door.shut()
-
-    def _connect(self, rank: int, meeting: Rendezvous, door: Door) -> list[Replacement]:
         replacements = []
         for group, name, ranks in points.through("members", self.members()):
             devices = _devices_of(group)
@@ -232,7 +229,7 @@ class Groups:
                 backend = self._installed[kind]
                 last: Any = group._get_backend(torch.device(mine[0]))
                 path = f"{name}/{kind}"
-                store = meeting.group_prefix(path, door if backend.connects_at_once else None)
+                store = meeting.group_prefix(path)
                 inherits = path not in self._lent
                 self._lent.add(path)
                 communicator = backend.connect(store, ranks.index(rank), len(ranks), last, inherits)
@@ -251,17 +248,25 @@ class Groups:
     def adopt(self, replacements: list[Replacement], meeting: Rendezvous) -> None:
         """Puts connected communicators into their groups; what is left of the old ones is dead."""
         world = distributed_c10d._world
-        numbers = {kind: self._fresh_type() for kind in sorted({item.made.backend.name for item in replacements})}
+        fresh: dict[str, ProcessGroup.BackendType] = {}  # by backend
         for item in replacements:
-            self._lent.discard(f"{item.name}/{item.made.backend.name}")
-            self._made.append(item.made)
-            communicator: Any = item.made.communicator
-            number = numbers[item.made.backend.name]
-            for device in item.devices:
-                item.group._register_backend(torch.device(device), number, communicator)
-            item.group._set_default_backend(number)
+            kind, communicator = item.made.backend.name, item.made.communicator
+            path = f"{item.name}/{kind}"
+            self._lent.discard(path)
+            if not any(made.communicator is communicator for made in self._made):
+                self._made.append(item.made)
+            inside: Any = item.group._get_backend(torch.device(item.devices[0]))
+            if inside is not communicator:
+                if kind not in fresh:
+                    fresh[kind] = self._fresh_type()
+                self._numbers[path] = fresh[kind]
+                for device in item.devices:
+                    item.group._register_backend(torch.device(device), fresh[kind], communicator)  # type: ignore[arg-type]
+            known = distributed_c10d.Backend.backend_type_map.get(kind, ProcessGroup.BackendType.CUSTOM)
+            item.group._set_default_backend(self._numbers.get(path, known))
             item.group._set_group_name(distributed_c10d.GroupName(item.name))
             world.pg_map[item.group] = (world.pg_map[item.group][0], PrefixStore(f"{item.name}/", meeting.store))
+        self._drained.clear()
         if world.pg_map:  # groups that the script makes from now on meet in this generation's store too
             default = next(iter(world.pg_map))
             world.pg_map[default] = (world.pg_map[default][0], meeting.store)

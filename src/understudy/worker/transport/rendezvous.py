@@ -49,7 +49,8 @@ class StoreServer:
 
 
 class Door(Store):
-    """A store that is used for a while. Who keeps it for ever, as a dead Gloo backend does, keeps no connection.
+    """The store of whoever keeps one for ever, as a Gloo communicator does, but may use it only while it connects: shut, it keeps no
+    connection, and it opens to the store of another generation.
 
     Only what Gloo calls while it connects.
     """
@@ -57,6 +58,9 @@ class Door(Store):
     def __init__(self, store: Store) -> None:
         super().__init__()
         self._store: Store | None = store
+
+    def open(self, store: Store) -> None:
+        self._store = store
 
     def shut(self) -> None:
         self._store = None
@@ -75,6 +79,9 @@ class Door(Store):
 
     def add(self, key: str, value: int) -> int:
         return self._open().add(key, value)
+
+    def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
+        return self._open().compare_set(key, expected, desired)
 
     def check(self, keys: list[str]) -> bool:
         return self._open().check(keys)
@@ -176,8 +183,8 @@ class Rendezvous:
         text = f"generation {self.generation}: {what}"
         return GenerationAborted(text) if self.over() else PeerLost(text)
 
-    def group_prefix(self, name: str, door: Door | None = None) -> PrefixStore:
-        return PrefixStore(f"groups/{name}", door or self.store)
+    def group_prefix(self, name: str) -> PrefixStore:
+        return PrefixStore(f"groups/{name}", self.store)
 
     def close(self) -> None:
         self.connections.shut()

@@ -35,7 +35,8 @@ class Communicator(Protocol):
 
     def drain(self) -> None:
         """On the main thread, after `abort`: returns when nothing of this communicator can write into memory any more. Does not wait for
-        peers. None of these methods is called after that; the object lives on, so what it has opened should be closed by then."""
+        peers. None of these methods is called after that, unless
+        `Backend.connect` joins it again; the object lives on, so what it has opened should be closed by then."""
 
     def is_broken(self) -> bool:
         """On the main thread, in front of every vote, so it takes microseconds: whether a peer is known to be lost. Who cannot know it says
@@ -82,7 +83,6 @@ class Backend(ABC):
 
     name: str  # in small letters: what a script gives `init_process_group`
     adds_up_on_host = False  # whether a sum over CPU tensors shows the order in which it adds up
-    connects_at_once = False  # whether a communicator has read all that it needs of its store when it is made
 
     def available(self) -> bool:
         """Before `install`: whether it can work in this process."""
@@ -97,10 +97,11 @@ class Backend(ABC):
     def connect(self, store: Store, rank: int, size: int, last: Communicator, inherits: bool) -> Communicator:
         """On a thread that is left behind when the generation ends meanwhile: a communicator for the group that had `last`, which was
         aborted and drained, or was made without peers. All members call it, with the same `store`, in the same order of groups. It may
-        block for as long as a peer is missing. The communicator goes to `host.keep` like any other.
+        block for as long as a peer is missing. A communicator that is made here goes to `host.keep` like any other.
 
         It has the settings of `last` (timeout, options). What else `last` leaves, as threads or devices, it takes over only if it
-        `inherits`: else an earlier call for this group was left behind, and may still be at work with them.
+        `inherits`: else an earlier call for this group was left behind, and may still be at work with them. It may be `last` itself,
+        joined with its new peers, on the same condition; members need not all do that.
         """
 
     def waits(self) -> int:

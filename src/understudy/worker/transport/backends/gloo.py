@@ -4,8 +4,9 @@ Its own abort does nothing. The sockets that a communicator opens are noted whil
 its collectives on one queue thread here, so that a last operation that fails marks the end of all before it: that is the drain. (With
 several queue threads there is no such mark short of destroying the communicator, which needs C++.)
 
-A dead communicator stays in memory with a sleeping thread, but without a descriptor (`rendezvous.Door`). Its device, with the thread that
-reads from all connections, goes over to the one that replaces it.
+From torch 2.14 on the same communicator is joined again with other peers (`rejoining`). Before, and after a connection that did not come
+about, another one replaces it: the dead one stays in memory with a sleeping thread, but without a descriptor (`rendezvous.Door`), and its
+device, with the thread that reads from all connections, goes over.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from torch._C._distributed_c10d import Store
+from torch._C._distributed_c10d import HashStore, Store
 from torch.distributed import ProcessGroupGloo, distributed_c10d
 
 from understudy.worker.errors import Misuse
-from understudy.worker.transport.backends import gloo_waits
+from understudy.worker.transport.backends import gloo_waits, rejoining
 from understudy.worker.transport.backends.base import Backend, Communicator, Host
+from understudy.worker.transport.rendezvous import Door
 from understudy.worker.transport.sockets import Connections
 
 
@@ -43,10 +45,27 @@ class GlooCommunicator(ProcessGroupGloo):
         options._devices = devices or _gloo_devices()
         options._threads = 1
         options._timeout = timeout
+        self._own_port = own_port
+        self._door = Door(store)
         self._connections = Connections(ignore_port=own_port)
         with self._connections.noting():
-            super().__init__(store, rank, size, options)
+            super().__init__(self._door, rank, size, options)
         self._connections.watch()
+        self._door.shut()
+
+    def rejoin(self, store: Store, rank: int, size: int) -> None:
+        """As `rejoining.rejoin`."""
+        self._door.open(store)
+        try:
+            if self.size() == 1:
+                rejoining.join_alone(self)
+            connections = Connections(ignore_port=self._own_port)
+            with connections.noting():
+                rejoining.rejoin(self, store, rank, size)
+            connections.watch()
+            self._connections = connections
+        finally:
+            self._door.shut()
 
     def abort(self) -> None:
         self._connections.shut()
@@ -68,7 +87,6 @@ class GlooCommunicator(ProcessGroupGloo):
 class Gloo(Backend):
     name = "gloo"
     adds_up_on_host = True
-    connects_at_once = True
 
     def install(self, host: Host) -> None:
         class Communicating(GlooCommunicator):
@@ -91,13 +109,22 @@ class Gloo(Backend):
 
     def connect(self, store: Store, rank: int, size: int, last: Communicator, inherits: bool) -> Communicator:
         options = last.options  # type: ignore[attr-defined]
-        # Not those of a constructor that was left behind: Gloo's devices remember whom they were connecting, and a freed one is not
+        # Not what belongs to a call that was left behind: Gloo's devices remember whom they were connecting, and a freed one is not
         # forgotten.
-        devices = options._devices if inherits else None
-        made: Any = self._class(store, rank, size, options._timeout, devices)
+        made: Any
+        if rejoining.available():
+            if inherits and isinstance(last, GlooCommunicator):
+                made = last
+            else:
+                last.abort()  # it may have been connected all the same
+                made = self._class(HashStore(), 0, 1, options._timeout)
+            made.rejoin(store, rank, size)
+        else:
+            made = self._class(store, rank, size, options._timeout, options._devices if inherits else None)
         made.options.global_ranks_in_group = options.global_ranks_in_group
         made.options.group_name = options.group_name
-        made._set_sequence_number_for_group()
+        if not rejoining.KNOWN:  # newer ones begin to count from 0
+            made._set_sequence_number_for_group()
         return made  # type: ignore[no-any-return]
 
     def waker(self, closed: Callable[[], bool]) -> gloo_waits.Waker:

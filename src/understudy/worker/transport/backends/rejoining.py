@@ -1,0 +1,52 @@
+"""The same communicator, joined again with other peers: torch's `_reconfigure`, from torch 2.14 on.
+
+torch goes by *handles*: every member gives one, and all name the same list of them, in the order of ranks, under a number that this
+communicator has not had. They meet in the store with which the communicator was made, so that store is a `Door`. What torch does not do
+is ours: to end what waits for a lost peer, and to let go of it (`Communicator.abort` and `drain`).
+
+It is asked of the communicator inside a group and not of the group, which refuses if it has several of them (`cpu:gloo,cuda:nccl`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Any
+
+from torch._C import _distributed_c10d
+from torch._C._distributed_c10d import Store
+
+from understudy.worker.encoding.digests import digest_bytes
+
+VARIABLE = "UNDERSTUDY_REJOIN"
+_OPTIONS: Any = getattr(_distributed_c10d, "ReconfigureOptions", None)
+KNOWN = _OPTIONS is not None  # to this torch
+
+
+def available() -> bool:
+    """Whether this torch can, and nobody has turned it off (UNDERSTUDY_REJOIN=0: a new communicator for each generation)."""
+    return KNOWN and os.environ.get(VARIABLE) != "0"
+
+
+def rejoin(communicator: Any, store: Store, rank: int, size: int) -> None:
+    """All members call it, with the same `store`, which is the one that the communicator uses; it may block for as long as one is missing.
+
+    Raises what torch raises when a peer or the store is lost; the communicator is of no use then.
+    """
+    store.set(f"handle/{rank}", communicator.get_reconfigure_handle())
+    names = [f"handle/{other}" for other in range(size)]
+    store.wait(names)
+    handles = [store.get(name).decode() for name in names]
+    _reconfigure(communicator, digest_bytes("\n".join(handles).encode()) >> 1, handles)
+
+
+def join_alone(communicator: Any) -> None:
+    """For one that was made without peers, as rank 0 of 1, like many others: from here on no other has its handle."""
+    _reconfigure(communicator, secrets.randbits(62), [communicator.get_reconfigure_handle()])
+
+
+def _reconfigure(communicator: Any, number: int, handles: list[str]) -> None:
+    options = _OPTIONS()
+    options.uuid = number  # 63 bits
+    options.handles = handles
+    communicator.reconfigure(options).wait()
