@@ -11,6 +11,8 @@ import pytest
 import torch
 from tests.integration.training import Outcome, Training, survived, training
 
+from understudy.worker.transport.backends import rejoining
+
 __all__ = ["training"]
 
 
@@ -59,7 +61,9 @@ def test_rank_local_state_that_changes_outside_transactions(training: Training) 
     reference = training.undisturbed("late.py")
     lost = training.run("late.py", faults="before the vote:4:1,behind the vote:6:0,in the evaluation:9:0", spares=3)
     survived(lost, reference, 3)
-    notices = lost.ask("status")["notices"]
+    status = lost.ask("status")
+    assert status["torch"] == {str(torch.__version__): ["gloo"] if rejoining.available() else []}
+    notices = status["notices"]
     assert any("seen/value change(s) between the last transaction and train" in notice for notice in notices), notices
 
 

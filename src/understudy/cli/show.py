@@ -42,7 +42,15 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     ending = [Text(plain(status["message"]))] if status["message"] else []
     taints = (f"{node}: {why}" for node, why in status["taints"].items())
     drills = map(drill_line, status["drills"])
-    return Group(head, table, *_lines("drill", drills), *_lines("tainted", taints), *_lines("notice", status["notices"]), *ending)
+    versions = (f"{torch}{_rejoined(names)}" for torch, names in status["torch"].items())
+    said = (*_lines("torch", versions), *_lines("drill", drills), *_lines("tainted", taints), *_lines("notice", status["notices"]))
+    return Group(head, table, *said, *ending)
+
+
+def _rejoined(names: list[str]) -> str:
+    if not names:
+        return ", groups get new communicators after a loss"
+    return f", groups of {', '.join(names)} are joined again in place after a loss"
 
 
 def state_view(found: dict[str, Any]) -> RenderableType:

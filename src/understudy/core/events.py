@@ -62,12 +62,15 @@ class StartRefused:
 @dataclass(frozen=True)
 class WorkerWarm:
     """The worker has imported torch and the script's imports and can take a rank. `store`: host:port of its rendezvous store.
-    `rank`: in a repeat, the rank that it was given meanwhile.
+    `rank`: in a repeat, the rank that it was given meanwhile. `torch`: its version; `rejoins`: backends whose groups it joins again with
+    the same communicator, where others take a new one.
     """
 
     worker: str
     store: str
     rank: int = -1
+    torch: str = ""
+    rejoins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ class Worker:
     state: WorkerState = WorkerState.STARTING
     pid: int = 0
     store: str = ""
+    torch: str = ""
+    rejoins: tuple[str, ...] = ()  # as in `WorkerWarm`
     rank: int = -1
     local_rank: int = -1
     assign: Assign | None = None

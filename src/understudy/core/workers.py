@@ -67,7 +67,7 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
         state.refuse(event, Why.AGAIN)
         return
     state.become(worker, WorkerState.WARM)
-    worker.store = event.store
+    worker.store, worker.torch, worker.rejoins = event.store, event.torch, event.rejoins
     state.nodes[worker.node].failed_starts = 0
     if state.phase is Phase.FORMING:
         give_out_ranks(state)

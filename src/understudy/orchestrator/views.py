@@ -121,6 +121,13 @@ class Status(TypedDict):
     transaction: Annotated[int, Field(description="the one that the slowest rank is in, counted from 0; -1: its script still sets up")]
     ranks: Annotated[list[RankStatus], Field(description="by rank; empty while the job forms")]
     spares: Annotated[list[SpareStatus], Field(description="workers that wait for a rank")]
+    torch: Annotated[
+        dict[str, list[str]],
+        Field(
+            description="versions of torch in the workers that are there, each with the backends whose groups they join again in place "
+            "after a loss (torch's `_reconfigure`); in groups of others a new communicator takes the place of the old one"
+        ),
+    ]
     drills: Annotated[list[DrillStatus], Field(description="the last ones, in the order in which they began; the last one may not be over")]
     incidents: Annotated[int, Field(description="how many so far, one that is open included")]
     taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
@@ -208,6 +215,7 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
             )
         )
     members = state.members() or [state.workers[name] for name in state.ranks.values()]
+    present = [worker for worker in state.workers.values() if worker.state is not WorkerState.LOST]
     seen = [pages[worker.name].transaction for worker in members if worker.name in pages]
     return Status(
         job=state.spec.job,
@@ -217,6 +225,7 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
         transaction=min(seen, default=-1),
         ranks=ranks,
         spares=[_spare(worker) for worker in state.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare],
+        torch={worker.torch: sorted(worker.rejoins) for worker in present if worker.torch},
         drills=_drills(machine),
         incidents=len(machine.incidents()),
         taints={node.name: node.taint for node in state.nodes.values() if node.taint},

@@ -73,7 +73,7 @@ def main() -> None:
     sys.path[0] = os.getcwd() if module else str(Path(arguments[0]).resolve().parent)
     server = _warm(arguments)
     page.enter(Activity.WARM, -1)
-    control.send(WorkerWarm(worker, server.address))
+    control.send(_warm_event(worker, server))
     control.wait_for(lambda: control.role is not None or control.released is not None)
     role = control.role
     if role is None:
@@ -100,6 +100,14 @@ def main() -> None:
         session.current.opened = Opened()
         session.current.opened.install()
     _run(control, arguments, module)
+
+
+def _warm_event(worker: str, server: Any) -> WorkerWarm:
+    import torch
+
+    from understudy.worker.transport.backends.registry import rejoining
+
+    return WorkerWarm(worker, server.address, torch=str(torch.__version__), rejoins=rejoining())
 
 
 def _template(fd: int) -> Forked:

@@ -104,6 +104,10 @@ class Backend(ABC):
         joined with its new peers, on the same condition; members need not all do that.
         """
 
+    def rejoins(self) -> bool:
+        """Whether `connect` gives back `last`, where it can."""
+        return False
+
     def waits(self) -> int:
         """From the control thread, at most once a second and only while the worker stands still: how many threads of this process wait for
         peers in communicators of this kind; `UNKNOWN` if that cannot be known. Changes nothing."""

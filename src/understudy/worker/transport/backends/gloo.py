@@ -107,12 +107,15 @@ class Gloo(Backend):
         self._class = Communicating
         distributed_c10d.ProcessGroupGloo = Communicating  # type: ignore[misc]
 
+    def rejoins(self) -> bool:
+        return rejoining.available()
+
     def connect(self, store: Store, rank: int, size: int, last: Communicator, inherits: bool) -> Communicator:
         options = last.options  # type: ignore[attr-defined]
         # Not what belongs to a call that was left behind: Gloo's devices remember whom they were connecting, and a freed one is not
         # forgotten.
         made: Any
-        if rejoining.available():
+        if self.rejoins():
             if inherits and isinstance(last, GlooCommunicator):
                 made = last
             else:

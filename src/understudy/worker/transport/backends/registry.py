@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from understudy import extensions
 from understudy.worker.transport.backends.base import Backend
 from understudy.worker.transport.backends.gloo import Gloo
@@ -20,3 +22,10 @@ def backends() -> dict[str, Backend]:
             raise ValueError(f"there are two backends named {backend.name!r}: {type(other).__qualname__} and {kind.__qualname__}")
         found[backend.name] = backend
     return found
+
+
+def rejoining() -> tuple[str, ...]:
+    """Names of the backends of this process that join again in place. What another package has got wrong is told when a script joins."""
+    with suppress(ValueError):
+        return tuple(sorted(name for name, backend in backends().items() if backend.available() and backend.rejoins()))
+    return ()
