@@ -41,10 +41,12 @@ class Kind:
         """Why it cannot be tried on this machine, or ""."""
         if self.device == "cuda" and not (torch.cuda.is_available() and dist.is_nccl_available()):
             return f"{self.name} needs a GPU and a torch that was built with NCCL"
+        if self.name == "nccl2" and not hasattr(dist, "ProcessGroupNCCL2"):
+            return "nccl2 needs torch 2.14 or newer"
         return ""
 
 
-KINDS = [Kind("gloo"), Kind("nccl", "cuda", shows=False)]
+KINDS = [Kind("gloo"), Kind("nccl", "cuda", shows=False), Kind("nccl2", "cuda", shows=False)]
 
 
 def broken_promises(kind: Kind, path: str = "") -> list[str]:

@@ -74,7 +74,7 @@ def test_a_backend_of_another_package_is_one_like_ours(folder: Path) -> None:
 
             def install(self, host): ...
     """
-    assert list(backends()) == ["gloo", "nccl"]
+    assert list(backends()) == ["gloo", "nccl", "nccl2"]
     packages.install(folder, "other_backend", "understudy.backends", "other_backend:Other", source)
     extensions.entries.cache_clear()
     with pytest.raises(ValueError, match=r"\(other_backend 1.0\) lacks connect, which every Backend has"):

@@ -52,7 +52,6 @@ class Door(Store):
     """The store of whoever keeps one for ever, as a Gloo communicator does, but may use it only while it connects: shut, it keeps no
     connection, and it opens to the store of another generation.
 
-    Only what Gloo calls while it connects.
     """
 
     def __init__(self, store: Store) -> None:
@@ -85,6 +84,12 @@ class Door(Store):
 
     def check(self, keys: list[str]) -> bool:
         return self._open().check(keys)
+
+    def delete_key(self, key: str) -> bool:
+        return self._open().delete_key(key)
+
+    def num_keys(self) -> int:
+        return self._open().num_keys()
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         store = self._open()

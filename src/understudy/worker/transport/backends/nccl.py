@@ -1,7 +1,11 @@
 """NCCL: its own abort cancels running kernels, and its own errors say what was lost.
 
-It is here where there are GPUs. Where nothing but an operation's exception shows that a peer is lost, as here, `Communicator.is_broken`
-says nothing. A communicator connects in its first collective, so it keeps its store.
+There are two of them in torch. The first has a new communicator after every loss. The second (`nccl2` in torch 2.14, where
+TORCH_DIST_USE_NCCL2 makes it what "nccl" means; by default from 2.15 on) is joined again in place (`rejoining`). It is never shrunk and
+grown: NCCL gives members that come later the last ranks, and a newcomer needs the rank that was lost.
+
+They are here where there are GPUs. Where nothing but an operation's exception shows that a peer is lost, as here, `Communicator.is_broken`
+says nothing. A communicator may ask its store at any time, so it keeps it.
 """
 
 from __future__ import annotations
@@ -13,42 +17,85 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 from torch.distributed import distributed_c10d
 
+from understudy.worker.transport.backends import rejoining
 from understudy.worker.transport.backends.base import Backend, Communicator, Host
+from understudy.worker.transport.rendezvous import Door
+
+
+class _Drained:
+    """What both kinds do alike."""
+
+    def closed(self) -> bool:
+        return True  # its abort forgets nobody
+
+    def drain(self) -> None:
+        torch.cuda.synchronize()
+
+    def is_broken(self) -> bool:
+        return False
+
+
+def _first(stock: Any, host: Host) -> Any:
+    class Communicating(_Drained, stock):  # type: ignore[misc]
+        def __init__(self, store: Store, rank: int, size: int, options: Any) -> None:
+            super().__init__(*host.world(store, rank, size), options)
+            host.keep(self)
+
+    Communicating.Options = stock.Options
+    return Communicating
+
+
+def _second(stock: Any, host: Host) -> Any:
+    class Communicating(_Drained, stock):  # type: ignore[misc]
+        """It is made without peers, which torch allows to one that can be joined again, and joined at once."""
+
+        def __init__(self, store: Store, rank: int, size: int, options: Any) -> None:
+            store, rank, size = host.world(store, rank, size)
+            options.enable_reconfigure = True
+            self._door = Door(store)
+            super().__init__(self._door, rank, size, options)
+            host.keep(self)
+            self.rejoin(store, rank, size)
+
+        def rejoin(self, store: Store, rank: int, size: int) -> None:
+            """As `rejoining.rejoin`."""
+            self._door.open(store)
+            if self.size() == 1:
+                rejoining.join_alone(self)
+            rejoining.rejoin(self, store, rank, size)
+
+    Communicating.Options = stock.Options
+    return Communicating
 
 
 class Nccl(Backend):
+    """`made_by`: where torch looks for the class."""
+
     name = "nccl"
+    made_by = "ProcessGroupNCCL"
 
     def available(self) -> bool:
-        return dist.is_nccl_available() and torch.cuda.is_available()
+        return dist.is_nccl_available() and torch.cuda.is_available() and hasattr(distributed_c10d, self.made_by)
 
     def install(self, host: Host) -> None:
-        stock: Any = distributed_c10d.ProcessGroupNCCL
-
-        class Communicating(stock):  # type: ignore[misc]
-            def __init__(self, store: Store, rank: int, size: int, options: Any) -> None:
-                super().__init__(*host.world(store, rank, size), options)
-                host.keep(self)
-
-            def closed(self) -> bool:
-                return True  # its abort forgets nobody
-
-            def drain(self) -> None:
-                torch.cuda.synchronize()
-
-            def is_broken(self) -> bool:
-                return False
-
-        Communicating.Options = stock.Options
-        self._class = Communicating
-        distributed_c10d.ProcessGroupNCCL = Communicating  # type: ignore[misc]
+        self._class = _first(getattr(distributed_c10d, self.made_by), host)
+        setattr(distributed_c10d, self.made_by, self._class)
 
     def connect(self, store: Store, rank: int, size: int, last: Communicator, inherits: bool) -> Communicator:
+        made: Any
         options = last.options  # type: ignore[attr-defined]
-        made: Any = self._class(store, rank, size, options)
+        again = hasattr(last, "rejoin")  # "nccl" may mean either
+        if again and inherits and rejoining.available():
+            made = last
+            made.rejoin(store, rank, size)
+        else:
+            last.abort()  # it may have been connected all the same
+            kind: Any = type(last) if again else self._class
+            made = kind(store, rank, size, options)
         made.options.global_ranks_in_group = options.global_ranks_in_group
         made.options.group_name = options.group_name
-        made._set_sequence_number_for_group()
+        if not rejoining.KNOWN:  # newer ones begin to count from 0
+            made._set_sequence_number_for_group()
         return made  # type: ignore[no-any-return]
 
     def classify_error(self, error: BaseException) -> bool:
@@ -59,3 +106,15 @@ class Nccl(Backend):
         if isinstance(error, dist.DistBackendError):
             return True
         return type(error) is RuntimeError and str(error).startswith(("NCCL Error ", "NCCL timeout "))
+
+
+class Nccl2(Nccl):
+    name = "nccl2"
+    made_by = "ProcessGroupNCCL2"
+
+    def install(self, host: Host) -> None:
+        self._class = _second(getattr(distributed_c10d, self.made_by), host)
+        setattr(distributed_c10d, self.made_by, self._class)
+
+    def rejoins(self) -> bool:
+        return rejoining.available()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from understudy import extensions
 from understudy.worker.transport.backends.base import Backend
 from understudy.worker.transport.backends.gloo import Gloo
-from understudy.worker.transport.backends.nccl import Nccl
+from understudy.worker.transport.backends.nccl import Nccl, Nccl2
 
 GROUP = "understudy.backends"
 
@@ -15,7 +15,7 @@ GROUP = "understudy.backends"
 def backends() -> dict[str, Backend]:
     """One object of each, by name. Raises `ValueError` for what another package has got wrong."""
     found: dict[str, Backend] = {}
-    kinds: list[type[Backend]] = [Gloo, Nccl, *extensions.classes(GROUP, Backend)]  # type: ignore[type-abstract]
+    kinds: list[type[Backend]] = [Gloo, Nccl, Nccl2, *extensions.classes(GROUP, Backend)]  # type: ignore[type-abstract]
     for kind in kinds:
         backend = kind()
         if (other := found.get(backend.name)) is not None:
