@@ -1,6 +1,8 @@
 # Everything happens in .venv; nothing global is touched. pip's own configuration decides where packages come from.
 TORCH_VERSION ?= 2.13.0
 PYTHON ?= python3
+# The newest torch that is tested; part of the tests runs on it in an environment of its own.
+TORCH_NEWEST ?= 2.14.1
 # What Understudy is compared with, in an environment of its own.
 TORCHFT_VERSION ?= 0.2.0
 NVRX_VERSION ?= 0.4.1
@@ -8,18 +10,24 @@ NVRX_VERSION ?= 0.4.1
 TESTS_AT_ONCE ?= 2
 VENV := .venv
 PEERS := .venv-peers
+NEWEST := .venv-newest
 BIN := $(VENV)/bin
 # One stamp for each torch version, so that another TORCH_VERSION sets up again.
 STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
+NEWEST_STAMP := $(NEWEST)/.setup-torch-$(TORCH_NEWEST)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
+# What depends most on torch: groups, faults in every place, one script of each kind.
+ON_NEWEST := tests/contract tests/faults tests/conformance/test_diagonal.py tests/integration/test_leaks.py tests/integration/test_gloo_waits.py \
+	tests/unit/test_torch_internals.py
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
-.PHONY: help setup demo test model mutants matrix drills conformance lint format bench peers compare clean
+.PHONY: help setup demo test newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its development tools"
 	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
 	@echo "make test    lint, types, imports and all tests"
+	@echo "make newest  part of the tests on torch $(TORCH_NEWEST), in .venv-newest: groups, faults, one script of each kind"
 	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
 	@echo "make mutants changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
 	@echo "make matrix  every fault in every phase, in every way to be parallel, on real jobs (hundreds of cells)"
@@ -52,6 +60,18 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15
+
+# Whole on another torch: make test TORCH_VERSION=...
+newest: $(NEWEST_STAMP)
+	$(NEWEST)/bin/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 $(ON_NEWEST)
+
+setup-newest: $(NEWEST_STAMP)
+
+$(NEWEST_STAMP): pyproject.toml
+	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet "torch==$(TORCH_NEWEST)"
+	$(NEWEST)/bin/python -m pip install --quiet --editable ".[data,dev]"
+	@rm -f $(NEWEST)/.setup-torch-* && touch $@
 
 model: setup
 	$(BIN)/python -m tests.model
@@ -91,4 +111,4 @@ compare: setup
 	$(BIN)/python benchmarks/compare.py
 
 clean:
-	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
+	rm -rf $(VENV) $(PEERS) $(NEWEST) build dist .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
