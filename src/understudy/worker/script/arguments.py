@@ -12,6 +12,7 @@ import torch
 
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.errors import Misuse
+from understudy.worker.state.tensors import changes
 
 _LEAVES = {int, float, bool, str, bytes, type(None)}  # as most things that are no tensors
 
@@ -58,7 +59,7 @@ def _collect(thing: Any, found: list[int]) -> None:
             _collect(part, found)
     elif isinstance(thing, torch.Tensor):
         if not thing.is_inference():
-            found.append(thing._version)
+            found.append(changes(thing))
     elif kind not in _LEAVES:
         parts = torch.utils._pytree.tree_leaves(thing)
         if not (len(parts) == 1 and parts[0] is thing):

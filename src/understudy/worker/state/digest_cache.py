@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from understudy.worker.state.registry import State
-from understudy.worker.state.tensors import digest_of, local_tensor
+from understudy.worker.state.tensors import changes, counts_changes, digest_of, local_tensor
 
 Mark = tuple[int, int]  # where a tensor is, and how often it was changed in place
 
@@ -29,7 +29,7 @@ class DigestCache:
             for entry, tensor in source:
                 if enough():
                     return
-                if not tensor.is_inference():  # those do not count their changes
+                if counts_changes(tensor):
                     self._digests[entry] = _mark(tensor), digest_of(tensor)
 
     def forget(self) -> None:
@@ -42,5 +42,4 @@ class DigestCache:
 
 
 def _mark(tensor: torch.Tensor) -> Mark:
-    local = local_tensor(tensor)
-    return local.data_ptr(), local._version
+    return local_tensor(tensor).data_ptr(), changes(tensor)

@@ -15,7 +15,8 @@ does otherwise that has to be known before the first loss:
   too. Should this very transaction have to be redone, the job ends with a message: nobody knows what was there.
 - Memory that a script has exchanged (`.data =`) is put back by a redo wherever it was, as far as it stood there at begin.
 
-Known limits: a change of content through `.data` or numpy that begins in a transaction of another number is found at the next power of two.
+Known limits: a change of content through `.data` or numpy, or of DTensors by `torch._foreach_` functions, that begins in a
+transaction of another number is found at the next power of two.
 """
 
 from __future__ import annotations
@@ -24,12 +25,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch.distributed.tensor import DTensor
 
 from understudy.worker.encoding.digests import digest_bytes, flat_bytes
 from understudy.worker.errors import Misuse
 from understudy.worker.state.registry import State
-from understudy.worker.state.tensors import local_tensor, put_back
+from understudy.worker.state.tensors import changes, counts_changes, local_tensor, put_back
 
 FLAGS = 3  # numbers that it adds to an agreement
 
@@ -59,12 +59,11 @@ class _Watched:
 
     names: list[str] = field(default_factory=list)
     tensors: list[torch.Tensor] = field(default_factory=list)  # as the script holds them
-    counting: list[torch.Tensor] = field(default_factory=list)  # the local ones
     memory: list[torch.Tensor] = field(default_factory=list)
 
     def moved(self) -> bool:
         """Whether the first or the last one stands elsewhere: who moves one moves all."""
-        return any(self.counting[i].data_ptr() != self.memory[i].data_ptr() for i in (0, -1)) if self.names else False
+        return any(local_tensor(self.tensors[i]).data_ptr() != self.memory[i].data_ptr() for i in (0, -1)) if self.names else False
 
 
 class PreVoteChanges:
@@ -89,7 +88,7 @@ class PreVoteChanges:
         before, known = Before(function, full), self._found.get(function, ())
         if full or known:
             before.kept = {entry: self._keep(entry, tensor, entry in known) for entry, tensor in self._tensors() if full or entry in known}
-        before.versions = [tensor._version for tensor in self._watched.counting]
+        before.versions = [changes(tensor) for tensor in self._watched.tensors]
         return before
 
     def _keep(self, entry: str, tensor: torch.Tensor, again: bool) -> _Kept:
@@ -112,11 +111,9 @@ class PreVoteChanges:
     def _watch(self) -> None:
         watched = self._watched = _Watched()
         for entry, tensor in self._state.parameters():
-            plain = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
-            if not plain.is_inference():
+            if counts_changes(tensor):
                 watched.names.append(entry)
                 watched.tensors.append(tensor)
-                watched.counting.append(plain)
                 watched.memory.append(local_tensor(tensor))
 
     def look(self, before: Before) -> str:
@@ -138,8 +135,8 @@ class PreVoteChanges:
 
     def _changed(self, before: Before) -> set[str]:
         watched = self._watched
-        triples = zip(watched.names, before.versions, watched.counting, strict=True)
-        changed = {name for name, version, tensor in triples if tensor._version != version}
+        triples = zip(watched.names, before.versions, watched.tensors, strict=True)
+        changed = {name for name, version, tensor in triples if changes(tensor) != version}
         if before.full:
             present = dict(self._tensors())
             changed |= {entry for entry, kept in before.kept.items() if entry not in present or not _is_same(present[entry], kept)}

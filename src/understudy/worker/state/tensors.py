@@ -19,6 +19,18 @@ def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return local.detach()
 
 
+def changes(tensor: torch.Tensor) -> int:
+    """How often `tensor` was changed in place, as torch counts it: not through `.data` or numpy. A DTensor counts what is done to it,
+    and its memory what is done to that; neither counts `torch._foreach_` functions over DTensors (torch 2.13 to 2.14).
+    """
+    return tensor._version + tensor._local_tensor._version if isinstance(tensor, DTensor) else tensor._version
+
+
+def counts_changes(tensor: torch.Tensor) -> bool:
+    """Inference tensors do not."""
+    return not (tensor.is_inference() or (isinstance(tensor, DTensor) and tensor._local_tensor.is_inference()))
+
+
 def dtype_of(description: TensorDescription) -> torch.dtype:
     """Raises `BadMessage` if there is no such type."""
     found = getattr(torch, description.dtype, None)

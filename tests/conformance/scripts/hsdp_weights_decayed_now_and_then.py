@@ -1,0 +1,48 @@
+"""Every seventh step, the seventh first, makes the weights smaller in front of the forward pass. They are DTensors, whose own counters of
+changes move, and not those of the memory below."""
+
+# ranks: 4
+# group: fsdp
+# expect: bitwise
+# kills: backward@3:0 forward@13:1
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+import understudy
+
+job = understudy.join()
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+fully_shard(model, mesh=mesh)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def train_step(step):
+    if step % 7 == 6:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(0.9)
+    inputs = torch.randn(4, 8)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs[:, :2])
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for step in job.steps(16):
+    loss = train_step(step)
+    trace.line(f"step {step}", loss=loss)
+
+trace.final(model=model, optimizer=optimizer)
