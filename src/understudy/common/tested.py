@@ -1,0 +1,43 @@
+"""Which versions of PyTorch and Python Understudy is tested with.
+
+The worker goes into parts of torch that torch may change at any time (`worker.doctor.internals`), so another minor version may work or not.
+`understudy doctor` tries out what is relied on.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+
+TORCH = ("2.13", "2.14")  # the first and the last minor version
+PYTHON = ("3.11", "3.13")
+
+
+def minor(version: str) -> tuple[int, int]:
+    """Major and minor version; (0, 0) for what is no version."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def is_tested(version: str, tested: tuple[str, str]) -> bool:
+    """Whether a version is in a range such as `TORCH`."""
+    return minor(tested[0]) <= minor(version) <= minor(tested[1])
+
+
+def installed_torch() -> str:
+    """Its version, "" if it is not installed. Does not import it."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def untested_torch() -> str:
+    """What is to be said of the installed torch, if it is another one; "" if not, or if there is none."""
+    version = installed_torch()
+    if not version or is_tested(version, TORCH):
+        return ""
+    return (
+        f"torch {version} is not among the versions that Understudy is tested with ({TORCH[0]} to {TORCH[1]}); "
+        "`understudy doctor` says what works"
+    )

@@ -1,0 +1,157 @@
+"""An internal of torch that the worker relies on, and what came of trying it out.
+
+A probe asks torch itself and not our code that uses it, so that it says which of both has changed. It imports what it needs when it runs:
+a name that is gone must not keep the others from being tried. Probes leave nothing behind in the process, but for threads of Gloo. There
+must be no default process group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from understudy.common.tested import minor
+
+OK, MISSING, NOT_HERE = "ok", "missing", "not here"
+LONGEST = 300  # characters of a reason
+
+
+class Changed(Exception):
+    """What is relied on is not so; the text says what is there instead."""
+
+
+class NotHere(Exception):
+    """There is nothing to try in this build of torch, or with what is installed; the text says why."""
+
+
+@dataclass(frozen=True)
+class Internal:
+    """`names`: all that is used of it, as it stands in our sources; those with an underscore are held against them by a test."""
+
+    name: str
+    purpose: str  # for what it is used
+    used_by: tuple[str, ...]  # modules, below `understudy.worker`
+    names: tuple[str, ...]
+    probe: Callable[[], None]  # raises anything where what is relied on is not so
+    without: str = ""  # what jobs have to do without where it is missing; "": there are no jobs then
+    since: str = ""  # the first minor version that has it
+    instead: str = ""  # what is done before that
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a probe."""
+
+    name: str
+    status: str
+    purpose: str
+    used_by: tuple[str, ...]
+    reason: str = ""  # why it is not ok
+    without: str = ""
+
+    @property
+    def fatal(self) -> bool:
+        return self.status == MISSING and not self.without
+
+
+def tried(internal: Internal, torch_version: str) -> Found:
+    """Never raises. `torch_version`: the one that runs."""
+
+    def found(status: str, reason: str = "") -> Found:
+        return Found(internal.name, status, internal.purpose, internal.used_by, " ".join(reason.split())[:LONGEST], internal.without)
+
+    if internal.since and minor(torch_version) < minor(internal.since):
+        return found(NOT_HERE, f"from torch {internal.since} on; till then {internal.instead}")
+    try:
+        with module("torch").random.fork_rng(devices=[]):
+            internal.probe()
+    except NotHere as nothing:
+        return found(NOT_HERE, str(nothing))
+    except Changed as changed:
+        return found(MISSING, str(changed))
+    except Exception as error:
+        return found(MISSING, f"{type(error).__name__}: {error}")
+    return found(OK)
+
+
+def has(owner: object, *names: str) -> None:
+    """Raises `Changed` if one of `names` is not there."""
+    for name in names:
+        if not hasattr(owner, name):
+            shown = getattr(owner, "__name__", None) or type(owner).__name__
+            raise Changed(f"{shown} has no {name}")
+
+
+def holds(true: object, what: str) -> None:
+    """Raises `Changed` that says `what` is relied on, unless it is `true`."""
+    if not true:
+        raise Changed(f"not so any more: {what}")
+
+
+def takes(function: Callable[..., Any], *names: str) -> None:
+    """Raises `Changed` unless `function` has parameters with these names, in this order, in front of any others."""
+    there = list(inspect.signature(function).parameters)
+    if there[: len(names)] != list(names):
+        raise Changed(f"{getattr(function, '__qualname__', function)} takes ({', '.join(there)}), not ({', '.join(names)}, ...)")
+
+
+def module(name: str) -> Any:
+    """Typed as anything: most of what is asked for here stands in no stub."""
+    return importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, other: Any) -> Iterator[None]:
+    """`other` in the place of what `owner` itself has under `name`."""
+    own = vars(owner)[name]
+    setattr(owner, name, other)
+    try:
+        yield
+    finally:
+        setattr(owner, name, own)
+
+
+@contextlib.contextmanager
+def loopback() -> Iterator[None]:
+    """Gloo listens there meanwhile, so that no resolver and no firewall is asked."""
+    name = "GLOO_SOCKET_IFNAME"
+    before = os.environ.get(name)
+    if any(interface == "lo" for _, interface in socket.if_nameindex()):
+        os.environ[name] = "lo"
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+        if before is not None:
+            os.environ[name] = before
+
+
+@contextlib.contextmanager
+def world() -> Iterator[Any]:
+    """The default process group, of this process alone, over Gloo."""
+    dist, store = module("torch.distributed"), module("torch._C._distributed_c10d").HashStore()
+    if dist.is_initialized():
+        raise RuntimeError("this process has a default process group already")
+    with loopback():
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        yield dist.group.WORLD
+    finally:
+        dist.destroy_process_group()
+
+
+def gloo() -> Any:
+    """A Gloo communicator of this process alone, made as `transport.backends.gloo` makes its own."""
+    kind, store = module("torch.distributed").ProcessGroupGloo, module("torch._C._distributed_c10d").HashStore()
+    options = kind._Options()
+    options._devices = [kind.create_device(hostname="127.0.0.1")]
+    options._threads = 1
+    options._timeout = timedelta(seconds=30)
+    return kind(store, 0, 1, options)

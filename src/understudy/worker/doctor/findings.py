@@ -1,0 +1,91 @@
+"""What it means for a job what the doctor has found, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from understudy.common import tested
+from understudy.common.finding import LIMITED, MISSING, OK, Finding
+from understudy.worker.doctor import base
+from understudy.worker.doctor.base import Found
+
+RANGE = f"torch {tested.TORCH[0]} to {tested.TORCH[1]}"
+FEWEST_FILES = 1024
+FEWEST_PROCESSES = 1024
+LEAST_SHARED = 256 << 20  # bytes; a container has 64 MiB by default
+
+
+def of_torch(version: str, build: str) -> Finding:
+    if tested.is_tested(version, tested.TORCH):
+        return Finding("torch", OK, f"{version}, built for {build}")
+    to_do = f"install {RANGE}, or go on if nothing below is missing"
+    return Finding("torch", LIMITED, f"{version}, built for {build}: not among those that are tested ({RANGE})", to_do)
+
+
+def of_internals(found: list[Found]) -> Iterator[Finding]:
+    """One for each that is missing, or one for all."""
+    missing = [one for one in found if one.status == base.MISSING]
+    for one in missing:
+        yield Finding(
+            f"torch: {one.name}",
+            MISSING if one.fatal else LIMITED,
+            f"{one.purpose}: {one.reason}" + f"; {one.without}" * bool(one.without),
+            f"install {RANGE}" + ", if jobs need that" * (not one.fatal),
+        )
+    if not missing:
+        count = sum(one.status == base.OK for one in found)
+        yield Finding("torch's internals", OK, f"all {count} that are relied on are as they are needed")
+
+
+def of_joining(way: str) -> Finding:
+    return Finding("groups", OK, f"are joined again {way}")
+
+
+def of_gpus(gpus: list[dict[str, Any]], nccl: str) -> Finding:
+    if not gpus:
+        return Finding("GPUs", OK, "none: jobs run on the CPU, over Gloo")
+    shown = ", ".join(f"{one['name']} ({one['memory'] / (1 << 30):.0f} GiB)" for one in gpus)
+    if not nccl:
+        return Finding("GPUs", LIMITED, f"{shown}; this torch has no NCCL", "install a torch that is built with NCCL, or use Gloo")
+    return Finding("GPUs", OK, f"{shown}; NCCL {nccl}")
+
+
+def of_waits(waits: dict[str, bool], architecture: str) -> Finding:
+    """What the watch for hangs goes by, and what frees a rank that Gloo has forgotten."""
+    if waits["seen"]:
+        return Finding("waits for peers", OK, "can be seen and ended")
+    if not waits["symbols"]:
+        why, to_do = f"torch does not show them on {architecture}", f"use {RANGE} on x86_64 or aarch64"
+    else:
+        why, to_do = "the kernel does not tell them", "let processes read their own /proc/self/task/*/syscall and /proc/self/mem"
+    return Finding("waits for peers", LIMITED, f"{why}: hangs are judged with less evidence, and some ranks are replaced, not freed", to_do)
+
+
+def of_lifeline(works: bool) -> Finding:
+    if works:
+        return Finding("lifelines", OK, "a worker that ends is noticed at once")
+    slower = "robust locks do not work: a worker that ends is noticed when the kernel has given its memory back"
+    return Finding("lifelines", LIMITED, slower, "use glibc 2.12 or newer, or musl, on a kernel with robust futexes")
+
+
+def of_limits(limits: dict[str, int | None]) -> Iterator[Finding]:
+    """None: no limit, or it is not known."""
+    files, processes, shared = limits["open files"], limits["processes"], limits["/dev/shm free"]
+    few = files is not None and files < FEWEST_FILES
+    to_do = f"raise it: ulimit -n {max(FEWEST_FILES, limits['open files at most'] or 0)}" if few else ""
+    yield Finding("open files", LIMITED if few else OK, f"at most {_shown(files)} in a process", to_do)
+    few = processes is not None and processes < FEWEST_PROCESSES
+    yield Finding(
+        "processes", LIMITED if few else OK, f"at most {_shown(processes)}, threads included", "raise it: ulimit -u" if few else ""
+    )
+    if shared is None:
+        yield Finding("shared memory", LIMITED, "there is no /dev/shm: loaders with workers of their own fail", "mount a tmpfs there")
+    else:
+        little = shared < LEAST_SHARED
+        to_do = "give it more, as with docker run --shm-size=8g: loaders with workers put batches there" if little else ""
+        yield Finding("shared memory", LIMITED if little else OK, f"{shared >> 20} MiB free in /dev/shm", to_do)
+
+
+def _shown(limit: int | None) -> str:
+    return "any number" if limit is None else str(limit)

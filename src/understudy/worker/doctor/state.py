@@ -1,0 +1,236 @@
+"""What a rank holds: tensors and their changes, modules, optimizers, histories, generators of random numbers."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from understudy.worker.doctor.base import Changed, Internal, has, holds, module, world
+
+READ_INSTEAD = "the state of these generators is read at every step, which takes tens of microseconds"
+
+
+def _versions() -> None:
+    torch = module("torch")
+    tensor = torch.zeros(2)
+    before = tensor._version
+    tensor[0] = 1
+    tensor.view(2).add_(1)
+    holds(tensor._version == before + 2, "_version counts changes in place, also those through a view")
+    tensor.data.add_(1)
+    holds(tensor._version == before + 2, "_version does not count changes through .data")
+    holds(tensor.view(2)._is_view() and not tensor._is_view(), "_is_view tells a part of another tensor")
+
+
+def _local_tensors() -> None:
+    torch, tensor = module("torch"), module("torch.distributed.tensor")
+    with world():
+        mesh = module("torch.distributed.device_mesh").init_device_mesh("cpu", (1,))
+        whole = tensor.distribute_tensor(torch.ones(2), mesh, [tensor.Shard(0)])
+        local = whole._local_tensor
+        with torch.no_grad():
+            before = local._version, whole._version
+            local.add_(1)
+            holds(whole.full_tensor().tolist() == [2.0, 2.0], "_local_tensor is the memory of a DTensor")
+            whole.add_(1)
+            holds(local.tolist() == [3.0, 3.0], "a DTensor is changed in the memory of its _local_tensor")
+        after = local._version, whole._version
+        holds(after == (before[0] + 1, before[1] + 1), "each counts the changes that are made through it, and not those through the other")
+
+
+def _modules() -> None:
+    torch = module("torch")
+    layer = torch.nn.BatchNorm1d(2)
+    holds(layer._parameters["weight"] is layer.weight and layer._buffers["running_mean"] is layer.running_mean, "modules have tables")
+    whole = torch.nn.Sequential(layer)
+    holds(whole._modules["0"] is layer, "_modules has the parts of a module")
+    layer._buffers["running_mean"] = other = torch.ones(2)
+    holds(layer.running_mean is other, "what stands in a table is the module's attribute")
+    own = set(torch.nn.Module().__dict__)
+    holds({"training", "_parameters", "_buffers", "_modules", "_forward_pre_hooks"} <= own, "a module has its tables in its __dict__")
+
+
+def _computed_attributes() -> None:
+    """How attributes that each forward computes anew are known: by a hook of torch's that names them."""
+    torch, prune = module("torch"), module("torch.nn.utils.prune")
+    spectral = module("torch.nn.utils.spectral_norm").spectral_norm(torch.nn.Linear(2, 2))
+    pruned = prune.identity(torch.nn.Linear(2, 2), "weight")
+    for layer, name in ((spectral, "name"), (pruned, "_tensor_name")):
+        (hook,) = layer._forward_pre_hooks.values()
+        holds(type(hook).__module__.startswith("torch.nn.utils."), "the hooks of torch.nn.utils are objects of that package")
+        holds(getattr(hook, name) == "weight", f"such a hook has the name of the attribute in {name}")
+
+
+def _copies() -> None:
+    torch = module("torch")
+    targets, sources = [torch.zeros(2), torch.zeros(1, dtype=torch.float64)], [torch.ones(2), torch.ones(1, dtype=torch.float64)]
+    torch._foreach_copy_(targets, sources)
+    holds([t.tolist() for t in targets] == [[1.0, 1.0], [1.0]], "_foreach_copy_ copies into each of the first tensors")
+
+
+def _scalers() -> None:
+    torch = module("torch")
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter])
+    scaler.scale(parameter.sum()).backward()
+    scaler.unscale_(optimizer)
+    stages = scaler._per_optimizer_states
+    holds(len(stages) == 1 and id(optimizer) in stages, "_per_optimizer_states tells where a GradScaler stands with each optimizer")
+    before = dict(stages[id(optimizer)])
+    stages.clear()
+    scaler.unscale_(optimizer)  # would raise: it has been done
+    stages.update({id(optimizer): before})
+    try:
+        scaler.unscale_(optimizer)
+    except RuntimeError:
+        return
+    raise Changed("not so any more: a GradScaler goes by _per_optimizer_states")
+
+
+def _schedules() -> None:
+    torch = module("torch")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    holds(not getattr(optimizer.step, "_wrapped_by_lr_sched", False), "an optimizer without a schedule is not wrapped")
+    schedules = module("torch.optim.lr_scheduler")
+    parts = [schedules.ConstantLR(optimizer), schedules.ExponentialLR(optimizer, 0.9)]
+    chain = schedules.SequentialLR(optimizer, parts, [1])
+    holds(optimizer.step._wrapped_by_lr_sched, "a schedule marks the step of its optimizer with _wrapped_by_lr_sched")
+    holds(list(chain._schedulers) == parts and parts[0].optimizer is optimizer, "_schedulers has the parts of a schedule")
+
+
+def _step_hooks() -> None:
+    torch, hooks, seen = module("torch"), module("torch.optim.optimizer"), list[str]()
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    parameter.sum().backward()
+    handles = [
+        hooks.register_optimizer_step_pre_hook(lambda *_: seen.append(f"before {parameter.item()}")),
+        hooks.register_optimizer_step_post_hook(lambda *_: seen.append(f"behind {parameter.item()}")),
+    ]
+    try:
+        optimizer.step()
+    finally:
+        for handle in handles:
+            handle.remove()
+    holds(seen == ["before 1.0", "behind 0.0"], "hooks for all optimizers run right before and right behind the change of parameters")
+
+
+def _histories() -> None:
+    torch = module("torch")
+    value = torch.ones(2, requires_grad=True)
+    product = value * value
+    node: Any = product.grad_fn
+    names = [name for name in dir(type(node)) if name.startswith("_raw_saved_")]
+    holds(names, "a node has what it saves in _raw_saved_*")
+    holds(all(getattr(node, name).data is not None for name in names), "before a backward what a node saves is there")
+    product.sum().backward()
+    holds(all(getattr(node, name).data is None for name in names), "behind a backward what a node saved is gone")
+
+    base: Any = torch.autograd.Function
+
+    class Own(base):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, given: Any) -> Any:
+            ctx.save_for_backward(given)
+            return given.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return gradient
+
+    result = Own.apply(value)
+    node = result.grad_fn
+    holds(node._raw_saved_tensors, "a node of a function in Python has _raw_saved_tensors")
+    result.sum().backward()
+    try:
+        node._raw_saved_tensors  # noqa: B018  # it raises
+    except RuntimeError:
+        return
+    raise Changed("not so any more: behind a backward a node of a function in Python raises when it is asked what it has saved")
+
+
+def _generators() -> None:
+    fingerprint = module("understudy.worker.state.rng_fingerprint")
+    if fingerprint._torch_tells() is None:
+        raise Changed("a torch.Generator does not show in its memory that it moves")
+
+
+def _other_generators() -> None:
+    """Those of Python and numpy, which stand beside torch's."""
+    numpy, fingerprint = module("numpy"), module("understudy.worker.state.rng_fingerprint")
+    has(random, "_inst")
+    has(numpy.random.mtrand, "_rand")
+    has(numpy.random.mtrand._rand, "_bit_generator")
+    holds(fingerprint._python_tells(), "Python's generator shows in its memory that it moves")
+    holds(fingerprint._numpy_tells(), "numpy's generator shows in its memory that it moves")
+
+
+STATE = (
+    Internal(
+        "tensor-versions",
+        "which tensors have changed in place",
+        (
+            *("state.gradients", "state.digest_cache", "state.pre_vote_changes", "script.arguments"),
+            *("census.leaves",),
+        ),
+        ("_version", "_is_view"),
+        _versions,
+    ),
+    Internal(
+        "dtensor-memory",
+        "the shard that a rank holds of a DTensor",
+        ("state.tensors", "state.gradients", "state.pre_vote_changes", "script.collective_replay", "encoding.contents"),
+        ("_local_tensor",),
+        _local_tensors,
+    ),
+    Internal(
+        "module-tables",
+        "parameters, buffers and attributes of modules are copied and put back in place",
+        ("state.registry", "state.attributes", "state.sharding", "census.walk", "script.read_ahead", "fault_injection.silent"),
+        ("_parameters", "_buffers", "_modules"),
+        _modules,
+    ),
+    Internal(
+        "computed-attributes",
+        "attributes that a forward computes anew are no state",
+        ("state.attributes",),
+        ("_forward_pre_hooks", "_tensor_name"),
+        _computed_attributes,
+    ),
+    Internal("foreach-copy", "many tensors are copied at once", ("state.registry",), ("_foreach_copy_",), _copies),
+    Internal("scaler-stages", "a GradScaler is put back as an attempt found it", ("state.registry",), ("_per_optimizer_states",), _scalers),
+    Internal(
+        "schedules",
+        "a learning rate schedule that is not registered is found",
+        ("state.registration",),
+        ("_wrapped_by_lr_sched", "_schedulers"),
+        _schedules,
+    ),
+    Internal(
+        "step-hooks", "the vote stands right before the optimizer's step", ("protocol.runtime", "fault_injection.silent"), (), _step_hooks
+    ),
+    Internal(
+        "histories",
+        "a tensor with a history that a backward could use is not handed over",
+        ("state.history",),
+        ("_raw_saved_",),
+        _histories,
+    ),
+    Internal(
+        "torch-generators",
+        "whether torch's generators have moved, without reading their state",
+        ("state.rng_fingerprint",),
+        ("_cdata",),
+        _generators,
+        READ_INSTEAD,
+    ),
+    Internal(
+        "other-generators",
+        "the same of Python's and numpy's",
+        ("state.rng_fingerprint",),
+        ("_inst", "_rand", "_bit_generator"),
+        _other_generators,
+        READ_INSTEAD,
+    ),
+)
