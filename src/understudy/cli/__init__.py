@@ -6,6 +6,7 @@ import typer
 
 from understudy.cli.access_command import certs, token
 from understudy.cli.chaos_command import chaos
+from understudy.cli.doctor_command import doctor
 from understudy.cli.drill_command import drill
 from understudy.cli.events_command import events
 from understudy.cli.job_commands import believe, migrate, report, status, stop, taint
@@ -41,6 +42,7 @@ app.command("believe")(believe)
 app.command("taint")(taint)
 app.command("stop")(stop)
 app.command("chaos")(chaos)
+app.command("doctor")(doctor)
 SERVICE = "A service for many jobs on many nodes"
 for command in (orchestrator, agent, jobs, nodes, logs, cancel, token):
     app.command(rich_help_panel=SERVICE)(command)

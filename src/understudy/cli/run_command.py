@@ -17,6 +17,7 @@ from understudy.cli.submitted_jobs import submit
 from understudy.cli.target import service
 from understudy.common.console import say
 from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
+from understudy.common.tested import untested_torch
 
 
 @takes(Flags)
@@ -49,6 +50,8 @@ def run(flags: Flags) -> None:
         os.environ.pop(variable, None)
         if wanted:
             os.environ[variable] = "1"  # workers read it there
+    if not flags.orchestrator and (untested := untested_torch()):
+        say(untested)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     if flags.compare_every is not None:
         os.environ["UNDERSTUDY_COMPARE_EVERY"] = str(flags.compare_every)  # for the workers, also of a job that is submitted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.common.bounds import plain
+from understudy.common.finding import LIMITED, MISSING, OK
 from understudy.common.phases import PHASES
 from understudy.core.drill import advice
 
@@ -106,6 +107,29 @@ def report_view(report: dict[str, Any]) -> RenderableType:
         shown += [Text(f"incident {incident['number']}: {what}"), phases, Text(moved)]
     notes = (f"incident {incident['number']}: {note}" for incident in incidents for note in incident["notes"])
     return Group(*shown, *_lines("note", notes), *drills)
+
+
+def doctor_view(found: dict[str, Any]) -> RenderableType:
+    """What `understudy doctor` has found, the worst last, where a reader's eye is."""
+    order = (OK, LIMITED, MISSING)
+    colors = dict(zip(order, ("green", "yellow", "red"), strict=True))
+    table = Table("", "what", "found", "what to do")
+    for one in sorted(found["findings"], key=lambda one: order.index(one["status"])):
+        status = Text(one["status"], style=colors[one["status"]])
+        table.add_row(status, _cell(one["what"]), _cell(one["detail"]), Text(plain(one["to_do"])))
+    return Group(*(Text(plain(line)) for line in _about(found)), table)
+
+
+def _about(found: dict[str, Any]) -> Iterator[str]:
+    """What a bug report should say beside the findings; nothing of it where torch could not be asked."""
+    if versions := found.get("versions"):
+        yield "  ".join(f"{name} {version}" for name, version in versions.items())
+    if system := found.get("system"):
+        inside = [f"in {name}" for name in system["container"]] + ["under seccomp"] * system["seccomp"]
+        kind = [system["kernel"], system["libc"], system["architecture"], f"{system['cpus']} CPUs", size(system["memory"]), *inside]
+        yield ", ".join(filter(None, kind))
+    if names := found.get("variables"):
+        yield f"set: {', '.join(names)}"
 
 
 def _ranks(incident: dict[str, Any]) -> str:
