@@ -27,6 +27,7 @@ from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageWriter
 from understudy.worker.api import session
+from understudy.worker.doctor import start
 from understudy.worker.process import template
 from understudy.worker.process.control import Control
 from understudy.worker.process.exits import leave
@@ -70,6 +71,8 @@ def main() -> None:
     if page.trouble:
         control.send(Notice(worker, -1, f"{worker} has no page ({page.trouble}): nobody sees its progress, or that it hangs"))
 
+    if not options.template and (why := start.refusal()):
+        _refuse(control, why)
     sys.path[0] = os.getcwd() if module else str(Path(arguments[0]).resolve().parent)
     server = _warm(arguments)
     page.enter(Activity.WARM, -1)
@@ -114,6 +117,8 @@ def _template(fd: int) -> Forked:
     """Becomes the template; returns in the workers that are forked from it."""
     connection = socket.socket(fileno=fd)
     connection.set_inheritable(False)
+    if why := start.refusal():
+        sys.exit(why)  # which the agent tells: no worker can be started
     _import()
     return template.serve(connection)
 
@@ -216,6 +221,13 @@ def _traceback(error: BaseException) -> str:
     while frames is not None and any(part in frames.tb_frame.f_code.co_filename for part in ("runpy", __file__)):
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def _refuse(control: Control, why: str) -> None:
+    """No worker can work here: ends the job, before this one has a rank."""
+    control.send(ScriptFailed(control.worker, -1, 0, why, "", 1))
+    control.wait_for(lambda: control.released is not None, timeout=30.0)
+    os._exit(1)
 
 
 def _fail(control: Control, summary: str, text: str, code: int) -> None:
