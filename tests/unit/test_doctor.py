@@ -19,6 +19,7 @@ from understudy.cli.doctor_command import examined, of_python, of_run_directorie
 from understudy.cli.show import doctor_view
 from understudy.common import tested
 from understudy.common.finding import LIMITED, MISSING, OK, Finding, can_run
+from understudy.links.lifeline import Lifeline
 from understudy.worker.doctor import base, findings, machine
 from understudy.worker.doctor.base import Found
 from understudy.worker.doctor.internals import INTERNALS
@@ -118,7 +119,7 @@ def test_waits_and_lifelines() -> None:
 
 
 def test_a_lock_that_stays_closed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.Lifeline, "wait", lambda self: False)
+    monkeypatch.setattr(Lifeline, "wait", lambda self: False)
     assert machine.lifeline() is False
 
 

@@ -103,6 +103,11 @@ def test_a_submitted_job_runs_under_other_torches(monkeypatch: pytest.MonkeyPatc
     """Those of the nodes, not the one beside the command line."""
     _installed(monkeypatch, "2.99.0")
     given: list[Any] = []
-    monkeypatch.setattr("understudy.cli.run_command.submit", lambda *arguments: given.append(arguments) or 0)
+
+    def submit(*arguments: Any) -> int:
+        given.append(arguments)
+        return 0
+
+    monkeypatch.setattr("understudy.cli.run_command.submit", submit)
     assert _run(monkeypatch, tmp_path, "--orchestrator", "http://127.0.0.1:1") == []
     assert given
