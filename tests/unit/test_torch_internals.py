@@ -197,8 +197,11 @@ def test_probes_leave_the_process_as_it_was() -> None:
     assert dist.Work.wait is loaded and not dist.is_initialized() and "GLOO_SOCKET_IFNAME" not in os.environ
 
 
-def test_the_way_of_joining_follows_from_the_probe() -> None:
+def test_the_way_of_joining_follows_from_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UNDERSTUDY_REJOIN", raising=False)
     asked = [tried(BY_NAME["reconfigure"], torch.__version__)]
     can = hasattr(torch._C._distributed_c10d, "ReconfigureOptions")
     assert way_of_joining(asked) == (REJOINED if can else REPLACED)
     assert way_of_joining([]) == REPLACED
+    monkeypatch.setenv("UNDERSTUDY_REJOIN", "0")
+    assert way_of_joining(asked) == REPLACED

@@ -261,10 +261,10 @@ GROUPS = (
     Internal(
         "reconfigure",
         "a communicator is joined again in place",
-        (),
-        (),
+        ("transport.backends.rejoining",),
+        ("_C", "_distributed_c10d"),
         _reconfigure,
-        without="a new communicator takes the place of a lost one, under a fresh backend number",
+        without="with UNDERSTUDY_REJOIN=0 a new communicator takes the place of a lost one, under a fresh backend number",
         since="2.14",
         instead="a new communicator takes the place of a lost one, under a fresh backend number",
     ),

@@ -32,5 +32,6 @@ def try_all() -> Iterator[Found]:
 
 
 def way_of_joining(found: list[Found]) -> str:
-    """How groups are joined again after a loss."""
-    return REJOINED if any(one.name == "reconfigure" and one.status == "ok" for one in found) else REPLACED
+    """How groups are joined again after a loss: what this torch can, unless it was turned off."""
+    can = any(one.name == "reconfigure" and one.status == "ok" for one in found)
+    return REJOINED if can and module("understudy.worker.transport.backends.rejoining").available() else REPLACED
