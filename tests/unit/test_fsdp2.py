@@ -6,24 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from understudy.worker.doctor.base import world
 from understudy.worker.frameworks import fsdp2
 
 
 @pytest.fixture
 def model() -> Iterator[FSDPModule]:
     """A sharded module with a sharded layer, both of which leave it to torch whether to reshard after the forward."""
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    mesh = init_device_mesh("cpu", (1,))
-    layers = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1))
-    fully_shard(layers[0], mesh=mesh)
-    yield fully_shard(layers, mesh=mesh)
-    dist.destroy_process_group()
+    with world():
+        mesh = init_device_mesh("cpu", (1,))
+        layers = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1))
+        fully_shard(layers[0], mesh=mesh)
+        yield fully_shard(layers, mesh=mesh)
 
 
 def _resharding(module: nn.Module) -> bool:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from understudy.worker.doctor.base import world
 from understudy.worker.errors import Misuse
 from understudy.worker.state.gradients import Gradients
 
@@ -37,10 +36,9 @@ def model(request: pytest.FixtureRequest) -> Iterator[nn.Module]:
     if not request.param:
         yield made
         return
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    fully_shard(made, mesh=init_device_mesh("cpu", (1,)))
-    yield made
-    dist.destroy_process_group()
+    with world():
+        fully_shard(made, mesh=init_device_mesh("cpu", (1,)))
+        yield made
 
 
 def dropping(model: nn.Module) -> tuple[torch.optim.Optimizer, Gradients]:

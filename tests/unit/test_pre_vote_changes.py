@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from understudy.worker.doctor.base import world
 from understudy.worker.errors import Misuse
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.registry import State
@@ -129,8 +128,7 @@ def test_a_first_write_in_a_later_transaction_is_named_and_not_guessed() -> None
 
 @pytest.mark.parametrize("write", [lambda weight: weight.mul_(2), lambda weight: weight.to_local().mul_(2)], ids=["it", "its memory"])
 def test_a_dtensor_counts_its_changes_beside_its_memory(write: Callable[[torch.Tensor], object]) -> None:
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    try:
+    with world():
         layer = nn.Linear(3, 3)
         fully_shard(layer, mesh=init_device_mesh("cpu", (1,)))
         state = State()
@@ -142,8 +140,6 @@ def test_a_dtensor_counts_its_changes_beside_its_memory(write: Callable[[torch.T
         with torch.no_grad():
             write(layer.weight)
         assert "step has changed net/parameter/weight in front of its vote, for the first time" in early.look(begun)
-    finally:
-        dist.destroy_process_group()
 
 
 def test_functions_are_told_apart() -> None:

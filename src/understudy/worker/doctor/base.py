@@ -141,10 +141,16 @@ def world() -> Iterator[Any]:
         raise RuntimeError("this process has a default process group already")
     with loopback():
         dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    KEPT.append(dist.group.WORLD)
     try:
         yield dist.group.WORLD
     finally:
         dist.destroy_process_group()
+
+
+# Communicators, which are not given back: their destructor waits for Gloo's thread, and that for Python's lock, if it lets go of a
+# tensor of the last collective just then.
+KEPT: list[Any] = []
 
 
 def gloo() -> Any:
@@ -154,4 +160,6 @@ def gloo() -> Any:
     options._devices = [kind.create_device(hostname="127.0.0.1")]
     options._threads = 1
     options._timeout = timedelta(seconds=30)
-    return kind(store, 0, 1, options)
+    made = kind(store, 0, 1, options)
+    KEPT.append(made)
+    return made

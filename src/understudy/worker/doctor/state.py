@@ -170,17 +170,14 @@ STATE = (
     Internal(
         "tensor-versions",
         "which tensors have changed in place",
-        (
-            *("state.gradients", "state.digest_cache", "state.pre_vote_changes", "script.arguments"),
-            *("census.leaves",),
-        ),
+        ("state.tensors", "census.leaves"),
         ("_version", "_is_view"),
         _versions,
     ),
     Internal(
         "dtensor-memory",
         "the shard that a rank holds of a DTensor",
-        ("state.tensors", "state.gradients", "state.pre_vote_changes", "script.collective_replay", "encoding.contents"),
+        ("state.tensors", "script.collective_replay", "encoding.contents"),
         ("_local_tensor",),
         _local_tensors,
     ),
