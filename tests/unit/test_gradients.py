@@ -11,7 +11,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from understudy.worker.doctor.base import world
-from understudy.worker.errors import Misuse
 from understudy.worker.state.gradients import Gradients
 
 
@@ -46,18 +45,11 @@ def dropping(model: nn.Module) -> tuple[torch.optim.Optimizer, Gradients]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = Gradients({"optimizer": optimizer})
     for _ in range(3):
-        step(gradients, lambda: train(model, optimizer))
+        gradients.begin()
+        train(model, optimizer)
+        gradients.learn(carried=False)
     assert not gradients.matter
     return optimizer, gradients
-
-
-def step(gradients: Gradients, body: Callable[[], object], optimizes: bool = True) -> bool:
-    """What the vote says of it: whether all ranks have what there is, and a later step may go on with it."""
-    gradients.begin()
-    body()
-    carried = gradients.shared() and not optimizes
-    gradients.learn(carried)
-    return carried
 
 
 @pytest.mark.parametrize("what", DONE)
@@ -73,44 +65,3 @@ def test_whether_an_attempt_has_left_those_of_the_step_before(what: str, model: 
     optimizer.zero_grad()
     gradients.begin()
     assert not gradients.untouched()  # there are none
-
-
-def test_gradients_that_a_newcomer_has_not_got_are_nobodys_until_a_step_drops_them(model: nn.Module) -> None:
-    """A step that only evaluates, right behind a recovery: all ranks have to take the same for the state."""
-    optimizer, gradients = dropping(model)
-    gradients.joined(newcomer=False)
-    for _ in range(2):
-        assert not step(gradients, lambda: model(torch.zeros(2)), optimizes=False)
-        assert (gradients.matter, gradients.kept) == (False, 0)
-    step(gradients, lambda: train(model, optimizer))
-    assert not gradients.matter
-    assert step(gradients, lambda: model(torch.zeros(2)), optimizes=False)
-    assert (gradients.matter, gradients.kept) == (True, 1)
-
-
-def test_the_newcomer_takes_the_same_for_the_state(model: nn.Module) -> None:
-    optimizer, gradients = dropping(model)
-    optimizer.zero_grad()
-    gradients.joined(newcomer=True)
-    assert not step(gradients, lambda: model(torch.zeros(2)), optimizes=False)
-    assert (gradients.matter, gradients.kept) == (False, 0)
-    step(gradients, lambda: train(model, optimizer))
-    assert step(gradients, lambda: model(torch.zeros(2)), optimizes=False)
-    assert (gradients.matter, gradients.kept) == (True, 1)
-
-
-def test_who_adds_to_gradients_that_a_newcomer_has_not_got_is_refused(model: nn.Module) -> None:
-    _, gradients = dropping(model)
-    gradients.joined(newcomer=False)
-    gradients.begin()
-    torch.autograd.backward(model(torch.ones(2)).sum())
-    with pytest.raises(Misuse, match="a newcomer that has joined since does not have them"):
-        gradients.shared()
-
-
-def test_those_that_belong_to_the_state_came_with_the_newcomer(model: nn.Module) -> None:
-    _, gradients = dropping(model)
-    gradients.matter = True
-    gradients.joined(newcomer=False)
-    assert step(gradients, lambda: torch.autograd.backward(model(torch.ones(2)).sum()), optimizes=False)
-    assert gradients.matter

@@ -22,7 +22,6 @@ from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.script.loops import END
-from understudy.worker.state.gradients import Gradients
 from understudy.worker.transport.groups import Replacement
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
@@ -37,7 +36,6 @@ class Attachment:
         order: AdditionOrder,
         count: CollectiveCount,
         first: FirstTransaction,
-        gradients: Gradients,
     ) -> None:
         self._progress = progress
         self._membership = membership
@@ -45,7 +43,6 @@ class Attachment:
         self._order = order
         self._count = count
         self._first = first
-        self._gradients = gradients
 
     def connect(
         self, members: Members, meeting: Rendezvous, member: int, reach: Callable[[Peers], None], move: Callable[[Peers], None]
@@ -92,8 +89,6 @@ class Attachment:
         membership.unshared = True
         membership.collectives_at_attach = membership.groups.collectives()
         self._count.end()
-        if newcomers:
-            self._gradients.joined(self._progress.rank in newcomers)
         self._comparison.recovered(newcomers)
         self._first.recovered(members.recovery)
         self._progress.redo_since = time.time()

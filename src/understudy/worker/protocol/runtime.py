@@ -72,7 +72,7 @@ class Runtime:
         comparison = Comparison(progress, membership, held, post_vote, judge, notices)
         agreed = AgreedState(progress, held, loops, results, post_vote, comparison)
         first = FirstTransaction(progress, membership, notices)
-        attachment = Attachment(progress, membership, comparison, order, count, first, state.kept_gradients)
+        attachment = Attachment(progress, membership, comparison, order, count, first)
         setup = self._setup = SetUp(progress, membership, held, loops, comparison, order, count, handlers, notices)
         donation = Donation(progress, membership, held, agreed, attachment, comparison, judge, order)
         between = self._between = BetweenTransactions(progress, membership, held, setup, donation, comparison, count, handlers)

@@ -200,7 +200,6 @@ class Transactions:
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
         self._first.settle()
         self._works.settle()
-        carried = held.state.kept_gradients.shared() and carried
         if self._begun is not None and (told := held.pre_vote.look(self._begun)):
             self._notices.tell(told)
         held.frameworks.settle()

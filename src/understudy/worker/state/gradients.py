@@ -22,8 +22,6 @@ class Gradients:
         self.kept = 0  # how often a step was seen that did not drop those that it found
         self.dropped = 0  # how often one that did
         self._found: list[tuple[weakref.ref[torch.Tensor], int]] = []  # at begin, and how often they had been changed
-        self._unshared: list[tuple[weakref.ref[torch.Tensor], int]] = []  # which a newcomer has not got, likewise
-        self._without = False  # this is that newcomer, and it has made none since
 
     def begin(self) -> None:
         self._found = [(weakref.ref(p.grad), changes(p.grad)) for p in self._watched() if p.grad is not None]
@@ -46,28 +44,6 @@ class Gradients:
         there = [(reference(), before) for reference, before in self._found]
         return bool(there) and all(g is not None and id(g) in present and changes(g) == before for g, before in there)
 
-    def joined(self, newcomer: bool) -> None:
-        """On every member, when newcomers have joined: they have no gradients, unless these belong to the state."""
-        self._without = newcomer and not self.matter
-        there = [] if self.matter or newcomer else [p.grad for p in self._watched() if p.grad is not None]
-        self._unshared = [(weakref.ref(gradient), changes(gradient)) for gradient in there]
-
-    def shared(self) -> bool:
-        """In front of a vote: whether newcomers have all gradients that there are. Others are not of the state: the next step drops
-        them, as all steps so far have done. Raises `Misuse` if this one has added to them.
-        """
-        present = {id(p.grad) for p in self._watched() if p.grad is not None}
-        self._without = self._without and not present
-        there = [(gradient, before) for reference, before in self._unshared if (gradient := reference()) is not None]
-        there = [(gradient, before) for gradient, before in there if id(gradient) in present]
-        if any(changes(gradient) != before for gradient, before in there):
-            raise Misuse(
-                "this step adds to gradients of an earlier step, which all steps so far had dropped, and a newcomer that has joined since "
-                "does not have them. Accumulate gradients inside one @job.step"
-            )
-        self._unshared = [(weakref.ref(gradient), before) for gradient, before in there]
-        return not (self._unshared or self._without)
-
     def _watched(self) -> list[torch.Tensor]:
         """Parameters whose gradients are watched: all at first, then two of each group, because whoever drops one drops all."""
         if self.matter:
@@ -78,7 +54,7 @@ class Gradients:
         """Before a section, which may read the gradients of the last step: from now on they belong to the state. This is before anybody
         joins a new generation there, because a rank that has lost its gradients in the meantime could not learn it any more.
         """
-        if not self._unshared and any(p.grad is not None for p in self._watched()):
+        if any(p.grad is not None for p in self._watched()):
             self.kept += 1
             self.matter = True
 
@@ -89,8 +65,6 @@ class Gradients:
         not, because the next step drops them first (`zero_grad`), or this one has dropped them itself. That is not assumed but watched:
         it counts once two steps have dropped all that they found or made, and no longer as soon as one has not.
         """
-        if self._unshared or self._without:
-            return  # nothing that all ranks see alike; the next step shows it
         if not self._found:
             self.dropped += all(p.grad is None for p in self._watched())
         else:
