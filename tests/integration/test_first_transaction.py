@@ -38,7 +38,7 @@ def named(outcome: Outcome) -> str:
 def test_a_newcomer_that_issues_something_else_is_named_with_the_survivors(training: Training, what: str, theirs: str, its: str) -> None:
     line = named(training.run("unlike.py", what, ranks=3, spares=3, faults="before the vote:2:1"))
     assert f"ranks 0 (w0), 2 (w2) issue {theirs}" in line
-    assert f"rank 1 (w3) issues {its}" in line
+    assert any(f"rank 1 ({spare}) issues {its}" in line for spare in ("w3", "w4", "w5")), line  # whichever was warm first
 
 
 def test_without_the_check_healthy_survivors_are_ended_by_the_library(training: Training) -> None:
