@@ -57,8 +57,6 @@ class GlooCommunicator(ProcessGroupGloo):
         """As `rejoining.rejoin`."""
         self._door.open(store)
         try:
-            if self.size() == 1:
-                rejoining.join_alone(self)
             connections = Connections(ignore_port=self._own_port)
             with connections.noting():
                 rejoining.rejoin(self, store, rank, size)

@@ -60,8 +60,6 @@ def _second(stock: Any, host: Host) -> Any:
         def rejoin(self, store: Store, rank: int, size: int) -> None:
             """As `rejoining.rejoin`."""
             self._door.open(store)
-            if self.size() == 1:
-                rejoining.join_alone(self)
             rejoining.rejoin(self, store, rank, size)
 
     Communicating.Options = stock.Options
@@ -88,10 +86,12 @@ class Nccl(Backend):
         if again and inherits and rejoining.available():
             made = last
             made.rejoin(store, rank, size)
-        else:
+        elif again:
             last.abort()  # it may have been connected all the same
-            kind: Any = type(last) if again else self._class
+            kind: Any = type(last)
             made = kind(store, rank, size, options)
+        else:
+            made = self._class(store, rank, size, options)
         made.options.global_ranks_in_group = options.global_ranks_in_group
         made.options.group_name = options.group_name
         if not rejoining.KNOWN:  # newer ones begin to count from 0

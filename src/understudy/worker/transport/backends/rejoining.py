@@ -33,6 +33,8 @@ def rejoin(communicator: Any, store: Store, rank: int, size: int) -> None:
 
     Raises what torch raises when a peer or the store is lost; the communicator is of no use then.
     """
+    if communicator.size() == 1:
+        _join_alone(communicator)
     store.set(f"handle/{rank}", communicator.get_reconfigure_handle())
     names = [f"handle/{other}" for other in range(size)]
     store.wait(names)
@@ -40,7 +42,7 @@ def rejoin(communicator: Any, store: Store, rank: int, size: int) -> None:
     _reconfigure(communicator, digest_bytes("\n".join(handles).encode()) >> 1, handles)
 
 
-def join_alone(communicator: Any) -> None:
+def _join_alone(communicator: Any) -> None:
     """For one that was made without peers, as rank 0 of 1, like many others: from here on no other has its handle."""
     _reconfigure(communicator, secrets.randbits(62), [communicator.get_reconfigure_handle()])
 
