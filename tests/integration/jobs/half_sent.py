@@ -25,12 +25,19 @@ from torch.distributed import AllreduceOptions
 from understudy.worker.transport.backends.gloo import GlooCommunicator
 from understudy.worker.transport.backends.gloo_waits import Waker
 
-SIZE = 32 << 20  # bytes; far more than the connection's buffers hold
+SIZE = 256 << 20  # bytes; far more than the connection's buffers hold, and than passes till a process heeds its signal
 work: Any
 rank, file, what = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 store = FileStore(file, 2)
 gloo: Any = GlooCommunicator(store, rank, 2, timedelta(hours=1))
 data: Any = torch.full((SIZE,), rank, dtype=torch.uint8)
+
+
+def stopped(process: int) -> bool:
+    """Whether every thread of that process has stopped."""
+    stats = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
 
 if rank == 1:
     store.set("pid", str(os.getpid()))
@@ -53,6 +60,8 @@ elif what in ("receive", "abandon"):
     while not data[0]:
         pass
     os.kill(other, signal.SIGSTOP)
+    while not stopped(other):  # a thread in a call of the kernel finishes that first, and may send on for as long
+        pass
     assert not data[-1], "all of it has arrived"
 else:
     work = gloo.allreduce([data], AllreduceOptions())
