@@ -60,7 +60,7 @@ class Whole:
 class Distributed:
     def __init__(self, training: Training, rank: int) -> None:
         self.training, self.rank, self.folder = training, rank, training.args.folder
-        self.group = dist.new_group(backend="gloo")  # so that its collectives do not mix with those of the training
+        self.group: Any = dist.new_group(backend="gloo")  # so that its collectives do not mix with those of the training
         self.writing: Future[Any] | None = None
 
     def load(self) -> int:

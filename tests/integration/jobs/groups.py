@@ -25,7 +25,7 @@ offset = torch.randint(1000, (1,)) if job.rank == 3 else torch.zeros(1, dtype=to
 dist.broadcast(offset, src=3)
 assert dist.group.WORLD is not None
 everyone_group = dist.group.WORLD
-pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+pairs: list[Any] = [dist.new_group([0, 1]), dist.new_group([2, 3])]
 pair = pairs[job.rank // 2]
 mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
 across = mesh["replicate"]

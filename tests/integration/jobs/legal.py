@@ -16,7 +16,7 @@ what = sys.argv[2]
 job = understudy.join()
 rank, size = job.rank, job.world_size
 seed(5)
-groups = [dist.new_group(list(range(size))) for _ in range(2)]
+groups: list[Any] = [dist.new_group(list(range(size))) for _ in range(2)]
 model = nn.Linear(8, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 job.register(model=model, optimizer=optimizer)

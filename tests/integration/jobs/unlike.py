@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,7 +22,7 @@ held_calls.PATIENCE = 1.0
 job = understudy.join()
 torch.manual_seed(3)
 other = (folder / "unlike").exists() if what == "reduction" else not first_time(f"process of rank {job.rank}")
-pair = dist.new_group([0, job.world_size - 1])
+pair: Any = dist.new_group([0, job.world_size - 1])
 model: nn.Module = nn.Linear(8, 4)
 if what == "bucket":
     model = nn.parallel.DistributedDataParallel(model)

@@ -331,7 +331,8 @@ class _Teller(dist.ProcessGroup):
             tensors[0].copy_(torch.tensor(self._tells.pop(0), dtype=tensors[0].dtype))
         done: Future[list[torch.Tensor]] = Future()
         done.set_result(tensors)
-        return torch._C._distributed_c10d._create_work_from_future(done)  # type: ignore[attr-defined]
+        c10d: Any = torch._C._distributed_c10d
+        return c10d._create_work_from_future(done)
 
     def getBackendName(self) -> str:
         return "understudy"

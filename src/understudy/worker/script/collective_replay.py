@@ -217,7 +217,8 @@ class Replayer(Kernels):
 
     def install(self) -> None:
         """Call only after the groups' own classes are in place."""
-        backend = dist.ProcessGroupGloo(HashStore(), 0, 1)  # type: ignore[call-arg]
+        make: Any = dist.ProcessGroupGloo  # what its timeout is typed as differs between versions of torch
+        backend = make(HashStore(), 0, 1)
         self._backend = backend
         self._alone._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, backend)
         super().install()

@@ -103,7 +103,8 @@ class Gloo(Backend):
                 host.keep(self)  # type: ignore[arg-type]
 
         self._class = Communicating
-        distributed_c10d.ProcessGroupGloo = Communicating  # type: ignore[misc]
+        module: Any = distributed_c10d
+        module.ProcessGroupGloo = Communicating
 
     def rejoins(self) -> bool:
         return rejoining.available()
