@@ -87,10 +87,16 @@ def test_notices_without_any_failure(training: Training) -> None:
         assert text in outcome.output
 
 
-def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(training: Training) -> None:
-    outcome = training.run("misuse.py", "adds to gradients", faults="after backward:5:1")
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [("after backward", "which all steps so far had dropped"), ("before backward", "a worker that has taken a rank since")],
+)
+def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(where: str, what: str, training: Training) -> None:
+    """Whether the others had done so by then or not: nobody has a copy of these gradients, and the newcomer would add to none."""
+    outcome = training.run("misuse.py", "adds to gradients", faults=f"{where}:5:1")
     assert outcome.code == 1
-    assert "this step adds to gradients of an earlier step, which all steps so far had dropped" in outcome.output
+    assert "this step adds to gradients of an earlier step, " in outcome.output
+    assert what in outcome.output
     assert outcome.ask("status")["step"] == 5
 
 

@@ -88,7 +88,7 @@ def _commit(runtime: Runtime, kind: str, function: str, result: Any) -> dict[str
     progress, state = runtime.progress, runtime.state
     values = _values(state)
     content = content_of(result)
-    digests = {entry: digest_of(tensor) for entry, tensor in (_tensors(state) | dict(state.gradients())).items()}
+    digests = {entry: digest_of(tensor) for entry, tensor in (_tensors(state) | state.made_gradients()).items()}
     digests |= {entry: digest_bytes(data) for entry, data in values.items()}
     digests |= {moments.stream(name): digest_bytes(data) for name, data in state.randomness.capture().items()}
     digests |= {moments.RESULT: content.all} if not content.opaque else {}

@@ -188,6 +188,7 @@ class LocalCopy(PeerMessage):
     earlier: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # at that of the streams
     top: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # at that of the boundary
     left: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # what loops have set and is read behind them, by LOOP:NAME
+    gradients: StrictBool = False  # whether it tells of the gradients that were there
 
 
 @dataclass(frozen=True)

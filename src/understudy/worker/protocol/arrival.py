@@ -149,6 +149,7 @@ class Arrival:
             self._given = {entry: data for entry, data in plan.values.items() if not is_of_module(entry)}
         notes = (*self._agreed.missed(copy, job, self.names.again), *self._notes(replayer))
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
+        membership.control.page.committed(progress.step, 0.0)  # of the job, and so of this rank
         membership.control.send(Verified(membership.control.worker, generation, count, notes))
         points.reach("verified")
         self._agreed.adopt_habits(job)

@@ -81,6 +81,8 @@ class Donation:
     def _publish(self, members: Members, meeting: Rendezvous, member: int) -> Tensors:
         """Says what this member holds: of the job, of the lost ranks, of its own state. Gives its tensors."""
         rank, before, state = self._progress.rank, members.recovery.start - 1, self._held.state
+        copy = self._held.copy_of(before)
+        state.kept_gradients.withhold(told=copy is not None and copy.gradients)
         if rank == members.lead:
             meeting.put("job", self._agreed.told())
         for newcomer in members.recovery.newcomers:
@@ -91,7 +93,6 @@ class Donation:
         state.reshard()
         tensors = state.all_tensors()
         digests = state.digests(tensors, self._held.digest_cache.take(tensors))
-        copy = self._held.copy_of(before)
         if member != rank and copy is not None:
             meeting.put(f"copy/{rank}/leaver", seal(copy))
         published = DonorState(

@@ -137,6 +137,10 @@ class Drills(StepWatch):
         copy, local = held.copy_of(before), held.local
         if why_not := held.frameworks.not_drilled():
             raise UnderstudyError(f"cannot be drilled: {why_not}")
+        if held.state.kept_gradients.are_withheld():
+            raise UnderstudyError(
+                "cannot be drilled now: a worker that takes a rank has not got the gradients of an earlier step that are there"
+            )
         if copy is None or local.replicas is None:
             raise UnderstudyError("this rank has voted for nothing yet")
         tensors = held.state.all_tensors()

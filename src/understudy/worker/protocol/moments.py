@@ -46,14 +46,14 @@ def at_vote(held: RankState, written: Collection[str] | None = None) -> DrilledM
     """
     state = held.state
     changed = held.pre_vote.entries if written is None else written
-    found = dict(state.mutable_tensors()) | dict(state.gradients())
+    found = dict(state.mutable_tensors()) | state.made_gradients()
     found |= {entry: tensor for entry, tensor in (*state.parameters(), *state.moments()) if entry in changed}
     return _moment(VOTE, held, {entry: digest_of(tensor) for entry, tensor in found.items()})
 
 
 def at_end(held: RankState, result: Any) -> DrilledMoment:
     """Everything, behind the step."""
-    tensors = held.state.all_tensors() | dict(held.state.gradients())
+    tensors = held.state.all_tensors() | held.state.made_gradients()
     digests = {entry: digest_of(tensor) for entry, tensor in tensors.items()} | _content(RESULT, result)
     return _moment(END, held, digests, encoded(RESULT, result))
 

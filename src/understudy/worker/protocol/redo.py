@@ -14,7 +14,7 @@ it, so it is what would have been committed. An attempt whose generation was ove
 collectives may have been ended, and what they gave may be anything.
 
 Known limits: what a step changes beside its gradients, buffers, values and streams is compared in drills only, and a rank that was lost has
-nothing to compare. A gradient that was there before the step, of a parameter that no registered optimizer steps, is not missed.
+nothing to compare.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from understudy.worker.protocol import moments
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
-from understudy.worker.state.optimizers import parameters_of
 
 
 class RedoProof:
@@ -37,7 +36,6 @@ class RedoProof:
         self._held = held
         self._before: DrilledMoment | None = None  # of the first attempt at this transaction that came to its vote
         self._written: frozenset[str] = frozenset()  # what was known, then, to change in front of the vote
-        self._only_old = False  # the gradients at that vote were those of the step before
         self._differs = ""  # in what the running attempt does
         self._said = False  # ... and the orchestrator was told
         self._compared = 0
@@ -47,25 +45,15 @@ class RedoProof:
         if self._before is None:
             self._written = frozenset(self._held.pre_vote.entries)
             self._before = moments.at_vote(self._held, self._written)
-            self._only_old = self._held.state.kept_gradients.untouched()
 
     def look(self) -> None:
         """An attempt has come to its vote."""
         if self._before is None:
             return
         now = moments.at_vote(self._held, self._written)
-        found = moments.differences(now, self._before, moments.REDONE, without=self._stale(self._before, now))
+        found = moments.differences(now, self._before, moments.REDONE)
         self._differs, self._said = moments.joined(found), False
         self._compared = 0 if found else len(now.digests)
-
-    def _stale(self, before: DrilledMoment, now: DrilledMoment) -> set[str]:
-        """Gradients that a redo drops and nobody misses."""
-        missing = {name for name in before.digests.keys() - now.digests.keys() if name.endswith("/gradient")}
-        if not missing or self._only_old:  # the step has computed none, it evaluates
-            return missing
-        state = self._held.state
-        stepped = {id(parameter) for optimizer in state.optimizers.values() for parameter in parameters_of(optimizer)}
-        return missing - {f"{name}/gradient" for name, parameter in state.parameters() if id(parameter) in stepped}
 
     @property
     def flag(self) -> int:

@@ -203,6 +203,7 @@ class Transactions:
         if self._begun is not None and (told := held.pre_vote.look(self._begun)):
             self._notices.tell(told)
         held.frameworks.settle()
+        held.state.kept_gradients.settle()
         if progress.transaction < 3:  # a step of each kind, mostly
             refuse_sparse_gradients(held.state)
         if self.watch.vote():

@@ -1,60 +1,112 @@
 """Which gradients belong to the state: those that live on from one transaction to the next.
 
 Most scripts drop theirs in every step, and then nothing of them has to be copied. That is not assumed but watched.
+
+While they drop theirs, a newcomer is not given the gradients of the step before: it would drop them as well. Ranks that have them keep
+them, and they are nobody's state (`withheld`) until the script drops them. So all ranks, with them or without, come to the same view of
+what matters. Should a step add to them after all, it is refused, because a newcomer cannot do the same.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Sequence
 
 import torch
-from torch.optim import Optimizer
 
 from understudy.worker.errors import Misuse
-from understudy.worker.state.optimizers import ends_of, parameters_of
 from understudy.worker.state.tensors import changes
+
+_Found = tuple[weakref.ref[torch.Tensor], int]  # a gradient, and how often it had been changed
 
 
 class Gradients:
-    def __init__(self, optimizers: dict[str, Optimizer]) -> None:
-        self._optimizers = optimizers
+    def __init__(self, parameters: Callable[[], Sequence[torch.Tensor]]) -> None:
+        self._parameters = parameters
         self.matter = True  # whether those that exist between two transactions are part of the state
         self.kept = 0  # how often a step was seen that did not drop those that it found
         self.dropped = 0  # how often one that did
-        self._found: list[tuple[weakref.ref[torch.Tensor], int]] = []  # at begin, and how often they had been changed
+        self._found: dict[int, _Found] = {}  # at begin, by id of the parameter
+        self._withheld: dict[int, _Found] = {}  # what some ranks have and others do not, likewise
+
+    def of(self, parameter: torch.Tensor) -> torch.Tensor | None:
+        """Its gradient, unless that is withheld."""
+        return None if self._withheld and self.is_withheld(parameter) else parameter.grad
+
+    def _present(self) -> list[tuple[int, torch.Tensor]]:
+        """By id of the parameter."""
+        there = [(id(parameter), self.of(parameter)) for parameter in self._parameters()]
+        return [(parameter, gradient) for parameter, gradient in there if gradient is not None]
 
     def begin(self) -> None:
-        self._found = [(weakref.ref(p.grad), changes(p.grad)) for p in self._watched() if p.grad is not None]
+        self._found = {parameter: (weakref.ref(gradient), changes(gradient)) for parameter, gradient in self._present()}
 
-    def refuse_additions(self) -> None:
-        """Raises `Misuse` if those found at begin, which are dropped as a rule, have been added to: there is no copy of them."""
-        present = {id(p.grad) for p in self._watched() if p.grad is not None}
-        there = [v == changes(g) for r, v in self._found if (g := r()) is not None and id(g) in present]
-        if not all(there):
-            raise Misuse(
-                "this step adds to gradients of an earlier step, which all steps so far had dropped, and was interrupted: it cannot be "
-                "redone. Accumulate gradients inside one @job.step"
-            )
+    def made(self, parameter: torch.Tensor) -> torch.Tensor | None:
+        """Its gradient, unless the transaction has only found it."""
+        gradient = self.of(parameter)
+        found = self._found.get(id(parameter))
+        return None if gradient is not None and _is(found, gradient) and found is not None and changes(gradient) == found[1] else gradient
 
-    def untouched(self) -> bool:
-        """In front of a redo that drops those found at begin: whether the attempt has neither dropped nor changed them itself."""
-        if self.matter:
-            return False
-        present = {id(p.grad) for p in self._watched() if p.grad is not None}
-        there = [(reference(), before) for reference, before in self._found]
-        return bool(there) and all(g is not None and id(g) in present and changes(g) == before for g, before in there)
+    def live_on(self) -> bool:
+        """At a vote: whether the step leaves what it has found, the first one that does (`learn`)."""
+        return not self.matter and self._have_stayed(self._present())
 
-    def _watched(self) -> list[torch.Tensor]:
-        """Parameters whose gradients are watched: all at first, then two of each group, because whoever drops one drops all."""
-        if self.matter:
-            return [parameter for optimizer in self._optimizers.values() for parameter in parameters_of(optimizer)]
-        return [parameter for optimizer in self._optimizers.values() for parameter in ends_of(optimizer)]
+    def _have_stayed(self, present: list[tuple[int, torch.Tensor]]) -> bool:
+        return any(_is(self._found.get(parameter), gradient) for parameter, gradient in present)
+
+    def withhold(self, told: bool) -> None:
+        """On a rank that newcomers are to join: they get none of the gradients that do not matter, or of which the copies of the last vote
+        have not `told`."""
+        if not (self.matter and told):
+            self._found = {}
+            there = [(id(parameter), parameter.grad) for parameter in self._parameters()]
+            self._withheld = {parameter: (weakref.ref(g), changes(g)) for parameter, g in there if g is not None}
+
+    def are_withheld(self) -> bool:
+        """Whether any are."""
+        return bool(self._withheld) and any(map(self.is_withheld, self._parameters()))
+
+    def is_withheld(self, parameter: torch.Tensor) -> bool:
+        """Whether its gradient is."""
+        return _is(self._withheld.get(id(parameter)), parameter.grad)
+
+    def settle(self) -> None:
+        """In front of a vote. Raises `Misuse` if the attempt has changed what is withheld; forgets what it has dropped of that."""
+        if not self._withheld:
+            return
+        there: dict[int, _Found] = {}
+        for parameter in self._parameters():
+            found, gradient = self._withheld.get(id(parameter)), parameter.grad
+            if found is not None and gradient is not None and _is(found, gradient):
+                if changes(gradient) != found[1]:
+                    raise Misuse(
+                        "this step adds to gradients of an earlier step, which a worker that has taken a rank since has not got, because "
+                        "all steps before had dropped theirs. Accumulate gradients inside one @job.step"
+                    )
+                there[id(parameter)] = found
+        self._withheld = there
+
+    def left(self, parameter: torch.Tensor) -> torch.Tensor | None:
+        """In front of a redo: the gradient with which the transaction began, or which is withheld, if the attempt has left that alone.
+
+        Raises `Misuse` if the attempt has added to it: there is no copy.
+        """
+        gradient = parameter.grad
+        for found in (self._found.get(id(parameter)), self._withheld.get(id(parameter))):
+            if gradient is not None and found is not None and _is(found, gradient):
+                if changes(gradient) != found[1]:
+                    raise Misuse(
+                        "this step adds to gradients of an earlier step, which all steps so far had dropped, and was interrupted: it "
+                        "cannot be redone. Accumulate gradients inside one @job.step"
+                    )
+                return gradient
+        return None
 
     def keep(self) -> None:
         """Before a section, which may read the gradients of the last step: from now on they belong to the state. This is before anybody
         joins a new generation there, because a rank that has lost its gradients in the meantime could not learn it any more.
         """
-        if any(p.grad is not None for p in self._watched()):
+        if self._present():
             self.kept += 1
             self.matter = True
 
@@ -65,13 +117,15 @@ class Gradients:
         not, because the next step drops them first (`zero_grad`), or this one has dropped them itself. That is not assumed but watched:
         it counts once two steps have dropped all that they found or made, and no longer as soon as one has not.
         """
+        present = self._present()
         if not self._found:
-            self.dropped += all(p.grad is None for p in self._watched())
+            self.dropped += not present
+        elif self._have_stayed(present):
+            self.kept += 1
         else:
-            present = {id(p.grad) for p in self._watched() if p.grad is not None}
-            alive = [gradient for reference, _ in self._found if (gradient := reference()) is not None]
-            if any(id(gradient) in present for gradient in alive):
-                self.kept += 1
-            else:
-                self.dropped += 1
+            self.dropped += 1
         self.matter = carried or self.kept > 0 or self.dropped < 2
+
+
+def _is(found: _Found | None, gradient: torch.Tensor | None) -> bool:
+    return found is not None and gradient is not None and found[0]() is gradient

@@ -61,6 +61,7 @@ class LocalState:
         self._is_mine: dict[str, bool] = {}
         self._large = False  # too much to hand over what is not known to differ
         self._whole = False  # hand over even what was the same on all ranks
+        self._carries = False  # the last vote's copy has gradients, too, that are not known to be shared
         self.shared = 0  # of the last copy: a digest of what all ranks have alike, as far as known
         self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
         self.versions: dict[int, list[CopyDigests]] = {}  # digests of all copies of each of them: of the vote, and of later points
@@ -106,8 +107,12 @@ class LocalState:
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
         tensors = {name: t for name, t in every.items() if self._mine(name)}
-        gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if carried or self._state.kept_gradients.matter else {}
-        tensors |= self._gradients_to_copy(gradients, carried)
+        kept = self._state.kept_gradients
+        if earlier is None:
+            self._carries = carried or kept.live_on()
+        told = self._carries or kept.matter if earlier is None else earlier.gradients
+        gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if told else {}
+        tensors |= self._gradients_to_copy(gradients, self._carries)
         mine = {e: v for e, v in values.items() if self._mine(e)}
         size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(map(len, mine.values()))
         if size > LIMIT:
@@ -135,6 +140,7 @@ class LocalState:
             {} if earlier is None else _as_of({**earlier.values, **earlier.earlier}, mine, closely),
             _as_of(self._state.beside.top, mine, closely) if boundary is not None else {},
             dict(self._state.beside.left),
+            told,
         )
         self.shared = self._shared(copy)
         self.sealed[transaction] = copy

@@ -72,10 +72,11 @@ class State:
         self.beside: Beside = Nothing()
         self._copies: dict[str, torch.Tensor] = {}
         self._shards: dict[str, dict[tuple[int, str], torch.Tensor]] | None = None  # by module
+        self._tables: list[tuple[int, dict[str, torch.nn.Parameter | None]]] | None = None  # parameters of each module, by its id
         self._groups: dict[str, int] = {}  # of each optimizer: how many groups of parameters it had when the set-up ended
         self._buffers: list[tuple[str, torch.nn.Module]] | None = None  # modules that have buffers, with the names' prefixes
         self._beside: set[str] = set()  # optimizers that keep something beside tensors
-        self.kept_gradients = Gradients(self.optimizers)
+        self.kept_gradients = Gradients(self._trained)
 
     def covers(self, thing: Any) -> bool:
         """Whether it is a registered optimizer, or a part of a registered module, that training changes."""
@@ -145,6 +146,19 @@ class State:
             if is_trained(tensor):
                 yield f"{name}/parameter/{name}", tensor
 
+    def _trained(self) -> list[torch.Tensor]:
+        """The same tensors in any order, some perhaps twice. Quick, because every step asks."""
+        if self._tables is None or self._shards is None:
+            self._shards = {key: self._sharding.shards_of(module) for key, module in self.modules.items()}
+            parts = [part for module in self.modules.values() for part in module.modules()]
+            self._tables = [(id(part), part._parameters) for part in parts if part._parameters]
+        found: list[torch.Tensor] = [parameter for _, table in self._tables for parameter in table.values() if parameter is not None]
+        if any(self._shards.values()):
+            shards = {place: shard for mine in self._shards.values() for place, shard in mine.items()}
+            places = [(part, name) for part, table in self._tables for name, parameter in table.items() if parameter is not None]
+            found = [shards.get(place, parameter) for place, parameter in zip(places, found, strict=True)]
+        return found + [tensor for tensor in self.tensors.values() if is_trained(tensor)]
+
     def mutable_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Those that may change before a vote: buffers and registered tensors."""
         if self._buffers is None:
@@ -190,9 +204,16 @@ class State:
                         yield f"{key}/state/{number}/{name}", value
 
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Those that may belong to the state: not what is withheld from newcomers."""
         for name, parameter in self.parameters():
-            if parameter.grad is not None:
-                yield f"{name}/gradient", parameter.grad
+            gradient = self.kept_gradients.of(parameter)
+            if gradient is not None:
+                yield f"{name}/gradient", gradient
+
+    def made_gradients(self) -> dict[str, torch.Tensor]:
+        """Those that the running transaction has made, or added to: not what it has only found."""
+        made = ((name, self.kept_gradients.made(parameter)) for name, parameter in self.parameters())
+        return {f"{name}/gradient": gradient for name, gradient in made if gradient is not None}
 
     def all_tensors(self) -> dict[str, torch.Tensor]:
         """Every tensor that makes up this rank's state between two transactions."""
@@ -211,7 +232,7 @@ class State:
 
     def look_again(self) -> None:
         """Modules may have other parts than before."""
-        self._buffers = self._shards = None
+        self._buffers = self._shards = self._tables = None
 
     def reshard(self) -> None:
         """In a recovery: nobody has gathered anything then, as a newcomer has not."""
@@ -342,7 +363,8 @@ class State:
             torch._foreach_copy_(targets, sources)
         gradients = {}
         if self.kept_gradients.matter:
-            gradients = {id(p): (p.grad, local_tensor(p.grad).clone()) for _, p in self.parameters() if p.grad is not None}
+            there = [(parameter, self.kept_gradients.of(parameter)) for parameter in self._trained()]
+            gradients = {id(parameter): (g, local_tensor(g).clone()) for parameter, g in there if g is not None}
         self.kept_gradients.begin()
         return Snapshot(
             self.randomness.capture(),
@@ -366,13 +388,12 @@ class State:
                 put_back(tensor, snapshot.tensors[name][0])
             for memory, content in snapshot.tensors.values():
                 memory.copy_(content)
-            if not self.kept_gradients.matter:
-                self.kept_gradients.refuse_additions()
             for _, parameter in self.parameters():
-                kept = snapshot.gradients.get(id(parameter))
-                parameter.grad = kept[0] if kept is not None else None
+                kept = snapshot.gradients.get(id(parameter)) if not self.kept_gradients.is_withheld(parameter) else None
+                parameter.grad = kept[0] if kept is not None else self.kept_gradients.left(parameter)
                 if kept is not None:
                     local_tensor(kept[0]).copy_(kept[1])
+            self.kept_gradients.begin()
         now = self.encoded_values(closely=False)
         for entry, data in snapshot.values.items():
             if now.get(entry) != data and not is_beside(entry):

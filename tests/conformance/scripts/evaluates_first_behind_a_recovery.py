@@ -1,0 +1,53 @@
+"""The body of the loop is the step, and every sixth one, as the last, only evaluates and returns before it drops the gradients of the step
+before. The first of them comes right behind a recovery, whose newcomer has no gradients: the others may not take theirs for the state.
+"""
+
+# ranks: 3
+# group: loops
+# expect: bitwise
+# kills: forward@1:2 vote@5:0 backward@8:1 vote@11:2 forward@13:0
+
+from __future__ import annotations
+
+import time
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Linear(8, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=5e-2)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+STEPS = 18
+
+
+@job.step
+def iteration(step):
+    if step % 6 == 5:
+        model.eval()
+        with torch.no_grad():
+            inputs = torch.ones(4, 8)
+            loss = nn.functional.mse_loss(model.module(inputs), inputs.prod(1, keepdim=True)).item()
+        return loss
+    model.train()
+    inputs = torch.randn(4, 8)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), inputs.prod(1, keepdim=True))
+    loss.backward()
+    optimizer.step()
+    if step == 4 and job.rank != 0:
+        time.sleep(0.5)  # rank 0 is in the next vote by then, and lost there
+    return loss.item()
+
+
+for step in job.steps(STEPS):
+    loss = iteration(step)
+    trace.line(f"step {step}", loss=loss)
+trace.final(model=model, optimizer=optimizer)

@@ -1,0 +1,42 @@
+"""Only the head is given to the optimizer, but the body is not frozen: its gradients grow from step to step, as nobody drops them, and the
+norm to which all gradients are clipped grows with them.
+"""
+
+# ranks: 3
+# group: loops
+# expect: bitwise
+
+from __future__ import annotations
+
+import torch
+from _trace import Trace
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+job = understudy.join()
+torch.manual_seed(0)
+body, head = nn.Linear(8, 16), nn.Linear(16, 1)
+model = DistributedDataParallel(nn.Sequential(body, nn.Tanh(), head))
+optimizer = torch.optim.AdamW(head.parameters(), lr=5e-2)
+job.register(model=model, optimizer=optimizer)
+torch.manual_seed(1 + job.rank)
+trace = Trace(job.rank)
+
+
+@job.step
+def iteration():
+    optimizer.zero_grad()
+    inputs = torch.randn(4, 8)
+    loss = nn.functional.mse_loss(model(inputs), inputs.prod(1, keepdim=True))
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.item(), norm.item()
+
+
+for step in job.steps(12):
+    loss, norm = iteration()
+    trace.line(f"step {step}", loss=loss, norm=norm)
+trace.final(model=model, optimizer=optimizer)
