@@ -28,7 +28,7 @@ help:
 	@echo "make setup   a virtual environment in .venv with the package and its tools; tested: torch 2.13 to 2.14, Python 3.11 to 3.13"
 	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
 	@echo "make test    lint, types, imports and all tests"
-	@echo "make newest  part of the tests on torch $(TORCH_NEWEST), in .venv-newest: groups, faults, one script of each kind"
+	@echo "make newest  types and part of the tests on torch $(TORCH_NEWEST), in .venv-newest: groups, faults, one script of each kind"
 	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
 	@echo "make mutants changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
 	@echo "make matrix  every fault in every phase, in every way to be parallel, on real jobs (hundreds of cells)"
@@ -64,6 +64,7 @@ test: lint
 
 # Whole on another torch: make test TORCH_VERSION=...
 newest: $(NEWEST_STAMP)
+	$(NEWEST)/bin/mypy $(SOURCES)
 	$(NEWEST)/bin/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 $(ON_NEWEST)
 
 setup-newest: $(NEWEST_STAMP)

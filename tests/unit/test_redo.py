@@ -47,6 +47,7 @@ class Rank:
         state.register("net", self.net)
         state.register("optimizer", torch.optim.SGD(self.net[0].parameters(), lr=0.1))
         self.pre_vote = PreVoteChanges(state)
+        self.state = state
         held: Any = SimpleNamespace(state=state, pre_vote=self.pre_vote)
         control = SimpleNamespace(worker="w0", send=self.said.append, wait_for=lambda over: self.waited.append(over()))
         membership: Any = SimpleNamespace(control=control, superseded=lambda generation: generation, quiesce=lambda: "quiesced")
@@ -162,9 +163,12 @@ def test_what_is_learned_between_the_attempts_is_no_difference() -> None:
     assert rank.redoes() == 0
 
 
-def test_a_gradient_that_the_redo_drops_is_missed_only_where_an_optimizer_would_use_it() -> None:
+def test_a_gradient_is_missed_only_where_the_step_had_made_it() -> None:
     rank = Rank()
     rank.net[2].weight.grad = torch.ones(2, 2)
+    made, rank.net[0].weight.grad = rank.net[0].weight.grad, None
+    rank.state.kept_gradients.begin()
+    rank.net[0].weight.grad = made
     rank.proof.keep()
     rank.net[2].weight.grad = None
     assert rank.redoes() == 0
