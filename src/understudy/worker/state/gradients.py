@@ -43,9 +43,10 @@ class Gradients:
 
     def made(self, parameter: torch.Tensor) -> torch.Tensor | None:
         """Its gradient, unless the transaction has only found it."""
-        gradient = self.of(parameter)
-        found = self._found.get(id(parameter))
-        return None if gradient is not None and _is(found, gradient) and found is not None and changes(gradient) == found[1] else gradient
+        gradient, found = self.of(parameter), self._found.get(id(parameter))
+        if gradient is None or found is None or found[0]() is not gradient or changes(gradient) != found[1]:
+            return gradient
+        return None
 
     def live_on(self) -> bool:
         """At a vote: whether the step leaves what it has found, the first one that does (`learn`)."""
