@@ -18,7 +18,7 @@ NEWEST_STAMP := $(NEWEST)/.setup-torch-$(TORCH_NEWEST)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
 # What depends most on torch: groups, faults in every place, one script of each kind.
 ON_NEWEST := tests/contract tests/faults/test_step.py tests/faults/test_losses.py tests/faults/test_silent.py \
-	tests/conformance/test_diagonal.py tests/matrix/test_diagonal.py tests/integration/test_leaks.py tests/integration/test_gloo_waits.py \
+	tests/conformance/test_diagonal.py tests/integration/test_leaks.py tests/integration/test_gloo_waits.py \
 	tests/unit/test_torch_internals.py -k "not on_purpose and not does_not_end"
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
