@@ -28,6 +28,7 @@ from understudy.core import (
     preparation,
     quiesce,
     resume,
+    taints,
     transitions,
     workers,
 )
@@ -53,6 +54,8 @@ DRILLS = Bounds(transactions=2, faults={"drill": 2}, together=2, replenish=True)
 DRILLED_AND_MOVED = Bounds(transactions=1, faults={"drill": 1, "migrate": 1}, together=2, replenish=True)
 DRILLED = Bounds(transactions=1, faults={"drill": 1, "kill": 1}, together=2, replenish=True)
 RESTARTED = Bounds(transactions=1, faults={"drill": 1, "crash": 1}, together=2, replenish=True)
+LEAVE = Bounds(nodes=2, spares=2, transactions=1, faults={"leave": 1, "kill": 1}, together=2, replenish=True)
+LATER = Bounds(nodes=2, transactions=1, faults={"leave": 2, "kill": 1}, together=3, replenish=True)
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
 
 
@@ -104,6 +107,20 @@ def _any_holder(positions: Any, copies: Any, absent: Any) -> Decision:
 def _stale_answer(state: JobState, event: events.Quiesced) -> None:
     """A position of a generation that is over counts."""
     quiesced(state, replace(event, generation=state.generation))
+
+
+def _stays(state: JobState) -> None:
+    """The node is tainted, and its ranks stay there."""
+
+
+def _at_once(state: JobState) -> None:
+    """Whatever is under way."""
+    for node in state.nodes.values():
+        if any(taint.leave for taint in node.taints.values()) and state.migration is None:
+            for rank in [rank for rank in state.ranks if state.holder(rank).node == node.name]:
+                with mock.patch.object(JobState, "unsettled", lambda self: ""):
+                    migration.asked(state, events.MigrationAsked(rank, "it is about to fail"))
+                return
 
 
 quiesced = quiesce.quiesced
@@ -374,5 +391,8 @@ BUGS = [
     Bug("the end of the job waits for a drill", resume, "maybe_done", _end_waits, DRILL),
     Bug("a word about an old drill ends the new one", drill, "broken", _word_of_any_drill, DRILLS),
     Bug("the timer of a drill that is over goes on", JobState, "cancel", _timer_stays, DRILL),
+    Bug("nobody leaves a tainted node behind a recovery", resume, "leave", _stays, LEAVE),
+    Bug("nobody leaves a tainted node for a spare that comes later", workers, "leave", _stays, LATER),
+    Bug("a rank moves in the middle of a recovery", taints, "leave", _at_once, LEAVE),
     Bug("a spare is told to begin before that is written", moves, "is_decision", _drill_at_once, RESTARTED),
 ]

@@ -89,6 +89,14 @@ def _taint(moves: Moves, state: State, spent: State) -> Steps:
         )
 
 
+def _leave(moves: Moves, state: State, spent: State) -> Steps:
+    """A node is to be left, because something has been seen of a part of it."""
+    for node in state.machine.state.nodes.values():
+        if not any(taint.leave for taint in node.taints.values()):
+            seen = events.NodeTainted(node.name, "it is about to fail", "detector", "gpu0", leave=True)
+            yield f"{node.name} is to be left", partial(moves.submit, spent, seen)
+
+
 def _hung(moves: Moves, state: State, spent: State) -> Steps:
     """It is taken for hung, and goes on all the same until it is ended."""
     for known in state.machine.state.workers.values():
@@ -258,6 +266,7 @@ FAULTS: dict[str, Fault] = {
     "lacks": _lacks,
     "stop": _stop,
     "taint": _taint,
+    "leave": _leave,
     "hung": _hung,
     "cut": _cut,
     "agent": _agent,

@@ -16,7 +16,7 @@ from tests.model.messages import order
 from tests.model.world import Wrong
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.state import JobState
+from understudy.core.state import JobState, Node
 from understudy.core.transitions import WorkerState
 
 
@@ -113,6 +113,11 @@ def _thawed(frozen: bytes) -> Machine:
     return machine
 
 
+def _left(node: Node) -> bool:
+    """Whether ranks are to leave it."""
+    return any(taint.leave for taint in node.taints.values())
+
+
 def machine_key(machine: Machine, heard: bool = True) -> Any:
     """Everything that the machine may ever decide by, without times and texts; without `heard` for agents that never connect again."""
     s = machine.state
@@ -141,10 +146,10 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
     return (
         s.phase.value, s.generation, s.highest_announced_generation, s.store, f"w{s.started}", s.all_committed, s.begun, s.restarts,
         s.ended is not None and s.ended.exit_code,
-        tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost, bool(n.taint)) for n in s.nodes.values()),
+        tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost, len(n.taints), _left(n)) for n in s.nodes.values()),
         workers,
         tuple(sorted(s.ranks.items())), frozenset(s.finished_then_lost), tuple(sorted(s.unprepared.items())),
-        s.unprepared_in_a_row, bool(s.broken), frozenset(s.timers),
+        s.unprepared_in_a_row, tuple(sorted(s.unmoved.items())), bool(s.broken), frozenset(s.timers),
         None if recovery is None else (
             recovery.generation, recovery.planned, recovery.store, frozenset(recovery.waiting), recovery.unexplained, recovery.counted,
             tuple(sorted((name, answer.position, answer.copies) for name, answer in recovery.answers.items())),

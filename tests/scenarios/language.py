@@ -127,6 +127,10 @@ class Scenario:
         match field:
             case "happened":
                 return self.now - float(raw.get("ago", "0"))
+            case "until":
+                return float(text)
+            case "leave":
+                return text == "yes"
             case "started":
                 return self.now - float(raw.get("seconds", "0"))
             case "cause":

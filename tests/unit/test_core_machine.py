@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.core import commands, events
+from understudy.core import commands, events, taints
+from understudy.core.assignment import choose_spare
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
 from understudy.core.state import JobState, Stage
@@ -196,6 +197,7 @@ def check(state: JobState) -> None:
     more = 1 if state.unsettled() else 0  # the spare of a drill that a loss has called off
     assert len(prepared) == len(set(prepared)) <= state.spec.prepared + more
     check_drill(state)
+    check_taints(state)
     check_timers(state)
     check_indexes(state)
 
@@ -220,6 +222,17 @@ def check_drill(state: JobState) -> None:
         assert len(idle) >= node.spares or not state.trusted(node), "it is counted as a spare"
 
 
+def check_taints(state: JobState) -> None:
+    """In plain training every rank is on its way that is to leave its node and can."""
+    if state.phase is not Phase.TRAINING or state.unsettled():
+        return
+    for rank, name in state.ranks.items():
+        node = state.nodes[state.workers[name].node]
+        if any(taint.leave for taint in node.taints.values()) and state.unmoved.get(rank, 0) < taints.ATTEMPTS:
+            spare = choose_spare(state, rank)
+            assert spare is None or state.nodes[spare.node].taint, f"rank {rank} stays on a node that is to be left"
+
+
 def check_timers(state: JobState) -> None:
     """Nobody waits without a limit, and no timer runs for what is over."""
     if state.phase is Phase.ENDED:
@@ -237,6 +250,7 @@ def check_timers(state: JobState) -> None:
         "communication": bool(state.broken),
         "migration": preparing,
         "drill": state.drill is not None,
+        "taint": any(taint.until > 0 for node in state.nodes.values() for taint in node.taints.values()),
     }
     assert state.timers - {"prepare", "hold"} == {name for name, needed in wanted.items() if needed}, (state.phase, state.timers)
     assert not asked or "prepare" in state.timers

@@ -1,4 +1,4 @@
-"""Replicas that differ: the odd one is replaced if most of its replicas speak against it, else the job is held; and taints of nodes. A redo
+"""Replicas that differ: the odd one is replaced if most of its replicas speak against it, else the job is held. A redo
 that differs from what it redoes holds the job, too.
 
 The workers compare (`worker/protocol/comparison.py`, `redo.py`, and in every recovery) and say what they found; nobody of them goes on in
@@ -15,9 +15,6 @@ Where it is known why a redo differs (the device does not compute reproducibly; 
 A loss in a job that is held is a loss like others (the next generation, a spare sets up), but it settles nothing: that one of two
 replicas is gone does not make the other one right. Held is a state of the machine, so it is in the journal like all others.
 
-A tainted node still works and is not trusted. It gets no new spares, and a spare there takes a rank only where the job has no other; of
-a job that has no other node it keeps nothing away.
-
 Known limit: the rank-local state of an odd rank (random streams, data position) has no replica. Its newcomer gets what the odd worker
 handed to its buddies, and the incident says so.
 """
@@ -25,15 +22,18 @@ handed to its buddies, and the incident says so.
 from __future__ import annotations
 
 from understudy.core import proofs
-from understudy.core.events import Believed, NodeTainted, RedoDiffers, ReplicasDiffer
+from understudy.core.events import Believed, RedoDiffers, ReplicasDiffer
 from understudy.core.incident import OpenIncident
 from understudy.core.loss import Loss, finished_then_lost_needed, lose
 from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
 from understudy.core.model import DrillVerdict, LossCause
-from understudy.core.quiesce import advance, begin, want_more
-from understudy.core.state import Dispute, JobState, Stage, Worker
+from understudy.core.quiesce import advance, begin
+from understudy.core.state import Dispute, JobState, Stage, Taint, Worker
+from understudy.core.taints import taint
 from understudy.core.transitions import Phase, Why, WorkerState
+
+CORRUPT = "corrupt"  # source of taints of nodes whose rank held something else than its replicas
 
 
 def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
@@ -61,7 +61,7 @@ def _at(state: JobState, rank: int) -> Worker:
 
 def _replace(state: JobState, odd: list[Worker], detail: str) -> None:
     for worker in odd:
-        _taint(state, worker.node, f"rank {worker.rank} (worker {worker.name}): {detail}")
+        taint(state, worker.node, Taint(CORRUPT, f"rank {worker.rank} (worker {worker.name}): {detail}"))
     there = [worker for worker in odd if worker.state is not WorkerState.LOST]
     if there:
         lose(state, [Loss(worker, LossCause.CORRUPT, detail, state.now) for worker in there])
@@ -175,28 +175,6 @@ def believed(state: JobState, event: Believed) -> None:
         _replace(state, wrong, f"it holds something else than rank {event.rank}, which is believed ({dispute.detail.partition('. ')[0]})")
     else:
         advance(state)
-
-
-def node_tainted(state: JobState, event: NodeTainted) -> None:
-    node = state.nodes.get(event.node)
-    if node is None:
-        state.refuse(event, Why.UNKNOWN)
-        return
-    if event.reason:
-        _taint(state, event.node, event.reason)
-        return
-    if node.taint:
-        node.taint = ""
-        state.tell(f"node {node.name} is trusted again")
-    if state.phase not in (Phase.FORMING, Phase.ENDED):
-        want_more(state)
-
-
-def _taint(state: JobState, name: str, reason: str) -> None:
-    node = state.nodes[name]
-    if not node.taint:
-        node.taint = reason
-        state.tell(f"node {name} is tainted: {reason}")
 
 
 def _list(ranks: tuple[int, ...]) -> str:

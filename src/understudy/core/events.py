@@ -321,10 +321,14 @@ class Believed:
 
 @dataclass(frozen=True)
 class NodeTainted:
-    """From the API: a node is not to be trusted, for this reason; or it is again, if that is empty."""
+    """From the API, or because of what a detector has seen: a node is not to be trusted, for this reason; it is again, if that is empty."""
 
     node: str
     reason: str
+    source: str = "operator"  # who says so; as an operator says it, it speaks of all that others had said
+    part: str = ""  # of the node
+    until: float = 0.0  # unix time at which it ends; 0: when somebody says so
+    leave: bool = False  # ranks are to leave the node
 
 
 @dataclass(frozen=True)

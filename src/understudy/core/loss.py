@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core import drill, preparation, proofs, workers
+from understudy.core import drill, preparation, proofs, taints, workers
 from understudy.core.events import CommunicationBroken, Expired, NodeJoined, NodesLost, VerifyFailed, WorkerLost, WorkerWarm
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
@@ -142,6 +142,8 @@ def expired(state: JobState, event: Expired) -> None:
         lose(state, [Loss(newcomer, LossCause.HUNG, detail, state.now)])
     elif event.timer == drill.TIMER:
         drill.overdue(state)
+    elif event.timer == taints.TIMER:
+        taints.expired(state)
     elif event.timer == preparation.TIMER:
         preparation.overdue(state)
     else:  # resume

@@ -34,7 +34,8 @@ What holds at all times
 - The same events, with the same times, lead to the same state: the journal is the state.
 
 Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
-`forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`, `preparation.py`, `drill.py`, `dispute.py`: one chapter each.
+`forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `preparation.py`, `drill.py`, `dispute.py`: one chapter
+each.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from understudy.core import dispute, drill, events, loss, migration, preparation, proofs, quiesce, resume, workers
+from understudy.core import dispute, drill, events, loss, migration, preparation, proofs, quiesce, resume, taints, workers
 from understudy.core.commands import Command
 from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
@@ -116,7 +117,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.MigrationAsked: migration.asked,
     events.DrillAsked: drill.asked,
     events.Believed: dispute.believed,
-    events.NodeTainted: dispute.node_tainted,
+    events.NodeTainted: taints.node_tainted,
     events.StopAsked: _stop_asked,
     events.Expired: loss.expired,
 }

@@ -13,6 +13,7 @@ from understudy.core.incident import OpenIncident
 from understudy.core.membership import top_up
 from understudy.core.preparation import prepare
 from understudy.core.state import JobState, Stage, Worker
+from understudy.core.taints import leave
 from understudy.core.transitions import Phase, Why, WorkerState
 
 
@@ -134,6 +135,7 @@ def _settle(state: JobState) -> None:
     incident, state.incident = state.incident, None
     if incident is None:
         prepare(state)
+        leave(state)
         return
     proofs.redone(incident)
     state.incidents.append(incident.freeze(state.now))
@@ -145,6 +147,7 @@ def _settle(state: JobState) -> None:
         node.spares, node.refused = node.spares + node.refused, 0  # there may be room again
     top_up(state)
     prepare(state)
+    leave(state)
 
 
 def _summary(incident: OpenIncident, now: float) -> str:

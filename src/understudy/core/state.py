@@ -25,6 +25,15 @@ from understudy.core.model import DrillResult, Incident, JobSpec, LossCause, Tim
 from understudy.core.transitions import JOB, WORKER, Phase, Why, WorkerState
 
 
+@dataclass(frozen=True)
+class Taint:
+    source: str  # who says so: a detector, an operator
+    reason: str
+    part: str = ""  # of the node; "": the node itself
+    until: float = 0.0  # unix time at which it ends; 0: when somebody says so
+    leave: bool = False  # ranks are to leave the node
+
+
 @dataclass
 class Node:
     name: str
@@ -35,8 +44,13 @@ class Node:
     refused: int = 0  # spares not wanted for now, because the agent had no room
     failed_starts: int = 0  # workers in a row that were lost before they were warm
     lost: bool = False
-    taint: str = ""  # why it is not trusted
+    taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # by source and part
     workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
+
+    @property
+    def taint(self) -> str:
+        """Why it is not trusted; "" if it is."""
+        return "; ".join(dict.fromkeys(taint.reason for taint in self.taints.values()))
 
     def idle(self, *states: WorkerState) -> list[Worker]:
         """As `JobState.idle`, on this node."""
@@ -166,6 +180,7 @@ class JobState:
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify
     unprepared: dict[int, int] = field(default_factory=dict)  # rank -> how many spares failed in its set-up
     unprepared_in_a_row: int = 0  # over all ranks
+    unmoved: dict[int, int] = field(default_factory=dict)  # rank -> how often it was to leave a tainted node
     crashes: Crashes | None = None  # of survivors, since the last recovery
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
     broken: str = ""  # the communication failure that waits for its explanation

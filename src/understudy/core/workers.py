@@ -16,6 +16,7 @@ from understudy.core.membership import start_worker, top_up
 from understudy.core.preparation import missed, prepare, publish_again
 from understudy.core.quiesce import advance, fill, want_more
 from understudy.core.state import JobState, Migration, Node, Stage, Worker
+from understudy.core.taints import leave
 from understudy.core.transitions import Phase, Why, WorkerState
 
 MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no more workers on a node either
@@ -76,6 +77,7 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
         advance(state)
     else:
         prepare(state)
+        leave(state)
 
 
 def start_refused(state: JobState, event: StartRefused) -> None:
