@@ -10,6 +10,7 @@ from understudy.cli.doctor_command import doctor
 from understudy.cli.drill_command import drill
 from understudy.cli.events_command import events
 from understudy.cli.job_commands import believe, migrate, report, status, stop, taint
+from understudy.cli.policy_command import policy
 from understudy.cli.run_command import run
 from understudy.cli.serve_command import agent, orchestrator
 from understudy.cli.submitted_jobs import cancel, jobs, logs, nodes
@@ -43,6 +44,7 @@ app.command("taint")(taint)
 app.command("stop")(stop)
 app.command("chaos")(chaos)
 app.command("doctor")(doctor)
+app.add_typer(policy)
 SERVICE = "A service for many jobs on many nodes"
 for command in (orchestrator, agent, jobs, nodes, logs, cancel, token):
     app.command(rich_help_panel=SERVICE)(command)

@@ -1,0 +1,1 @@
+"""What follows from evidence: rules that an operator writes, and what comes of them."""

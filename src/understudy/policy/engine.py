@@ -1,0 +1,125 @@
+"""What a policy makes of evidence, piece by piece. Pure: times are passed in, in unix seconds.
+
+The same thing seen again is one thing: what is about the same part of the same node by the same rule keeps one taint, whose end is put off.
+So evidence that comes and goes moves a rank once and not ten times.
+
+Known limit: what was counted is not kept beyond this process. Behind a change of the leading orchestrator a rule with `after` counts anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.policy.rules import Action, Limits, Policy, Rule
+
+HOUR = 3600.0
+MOST = 10_000  # things that are counted at the same time: a detector may name parts without end
+
+
+@dataclass(frozen=True)
+class Decision:
+    action: Action
+    evidence: Evidence
+    node: str  # on which the subject is
+    rule: str  # by name; "": none fits
+    until: float  # unix time at which a taint ends; 0: when somebody says so
+    why: str  # for a person: what was seen, by whom, and by which rule
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a job stands, as far as limits ask."""
+
+    now: float
+    left: Sequence[float] = ()  # unix times at which ranks began to leave a node
+    leaving: Collection[str] = ()  # failure domains that ranks are leaving
+    spares: int = 0  # warm ones on trusted nodes
+
+
+class Engine:
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._seen: dict[tuple[str, str, str], deque[float]] = {}  # rule, node, part: when, the newest last
+
+    def decide(self, evidence: Evidence, nodes: Mapping[str, str], now: float) -> Decision:
+        """`nodes`: of each worker."""
+        node = nodes.get(evidence.name, "") if evidence.subject is Subject.WORKER else evidence.name
+        rule = next((rule for rule in self._policy.rule if rule.fits(evidence, node)), None)
+        seen = f"{evidence.detail} ({evidence.detector})"
+        if rule is None:
+            return Decision(Action.NOTE, evidence, node, "", 0.0, seen)
+        if 0 < evidence.until <= now:
+            return Decision(Action.NOTE, evidence, node, rule.name, 0.0, f"{seen}, which is over")
+        times = self._count(rule, node, evidence)
+        by = f"{seen}, by rule {rule.name!r}"
+        if len(times) < rule.after:
+            often = f"seen {len(times)} of {rule.after} times in {rule.within:g} s"
+            return Decision(Action.NOTE, evidence, node, rule.name, 0.0, f"{by}: {often}")
+        until = now + rule.hold if rule.hold is not None else evidence.until
+        return Decision(rule.action, evidence, node, rule.name, until, by)
+
+    def _count(self, rule: Rule, node: str, evidence: Evidence) -> deque[float]:
+        key = rule.name, node, evidence.part or evidence.name
+        if key not in self._seen and len(self._seen) >= MOST:
+            del self._seen[next(iter(self._seen))]
+        times = self._seen.setdefault(key, deque(maxlen=1000))
+        if not times or evidence.happened > times[-1]:
+            times.append(evidence.happened)
+        while times[0] < evidence.happened - rule.within:
+            times.popleft()
+        return times
+
+
+def held_back(limits: Limits, standing: Standing, domain: str) -> str:
+    """Why no rank may begin to leave a node of that failure domain now; "" if one may."""
+    clock = datetime.fromtimestamp(standing.now, UTC)
+    minute = clock.hour * 60 + clock.minute
+    for first, last in limits.quiet_hours:
+        if first <= minute < last if first < last else minute >= first or minute < last:
+            return f"it is {clock:%H:%M} UTC, in quiet hours"
+    recent = sum(then > standing.now - HOUR for then in standing.left)
+    if recent >= limits.nodes_per_hour:
+        return f"{recent} node(s) were left within an hour (nodes_per_hour = {limits.nodes_per_hour})"
+    others = {other for other in standing.leaving if other != domain}
+    if len(others) >= limits.domains_at_a_time:
+        return f"ranks are leaving {', '.join(sorted(others))} (domains_at_a_time = {limits.domains_at_a_time})"
+    if standing.spares - 1 < limits.spares_left:
+        return f"{standing.spares} warm spares are on trusted nodes (spares_left = {limits.spares_left}, and one is taken)"
+    return ""
+
+
+def explain(policy: Policy) -> list[str]:
+    """The policy in sentences, for a person."""
+    lines = [f"{number}. {_sentence(rule)}" for number, rule in enumerate(policy.rule, 1)]
+    lines.append("What fits none of them is a note: told once, and nothing is done.")
+    limits = policy.limits
+    quiet = ", ".join(f"{a // 60:02}:{a % 60:02} to {b // 60:02}:{b % 60:02} UTC" for a, b in limits.quiet_hours)
+    lines.append(
+        f"Ranks begin to leave at most {limits.nodes_per_hour} node(s) in an hour, of {limits.domains_at_a_time} failure domain(s) at a time, "
+        f"each only if {limits.spares_left} warm spare(s) on trusted nodes are left then"
+        + (f"; none in quiet hours ({quiet})." if quiet else ".")
+    )
+    return lines
+
+
+_DONE = {
+    Action.NOTE: "it is told",
+    Action.TAINT: "the node gets no more ranks and spares",
+    Action.LEAVE: "the node gets no more ranks and spares, and its ranks leave it",
+    Action.LOST: "the worker is ended and its rank goes to a spare",
+}
+
+
+def _sentence(rule: Rule) -> str:
+    what = [f"detector {rule.detector}"] if rule.detector != "*" else []
+    what += [f"kind {rule.kind}"] if rule.kind != "*" else []
+    what += [f"on nodes {rule.node}"] if rule.node != "*" else []
+    what += [f"about a {' or '.join(sorted(rule.subject))}"] if rule.subject != frozenset(Subject) else []
+    what += [f"of severity {' or '.join(sorted(rule.severity))}"] if rule.severity != frozenset(Severity) else []
+    often = f", seen {rule.after} times within {rule.within:g} s" if rule.after > 1 else ""
+    held = f" for {rule.hold:g} s behind the last time" if rule.hold is not None and rule.action in (Action.TAINT, Action.LEAVE) else ""
+    return f"{rule.name}: {', '.join(what) or 'anything'}{often}: {_DONE[rule.action]}{held}."

@@ -1,0 +1,175 @@
+"""A policy: a TOML file with rules from evidence to what is done about it, and limits to that. `default.toml` is the one that ships.
+
+    [limits]
+    nodes_per_hour = 6                # that ranks begin to leave in any 60 minutes
+    domains_at_a_time = 1             # failure domains that ranks are leaving at the same time
+    spares_left = 0                   # ranks begin to leave only if so many warm spares on trusted nodes are left besides the first they take
+    quiet_hours = ["22:00-06:00"]     # nobody begins to leave a node then (UTC); a loss is recovered at any time
+
+    [[rule]]
+    name = "a GPU that fell off the bus"
+    detector = "nvml"                 # these three are patterns as of the shell (*, ?, [...]); left out: any
+    kind = "xid-79"
+    node = "rack3-*"
+    subject = ["device", "node"]      # left out: any
+    severity = ["suspect"]            # left out: any
+    action = "leave"                  # note, taint, leave or lost
+    after = 3                         # seen so often ...
+    within = "10m"                    # ... in this time; before that it is a note
+    hold = "1h"                       # so long a taint holds behind the last time that it was seen; left out: as the evidence says
+
+The first rule that fits decides. What no rule fits is a note.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, StrictInt, ValidationError, model_validator
+
+from understudy.detectors.base import Evidence, Severity, Subject
+
+LONGEST = 366 * 86400.0  # seconds
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+
+
+class BadPolicy(ValueError):
+    """The text says which file and rule, what is wrong, and what is allowed."""
+
+
+class Action(StrEnum):
+    NOTE = "note"  # told to people, once
+    TAINT = "taint"  # the node gets no more ranks and spares
+    LEAVE = "leave"  # ... and its ranks move to other nodes
+    LOST = "lost"  # of a worker: it is ended, and its rank goes to a spare
+
+
+def seconds(value: Any) -> Any:
+    """Of a number, or of a text like 90s, 10m, 1.5h."""
+    if isinstance(value, str):
+        found = _DURATION.fullmatch(value.strip())
+        if found is None:
+            raise ValueError(f"{value!r} is no duration: write 30s, 10m, 1.5h or 2d")
+        return float(found[1]) * _UNITS[found[2]]
+    if isinstance(value, bool):
+        raise ValueError(f"{value!r} is no duration: write 30s, 10m, 1.5h or 2d")
+    return value
+
+
+def minutes_of_day(value: Any) -> Any:
+    """Of HH:MM-HH:MM: the first minute and the one behind the last."""
+    if not isinstance(value, str):
+        return value
+    found = _HOURS.fullmatch(value.strip())
+    if found is None:
+        raise ValueError(f"{value!r} is no time of day: write 22:00-06:00")
+    first, last = int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4])
+    if first == last:
+        raise ValueError(f"{value!r} begins when it ends")
+    return first, last
+
+
+Duration = Annotated[float, BeforeValidator(seconds), Field(gt=0, le=LONGEST)]
+Hours = Annotated[tuple[int, int], BeforeValidator(minutes_of_day)]
+Pattern = Annotated[str, Field(min_length=1, max_length=200)]
+Count = Annotated[StrictInt, Field(ge=0, le=10**6)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Limits(_Part):
+    nodes_per_hour: Count = 6
+    domains_at_a_time: PositiveInt = 1
+    spares_left: Count = 0
+    quiet_hours: tuple[Hours, ...] = ()
+
+
+class Rule(_Part):
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    action: Action
+    detector: Pattern = "*"
+    kind: Pattern = "*"
+    node: Pattern = "*"
+    subject: frozenset[Subject] = frozenset(Subject)
+    severity: frozenset[Severity] = frozenset(Severity)
+    after: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
+    within: Duration = 600.0
+    hold: Duration | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Rule:
+        if self.action is Action.LOST and self.subject != {Subject.WORKER}:
+            raise ValueError('action = "lost" ends a worker: say subject = ["worker"]')
+        return self
+
+    def fits(self, evidence: Evidence, node: str) -> bool:
+        """`node`: on which the subject is."""
+        return (
+            evidence.subject in self.subject
+            and evidence.severity in self.severity
+            and fnmatchcase(evidence.detector, self.detector)
+            and fnmatchcase(evidence.kind, self.kind)
+            and fnmatchcase(node, self.node)
+        )
+
+
+class Policy(_Part):
+    limits: Limits = Limits()
+    rule: tuple[Rule, ...] = ()
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Policy:
+        names = [rule.name for rule in self.rule]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two rules have the name {twice[0]!r}: a decision says by its rule's name where it comes from")
+        return self
+
+
+def read(path: Path) -> Policy:
+    """Raises `BadPolicy`."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadPolicy(f"the policy {path} cannot be read: {error}") from error
+    return parse(text, str(path))
+
+
+def default() -> Policy:
+    return parse(default_text(), "default.toml")
+
+
+def default_text() -> str:
+    return files(__package__).joinpath("default.toml").read_text()
+
+
+def parse(text: str, name: str) -> Policy:
+    """Raises `BadPolicy`. `name`: of the file."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadPolicy(f"{name} is not TOML: {error}") from error
+    try:
+        return Policy.model_validate(found)
+    except ValidationError as error:
+        raise BadPolicy("\n".join(_told(name, found, one) for one in error.errors(include_url=False))) from error
+
+
+def _told(name: str, found: dict[str, Any], error: Any) -> str:
+    place = list(error["loc"])
+    where = ".".join(str(part) for part in place if not isinstance(part, int))
+    if len(place) > 1 and place[0] == "rule" and isinstance(place[1], int):
+        rule = found["rule"][place[1]]
+        title = rule.get("name") if isinstance(rule, dict) else None
+        where = f"rule {place[1] + 1}" + (f" ({title})" if isinstance(title, str) else "") + "".join(f", {part}" for part in place[2:3])
+    told = str(error["msg"]).removeprefix("Value error, ")
+    return f"{name}: {where}: {told}" if where else f"{name}: {told}"
