@@ -177,8 +177,8 @@ def test_it_is_explained_in_sentences() -> None:
         "1. flaky: detector nvml, kind pcie-*, on nodes rack1-*, about a device, seen 3 times within 600 s: "
         f"{done} for 3600 s behind the last time.",
         "What fits none of them is a note: told once, and nothing is done.",
-        "Ranks begin to leave at most 6 node(s) in an hour, of 1 failure domain(s) at a time, each only if 0 warm spare(s) on trusted nodes "
-        "are left then; none in quiet hours (22:00 to 06:00 UTC).",
+        "Ranks begin to leave at most 6 node(s) in an hour, of 1 failure domain(s) at a time, each only if 0 warm spare(s) on trusted "
+        "nodes are left then; none in quiet hours (22:00 to 06:00 UTC).",
     ]
     assert Engine(Policy()).decide(seen(), NODES, NOW).action is Action.NOTE
 

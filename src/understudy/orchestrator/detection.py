@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 
 from understudy import extensions
@@ -12,22 +14,90 @@ from understudy.core.events import Event, NodeTainted, WorkerLost
 from understudy.core.model import LossCause
 from understudy.core.state import JobState
 from understudy.core.transitions import WorkerState
-from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
+from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Subject
+from understudy.policy.engine import Decision, Engine, Standing, held_back
+from understudy.policy.rules import Action, Policy
 
-MOST = 1000  # pieces of evidence that a detector may find in one look
+MOST = 1000  # pieces of evidence that a detector may find in one look; notes of one job
+LITTLE = 0.1  # of the time that a taint still lasts: an end that is put off by less is let be
 
 
-def event_of(evidence: Evidence, state: JobState) -> Event | None:
-    """What the machine is told, None if it knows already, or if nothing but a person should."""
-    detail = f"{evidence.detail} ({evidence.detector})" if evidence.detector != "hang" else evidence.detail
-    if evidence.subject is Subject.WORKER and evidence.severity is Severity.LOST:
-        worker = state.workers.get(evidence.name)
-        there = worker is not None and worker.state not in (WorkerState.LOST, WorkerState.RELEASED)
-        return WorkerLost(evidence.name, LossCause.HUNG, detail, evidence.happened) if there else None
-    if evidence.subject is Subject.NODE and evidence.severity is Severity.SUSPECT:
-        node = state.nodes.get(evidence.name)
-        return NodeTainted(evidence.name, detail) if node is not None and not node.lost and not node.taint else None
-    return None
+class Responses:
+    """What follows from evidence about one job: what its policy says, as far as the machine does not know it already.
+
+    Where the policy's limits do not let ranks leave a node now, it is tainted all the same, and asked again at every look (`look`).
+    """
+
+    def __init__(self, policy: Policy, tell: Callable[[str], None]) -> None:
+        """`tell`: a line for the user."""
+        self._engine = Engine(policy)
+        self._limits = policy.limits
+        self._tell = tell
+        self._noted: set[tuple[str, str, str, str]] = set()
+        self._left: deque[float] = deque(maxlen=1000)  # unix times at which ranks began to leave a node
+        self._held: dict[tuple[str, str, str], tuple[NodeTainted, str]] = {}  # by node, source and part: what waits, and why
+
+    def event_of(self, evidence: Evidence, state: JobState, now: float) -> Event | None:
+        """What the machine is told, None if it knows already, or if nothing but a person should."""
+        decision = self._engine.decide(evidence, {worker.name: worker.node for worker in state.workers.values()}, now)
+        if decision.action is Action.LOST and evidence.subject is Subject.WORKER:
+            worker = state.workers.get(evidence.name)
+            there = worker is not None and worker.state not in (WorkerState.LOST, WorkerState.RELEASED)
+            detail = decision.why if evidence.detector != "hang" else evidence.detail
+            return WorkerLost(evidence.name, LossCause.HUNG, detail, evidence.happened) if there else None
+        node = state.nodes.get(decision.node)
+        if node is None or node.lost:
+            return None
+        if decision.action in (Action.TAINT, Action.LEAVE):
+            asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, decision.until, decision.action is Action.LEAVE)
+            return self._new(asked, state, now)
+        self._note(decision)
+        return None
+
+    def look(self, state: JobState, now: float) -> Event | None:
+        """Whether ranks may leave a node by now that may not before."""
+        for key, (asked, _) in list(self._held.items()):
+            node = state.nodes.get(asked.node)
+            if node is None or node.lost or (asked.source, asked.part) not in node.taints or 0 < asked.until <= now:
+                del self._held[key]
+            elif (event := self._new(asked, state, now)) is not None:
+                return event
+        return None
+
+    def _new(self, asked: NodeTainted, state: JobState, now: float) -> NodeTainted | None:
+        """The taint as it may be now, if the machine does not know it."""
+        node = state.nodes[asked.node]
+        known = node.taints.get((asked.source, asked.part))
+        key = asked.node, asked.source, asked.part
+        if asked.leave and not any(taint.leave for taint in node.taints.values()):
+            why_not = held_back(self._limits, self._standing(state, now), node.domain or node.name)
+            if why_not:
+                if self._held.get(key, (None, ""))[1].partition(" ")[0] != why_not.partition(" ")[0]:
+                    self._tell(f"ranks do not leave node {node.name} yet: {why_not}")
+                self._held[key] = asked, why_not
+                asked = replace(asked, leave=False)
+            else:
+                self._left.append(now)
+                self._held.pop(key, None)
+        if known is None or (asked.leave and not known.leave):
+            return asked
+        if known.until == asked.until or (known.until > 0 and 0 < asked.until < known.until + max(1.0, (known.until - now) * LITTLE)):
+            return None
+        return replace(asked, leave=known.leave)
+
+    def _standing(self, state: JobState, now: float) -> Standing:
+        occupied = {state.holder(rank).node for rank in state.ranks}
+        left = [node for node in state.nodes.values() if any(taint.leave for taint in node.taints.values()) and node.name in occupied]
+        spares = [worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].taints]
+        return Standing(now, self._left, {node.domain or node.name for node in left}, len(spares))
+
+    def _note(self, decision: Decision) -> None:
+        evidence = decision.evidence
+        key = evidence.detector, evidence.name, evidence.part, evidence.kind
+        if key not in self._noted and len(self._noted) < MOST:
+            self._noted.add(key)
+            part = f"{evidence.part} of " if evidence.part else ""
+            self._tell(f"{part}{'node' if evidence.subject is not Subject.WORKER else 'worker'} {evidence.name}: {decision.why}")
 
 
 class OtherDetectors:
@@ -38,7 +108,6 @@ class OtherDetectors:
         self._tell = tell
         self._kinds = extensions.classes(GROUP, Detector)  # type: ignore[type-abstract]
         self._threads: list[_OnItsThread] = []
-        self._noted: set[tuple[str, str]] = set()
 
     def look(self, job: JobView) -> list[Evidence]:
         """Shows them the job, and gives what they have found since the last look."""
@@ -50,20 +119,12 @@ class OtherDetectors:
             if thread.failed:
                 self._tell(thread.failed)
                 thread.failed = ""
-        for evidence in found:
-            self._note(evidence)
         return found
 
     def close(self) -> None:
         """They look no more. One that hangs goes with the process."""
         for thread in self._threads:
             thread.close()
-
-    def _note(self, evidence: Evidence) -> None:
-        key = evidence.detector, evidence.name
-        if evidence.severity is Severity.NOTE and key not in self._noted:
-            self._noted.add(key)
-            self._tell(f"{evidence.subject} {evidence.name}: {evidence.detail} ({evidence.detector})")
 
 
 class _OnItsThread:

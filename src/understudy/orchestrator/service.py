@@ -35,10 +35,11 @@ from understudy.detectors.base import JobView
 from understudy.detectors.hang import HangWatch
 from understudy.links.messages import BadMessage, Lines, Pages, encode, encode_all, taken
 from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
-from understudy.orchestrator.detection import OtherDetectors, event_of
+from understudy.orchestrator.detection import OtherDetectors, Responses
 from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.liveness import Liveness, SilentSince
+from understudy.policy.rules import Policy, default
 
 WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
@@ -62,9 +63,10 @@ class Service:
         up: Callable[[str], bool] = lambda node: False,
         far: bool = False,
         silent_since: SilentSince = lambda node_rank, seconds: None,
+        policy: Policy | None = None,
     ) -> None:
         """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`,
-        `silent_since`: as `Liveness` has them.
+        `silent_since`: as `Liveness` has them. `policy`: what is done about evidence.
         """
         self.machine = machine
         self._pages: dict[str, PageView] = {}
@@ -78,6 +80,7 @@ class Service:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = HangWatch(machine.state.timeouts)
         self._others = OtherDetectors(tell)
+        self._responses = Responses(policy if policy is not None else default(), tell)
         self._liveness = Liveness(
             machine.state.timeouts.node_lost,
             WATCH,
@@ -325,14 +328,17 @@ class Service:
         idle = [name for name in there if name not in holders]
         view = JobView(now, held, idle, {name: worker.node for name, worker in there.items()}, {w: p.step for w, p in self._pages.items()})
         for evidence in self._watch.look(view):
-            if (event := event_of(evidence, state)) is not None:
+            if (event := self._responses.event_of(evidence, state, now)) is not None:
                 self.submit(event)
                 return  # what the others have found meanwhile they keep
         found = False
         for evidence in self._others.look(view):
-            if (event := event_of(evidence, state)) is not None:
+            if (event := self._responses.event_of(evidence, state, now)) is not None:
                 self.submit(event)
                 found = True
+        if (event := self._responses.look(state, now)) is not None:
+            self.submit(event)
+            found = True
         if found:
             return
         if (behind := self._watch.left_behind(held)) is not None:

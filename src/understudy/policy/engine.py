@@ -99,8 +99,8 @@ def explain(policy: Policy) -> list[str]:
     limits = policy.limits
     quiet = ", ".join(f"{a // 60:02}:{a % 60:02} to {b // 60:02}:{b % 60:02} UTC" for a, b in limits.quiet_hours)
     lines.append(
-        f"Ranks begin to leave at most {limits.nodes_per_hour} node(s) in an hour, of {limits.domains_at_a_time} failure domain(s) at a time, "
-        f"each only if {limits.spares_left} warm spare(s) on trusted nodes are left then"
+        f"Ranks begin to leave at most {limits.nodes_per_hour} node(s) in an hour, of {limits.domains_at_a_time} failure domain(s) at a "
+        f"time, each only if {limits.spares_left} warm spare(s) on trusted nodes are left then"
         + (f"; none in quiet hours ({quiet})." if quiet else ".")
     )
     return lines

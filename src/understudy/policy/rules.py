@@ -3,7 +3,7 @@
     [limits]
     nodes_per_hour = 6                # that ranks begin to leave in any 60 minutes
     domains_at_a_time = 1             # failure domains that ranks are leaving at the same time
-    spares_left = 0                   # ranks begin to leave only if so many warm spares on trusted nodes are left besides the first they take
+    spares_left = 0                   # warm spares on trusted nodes that are left when the first rank of a node has taken one, or none does
     quiet_hours = ["22:00-06:00"]     # nobody begins to leave a node then (UTC); a loss is recovered at any time
 
     [[rule]]
