@@ -89,6 +89,10 @@ class Flags:
         bool,
         _option(OURS, "--require-drill", help="A drill that finds a rank not survivable ends the job, with exit code 3."),
     ] = False
+    policy: Annotated[
+        Path | None,
+        _option(OURS, "--policy", help="What is done about evidence: a TOML file (understudy policy). Default: the policy that ships."),
+    ] = None
     hang_limit: Annotated[
         float | None,
         _option(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from understudy.cli.flags import Flags
 from understudy.core.model import JobSpec, Timeouts
+from understudy.policy.rules import BadPolicy, read
 
 DEFAULT_PORT = 29500  # torchrun's
 
@@ -32,6 +33,7 @@ class Launch:
 
     spec: JobSpec
     timeouts: Timeouts
+    policy: str  # the text of its file; empty: the one that ships
     node_rank: int
     program: tuple[str, ...]
     host: str  # where the orchestrator listens
@@ -96,6 +98,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
     return Launch(
         spec=spec,
         timeouts=_timeouts(flags),
+        policy=_policy(flags.policy),
         node_rank=node_rank,
         program=_program(flags),
         host="127.0.0.1" if nodes == 1 else ("::" if ":" in master else "0.0.0.0"),
@@ -229,6 +232,16 @@ def _endpoints(flags: Flags, nodes: int) -> tuple[tuple[str, int], ...]:
             "they are those of nodes 0, 1, 2, ..., each of which runs an orchestrator"
         )
     return endpoints
+
+
+def _policy(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        read(file)
+        return file.read_text()
+    except (BadPolicy, OSError) as error:
+        raise Usage(f"--policy {file}: {error}") from error
 
 
 def _timeouts(flags: Flags) -> Timeouts:

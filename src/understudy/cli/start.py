@@ -43,6 +43,7 @@ def execute(
             "job": plan.spec.job,
             "spec": asdict(plan.spec),
             "timeouts": asdict(plan.timeouts),
+            "policy": plan.policy,
             "program": list(plan.program),
             "folder": str(Path.cwd()),
             "host": platform.node(),
@@ -78,7 +79,7 @@ def execute(
     orchestrator = None
     if _hosts_orchestrator(plan):
         orchestrator = [sys.executable, "-P", "-m", "understudy.orchestrator", "--run-dir", str(run.path)]
-        settings = {"spec": asdict(plan.spec), "timeouts": asdict(plan.timeouts)}
+        settings = {"spec": asdict(plan.spec), "timeouts": asdict(plan.timeouts), "policy": plan.policy}
         orchestrator += ["--host", plan.host, "--spec-json", json.dumps(settings)]
         if tls_cert and tls_cert.is_dir():
             orchestrator += ["--tls-cert", f"{certificate}/tls.crt", "--tls-key", f"{certificate}/tls.key"]

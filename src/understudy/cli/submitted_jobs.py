@@ -41,6 +41,7 @@ def submit(plan: Launch, server: Server, detach: bool) -> int:
         **shared(spec),
         "role": plan.role,
         "timeouts": asdict(plan.timeouts),
+        "policy": plan.policy,
         "environment": {name: value for name, value in os.environ.items() if name not in OURS},
     }
     with errors_told():

@@ -43,6 +43,7 @@ class Submission(BaseModel):
     )
     role: Text = Field(default="default", description="the name of the workers' role, as in torchrun")
     timeouts: Timeouts = Field(default_factory=Timeouts, description="see there; their order is checked")
+    policy: Text = Field(default="", description="what is done about evidence: the text of a policy's file; empty: the one that ships")
     environment: dict[Name, Text] = Field(default_factory=dict, description="of the workers; kept in a file that only the service can read")
 
     def spec(self) -> JobSpec:

@@ -25,6 +25,7 @@ from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
+from understudy.policy.rules import parse
 
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
@@ -74,7 +75,8 @@ class Cluster:
                 self._place()
 
     def submit(self, request: Submission) -> ServedJob:
-        """Raises `FileExistsError` if the name was used before, `OSError` if it cannot be kept."""
+        """Raises `FileExistsError` if the name was used before, `OSError` if it cannot be kept, `BadPolicy`."""
+        parse(request.policy, "policy")
         if self._jobs.get(request.name) is not None or request.name in self._jobs.aside:
             raise FileExistsError(f"a job named {request.name} is here already, or was")
         folder = self._folder(request.name)
@@ -82,7 +84,7 @@ class Cluster:
         fd = os.open(folder / "environment.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w") as file:
             json.dump(request.environment, file)
-        settings = Settings(request.spec(), request.timeouts)
+        settings = Settings(request.spec(), request.timeouts, request.policy)
         text = request.model_dump_json(exclude={"environment"})  # which may hold secrets, and the journal none
         job = self._jobs.begin(settings, request=text, folder=folder)
         self._take_on(job, request)

@@ -15,6 +15,7 @@ from understudy.orchestrator.journal import Journal, Recorded
 from understudy.orchestrator.output import FILE, Output
 from understudy.orchestrator.service import Service
 from understudy.orchestrator.settings import Settings
+from understudy.policy.rules import parse
 
 
 @dataclass
@@ -94,6 +95,7 @@ class Jobs:
             up=lambda node: self.up(node),
             far=folder is not None,
             silent_since=self._silent_since,
+            policy=parse(settings.policy, "policy") if settings.policy else None,
         )
         if known is not None:
             service.resume(known.events)

@@ -1,7 +1,8 @@
-"""What the orchestrator is started with, as JSON: `{"spec": {...JobSpec}, "timeouts": {...Timeouts}}`.
+"""What the orchestrator is started with, as JSON: `{"spec": {...JobSpec}, "timeouts": {...Timeouts}, "policy": "..."}`.
 
-`timeouts` may be left out, and so may every field that has a default; other keys are not looked at. The command line
-writes it, the orchestrator reads it and keeps it in the journal, so that a journal can be read without anything else.
+`policy` is the text of a policy's file (`policy.rules`), empty for the one that ships. `timeouts` may be left out, and so may every field
+that has a default; other keys are not looked at. The command line writes it, the orchestrator reads it and keeps it in the journal, so that
+a journal can be read without anything else.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from dataclasses import asdict, dataclass, field
 from pydantic import TypeAdapter, ValidationError
 
 from understudy.core.model import JobSpec, Timeouts
+from understudy.policy.rules import parse
 
 
 @dataclass(frozen=True)
 class Settings:
     spec: JobSpec
     timeouts: Timeouts = field(default_factory=Timeouts)
+    policy: str = ""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -26,9 +29,11 @@ class Settings:
     def from_json(text: str) -> Settings:
         """Raises `ValueError` that says what is wrong."""
         try:
-            return _ADAPTER.validate_json(text)
+            found = _ADAPTER.validate_json(text)
         except ValidationError as error:
             raise ValueError(f"not the settings of a job: {error}") from error
+        parse(found.policy, "policy")
+        return found
 
 
 _ADAPTER = TypeAdapter(Settings)
