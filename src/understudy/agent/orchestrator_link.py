@@ -32,7 +32,7 @@ _REFUSALS = {401, 403, 404, 409}
 _REFUSED_CLOSE = {1008, 4401, 4403, 4409}
 
 
-Sent = events.Event | messages.NodeMessage
+Sent = events.Event | messages.Seen | messages.NodeMessage
 
 
 class Refused(Exception):

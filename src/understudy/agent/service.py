@@ -27,6 +27,7 @@ from understudy.agent import memory, processes
 from understudy.agent.adoption import Met, Reception, left_behind
 from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import reap
+from understudy.agent.detection import NodeDetectors, installed
 from understudy.agent.lifelines import Lifelines
 from understudy.agent.link import WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
@@ -75,6 +76,7 @@ class Agent:
         self._strays = Strays(config, self._own, self._output.say)
         self._starting: dict[str, bool] = {}  # workers that are no processes yet; False: killed meanwhile
         self._end: asyncio.Future[End] = self._loop.create_future()
+        self._detectors = installed()
         self._shutdown = Shutdown(config, self._workers, self._output.say)
         self._footprint: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -100,6 +102,7 @@ class Agent:
             reception = Reception(self._config.run_dir / WORKERS, self._met)
         except OSError as error:
             self._output.say(f"workers could not find an agent that is started again, and would end with this one: {error}")
+        detectors = NodeDetectors(self._detectors, self._seen)
         connection = self._loop.create_task(self._connection())
         pages = self._loop.create_task(self._watch_pages())
         try:
@@ -108,6 +111,7 @@ class Agent:
                 self._control.tell(Ending(end.exit_code, end.message, end.told))
             await self._shutdown.stop(end)
         finally:
+            detectors.close()
             watchers = (pages, connection)
             for watcher in watchers:
                 watcher.cancel()
@@ -360,6 +364,11 @@ class Agent:
             if turn % REAP_EVERY == 0:
                 reap(self._own)
             await asyncio.sleep(self._config.timeouts.heartbeat)
+
+    def _seen(self, seen: messages.Seen) -> None:
+        """On a detector's thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._orchestrator.send, seen)
 
     def _stream(self, text: str) -> None:
         """On a writer's thread."""

@@ -1,8 +1,9 @@
 """The port to detectors: each turns something seen into evidence. What follows from evidence others decide.
 
-A detector looks at a job every `every` seconds, on the host of its orchestrator. One of ours judges what it is fed (`hang`). One of
-another package is named by an entry point of the group `understudy.detectors`, is made without arguments and looks by itself, on a
-thread of its own: it may ask a file, a program or a server. One that raises is told about and left out from then on.
+A `Detector` looks at a job every `every` seconds, on the host of its orchestrator; a `NodeDetector` at the node that it runs on, in the
+node's agent. One of ours judges what it is fed (`hang`). One of another package is named by an entry point of the group
+`understudy.detectors`, is made without arguments and looks by itself, on a thread of its own: it may ask a file, a program or a server. One
+that raises, or takes too long, is told about and left out from then on.
 """
 
 from __future__ import annotations
@@ -54,11 +55,14 @@ class JobView:
     steps: Mapping[str, int] = field(default_factory=dict)  # committed steps of each worker, as far as known
 
 
-class NodeDetector(ABC):
-    """Looks at the node that it runs on, in its agent, on a thread of its own. Made without arguments."""
-
+class AnyDetector(ABC):
     name: str
     every: float = 1.0  # seconds between two looks
+
+
+class NodeDetector(AnyDetector):
+    """Looks at the node that it runs on, in its agent, on a thread of its own. Made without arguments."""
+
     limit: float = 30.0  # seconds that a look may take: a detector that takes longer is left out, and told about
 
     @classmethod
@@ -73,9 +77,8 @@ class NodeDetector(ABC):
         """
 
 
-class Detector(ABC):
-    name: str
-    every: float = 1.0  # seconds between two looks
+class Detector(AnyDetector):
+    """Looks at a job, on the host of its orchestrator. Made without arguments."""
 
     @abstractmethod
     def look(self, job: JobView) -> Iterable[Evidence]:

@@ -49,6 +49,22 @@ class Pages:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """From the agent: what a detector has seen that speaks against its own node, or a part of it, as `detectors.base.Evidence` has it. Not
+    an event: what comes of it is journalled, if anything does.
+    """
+
+    detector: str
+    subject: typing.Literal["node", "device", "link"]
+    severity: typing.Literal["note", "suspect"]
+    kind: str
+    part: str
+    detail: str
+    happened: float
+    until: float
+
+
+@dataclass(frozen=True)
 class Lines:
     """From a job's agent: what its workers printed, with prefixes, for whoever follows the job's output."""
 
@@ -119,14 +135,22 @@ class ToWorkers:
 
 
 NodeMessage = Hello | StartPart | EndPart | PartEnded
-Message = events.Event | commands.Command | Pages | Lines | NodeMessage | ToWorkers
+Message = events.Event | commands.Command | Pages | Seen | Lines | NodeMessage | ToWorkers
 
 _TYPES: dict[str, type[typing.Any]] = {
     kind.__name__: kind
-    for kind in (*typing.get_args(events.Event), *typing.get_args(commands.Command), *typing.get_args(NodeMessage), Pages, Lines, ToWorkers)
+    for kind in (
+        *typing.get_args(events.Event),
+        *typing.get_args(commands.Command),
+        *typing.get_args(NodeMessage),
+        Pages,
+        Seen,
+        Lines,
+        ToWorkers,
+    )
 }
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=vars)
-_BOUNDED = frozenset(typing.get_args(events.Event)) | {Hello, EndPart, PartEnded}
+_BOUNDED = frozenset(typing.get_args(events.Event)) | {Seen, Hello, EndPart, PartEnded}
 
 
 @functools.cache

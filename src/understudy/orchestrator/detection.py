@@ -14,12 +14,21 @@ from understudy.core.events import Event, NodeTainted, WorkerLost
 from understudy.core.model import LossCause
 from understudy.core.state import JobState
 from understudy.core.transitions import WorkerState
-from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Subject
+from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, Severity, Subject
+from understudy.links.messages import Seen
 from understudy.policy.engine import Decision, Engine, Standing, held_back
 from understudy.policy.rules import Action, Policy
 
 MOST = 1000  # pieces of evidence that a detector may find in one look; notes of one job
 LITTLE = 0.1  # of the time that a taint still lasts: an end that is put off by less is let be
+
+
+def evidence_of(seen: Seen, node: str) -> Evidence:
+    """What an agent says, which speaks of its own node only."""
+    return Evidence(
+        *(seen.detector, Subject(seen.subject), node, Severity(seen.severity), seen.detail, seen.happened),
+        *(seen.kind, seen.part if seen.subject != "node" else "", seen.until),
+    )
 
 
 class Responses:
@@ -106,7 +115,8 @@ class OtherDetectors:
     def __init__(self, tell: Callable[[str], None]) -> None:
         """`tell`: a line for the user. Starts nothing yet. Raises `ValueError` for what another package has got wrong."""
         self._tell = tell
-        self._kinds = extensions.classes(GROUP, Detector)  # type: ignore[type-abstract]
+        kinds = extensions.classes(GROUP, AnyDetector)
+        self._kinds = [kind for kind in kinds if issubclass(kind, Detector)]  # others look in the agents
         self._threads: list[_OnItsThread] = []
 
     def look(self, job: JobView) -> list[Evidence]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable
 
 from understudy.common.bounds import bounded
@@ -31,11 +32,11 @@ from understudy.core.events import (
 )
 from understudy.core.machine import Machine
 from understudy.core.transitions import WorkerState
-from understudy.detectors.base import JobView
+from understudy.detectors.base import Evidence, JobView
 from understudy.detectors.hang import HangWatch
-from understudy.links.messages import BadMessage, Lines, Pages, encode, encode_all, taken
+from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
 from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
-from understudy.orchestrator.detection import OtherDetectors, Responses
+from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of
 from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.liveness import Liveness, SilentSince
@@ -80,6 +81,7 @@ class Service:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = HangWatch(machine.state.timeouts)
         self._others = OtherDetectors(tell)
+        self._seen: deque[Evidence] = deque(maxlen=MOST)  # on nodes, since the last look
         self._responses = Responses(policy if policy is not None else default(), tell)
         self._liveness = Liveness(
             machine.state.timeouts.node_lost,
@@ -267,6 +269,9 @@ class Service:
         if isinstance(message, Lines):
             self._output(message.text)
             return
+        if isinstance(message, Seen):
+            self._seen.append(evidence_of(message, link.node))
+            return
         if not isinstance(message, FromAgent):
             self._complain(f"node {link.node} sent a {type(message).__name__}, which is not an agent's to send")
             return
@@ -332,7 +337,8 @@ class Service:
                 self.submit(event)
                 return  # what the others have found meanwhile they keep
         found = False
-        for evidence in self._others.look(view):
+        seen, self._seen = self._seen, deque(maxlen=MOST)
+        for evidence in (*seen, *self._others.look(view)):
             if (event := self._responses.event_of(evidence, state, now)) is not None:
                 self.submit(event)
                 found = True
