@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import understudy.cli
-from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.policy.engine import Engine, Standing, explain, held_back
 from understudy.policy.rules import Action, BadPolicy, Limits, Policy, default, default_text, parse
 
@@ -68,6 +68,12 @@ def test_it_counts_what_happens_and_not_how_often_it_is_told() -> None:
     assert engine.decide(seen(happened=NOW + 90, part="gpu4"), NODES, NOW + 90).action is Action.NOTE, "another part"
     third = engine.decide(seen(happened=NOW + 120), NODES, NOW + 120)
     assert (third.action, third.until) == (Action.LEAVE, NOW + 120 + 3600)
+
+
+def test_a_detector_that_is_left_out_speaks_against_itself_only() -> None:
+    engine = Engine(parse('[[rule]]\nname = "all"\naction = "leave"', "x.toml"))
+    assert engine.decide(seen(), NODES, NOW).action is Action.LEAVE
+    assert engine.decide(seen(kind=LEFT_OUT), NODES, NOW).action is Action.NOTE
 
 
 def test_what_is_too_long_ago_does_not_count() -> None:

@@ -15,7 +15,7 @@ from itertools import islice
 
 from understudy import extensions
 from understudy.common.bounds import FIRST_TIME, LAST_TIME
-from understudy.detectors.base import GROUP, AnyDetector, Evidence, NodeDetector, Severity, Subject
+from understudy.detectors.base import GROUP, LEFT_OUT, AnyDetector, Evidence, NodeDetector, Severity, Subject
 from understudy.links.messages import Seen
 
 AGAIN = 10.0  # seconds between two times that the same is told
@@ -100,7 +100,7 @@ class NodeDetectors:
         if not one.out:
             one.out = True
             text = f"the detector {one.title} is left out from now on: {why}"
-            self._send(Seen(one.title, "node", "note", "detector-left-out", "", text, time.time(), 0.0))
+            self._send(Seen(one.title, "node", "note", LEFT_OUT, "", text, time.time(), 0.0))
 
 
 class _Running:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 GROUP = "understudy.detectors"
+LEFT_OUT = "detector-left-out"  # kind of evidence of a detector about itself only: it has raised, hung or flooded
 
 
 class Subject(StrEnum):

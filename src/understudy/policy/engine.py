@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.policy.rules import Action, Limits, Policy, Rule
 
 HOUR = 3600.0
@@ -48,7 +48,8 @@ class Engine:
     def decide(self, evidence: Evidence, nodes: Mapping[str, str], now: float) -> Decision:
         """`nodes`: of each worker."""
         node = nodes.get(evidence.name, "") if evidence.subject is Subject.WORKER else evidence.name
-        rule = next((rule for rule in self._policy.rule if rule.fits(evidence, node)), None)
+        itself = evidence.kind == LEFT_OUT  # says nothing of the node
+        rule = next((rule for rule in self._policy.rule if rule.fits(evidence, node)), None) if not itself else None
         seen = f"{evidence.detail} ({evidence.detector})"
         if rule is None:
             return Decision(Action.NOTE, evidence, node, "", 0.0, seen)
