@@ -71,7 +71,7 @@ def test_a_rank_leaves_the_node_of_a_suspect_device(service: Service, undisturbe
     assert ended.record == undisturbed_spread(2).record
     (incident,) = ended.ask("report")["incidents"]
     assert (incident["planned"], incident["cause"], incident["rank"], incident["decision"]) == (True, "migrated", 1, "boundary")
-    assert incident["detail"] == f"node {node} is tainted: {why}"
+    assert incident["ranks"][0]["detail"] == f"node {node} is tainted: {why}"
 
 
 def test_a_policy_of_the_job_holds_it_back(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
