@@ -1,0 +1,63 @@
+"""What configured detectors share: types with bounds, errors that name the entry and say what is wrong, text of others made fit to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from understudy.common.bounds import LAST_TIME, plain
+from understudy.detectors.base import Severity, Subject
+
+PART = r"^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,63}$"
+SHOWN = 200  # characters of others' text in a note
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Kind = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+Part = Annotated[str, Field(pattern=PART)]
+Seconds = Annotated[float, Field(ge=0, le=LAST_TIME / 10, allow_inf_nan=False)]
+Period = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
+
+
+def _string(value: object) -> object:
+    return value.value if isinstance(value, Severity | Subject) else value
+
+
+NodeSeverity = Annotated[Literal["note", "suspect"], BeforeValidator(_string)]  # a node's detector cannot say that a worker is lost
+NodeSubject = Annotated[Literal["node", "device", "link"], BeforeValidator(_string)]
+
+
+class Configured(BaseModel):
+    """Takes nothing that it does not know, and does not change any more."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read(model: type[M], found: Mapping[str, Any]) -> M:
+    """`model` from plain values, as they stand in TOML or JSON. Raises `ValueError` with one line for each thing that is wrong."""
+    try:
+        return model.model_validate(found)
+    except ValidationError as error:
+        raise ValueError("\n".join(problem(item) for item in error.errors(include_url=False, include_context=False))) from None
+
+
+def problem(item: Mapping[str, Any]) -> str:
+    """One of the errors of pydantic, without the value, which may be long or secret."""
+    where = plain(".".join(map(str, item["loc"])))[:SHOWN]
+    words = plain(item["msg"].removeprefix("Value error, "))[:SHOWN]
+    if item["type"] == "extra_forbidden":
+        return f"there is no {where!r}"
+    if item["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where}: {words[:1].lower()}{words[1:]}" if where else words
+
+
+def first_line(text: str) -> str:
+    """The first line with something in it, without what a terminal would obey, and not longer than a person reads."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    shown = plain(line[: SHOWN + 1])
+    return shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 3]}..."

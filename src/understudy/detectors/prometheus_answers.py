@@ -1,0 +1,203 @@
+"""What Prometheus servers and exporters answer, as series: fetched within a time and a size, read without believing any of it.
+
+A request has one limit for all of it, however slowly the answer drips, and an answer is cut at `most` bytes as it comes; it is not
+decompressed, and no redirection is followed, so the token goes where it was meant to go and nowhere else.
+
+Known limits. An answer of an instant query may be as old as the server's look-back (5 minutes): its rules are the place for what must be
+newer. Of an exporter's page only lines that begin with the wanted name are read, by the parser of `prometheus_client`: names that are
+written as labels (UTF-8 names in quotes) are not found, and native histograms are left out. A name server that does not answer holds
+up a look for as long as the resolver waits, beyond the limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+from pydantic import BaseModel, Field, ValidationError
+
+from understudy.detectors.configuration import first_line, problem
+
+AT_ONCE = 16  # requests
+MOST_SERIES = 10_000  # of one rule in one answer
+MOST_LINE = 1 << 14  # bytes; the parser takes time that grows with the square of a line
+MOST_TOKEN = 1 << 14
+
+
+class Unusable(Exception):
+    """There is no answer, or none that can be used; the text says why, for a person."""
+
+
+@dataclass(frozen=True)
+class Series:
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True)
+class Request:
+    url: str
+    query: str = ""  # PromQL; "": the page itself is wanted
+    token_file: str = ""
+    ca_file: str = ""
+    limit: float = 5.0  # seconds
+    most: int = 1 << 22  # bytes
+
+
+async def fetch(requests: Iterable[Request]) -> list[bytes | Unusable]:
+    """The body of each answer, in order."""
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def one(request: Request) -> bytes | Unusable:
+        async with free:
+            try:
+                return await _fetch(request)
+            except Unusable as error:
+                return error
+
+    return await asyncio.gather(*map(one, requests))
+
+
+async def _fetch(request: Request) -> bytes:
+    headers = {"Accept-Encoding": "identity"}
+    if request.token_file:
+        headers["Authorization"] = f"Bearer {_token(request.token_file)}"
+    parameters = {"query": request.query} if request.query else None
+    try:
+        trust = ssl.create_default_context(cafile=request.ca_file or None) if request.url.startswith("https:") else True
+    except OSError as error:  # as ssl.SSLError is
+        raise Unusable(f"the CA file cannot be used: {error.strerror or type(error).__name__}") from None
+    try:
+        async with (
+            asyncio.timeout(request.limit),
+            # Not through a proxy: that is for the world outside the cluster.
+            httpx.AsyncClient(verify=trust, trust_env=False, timeout=None) as client,
+            client.stream("GET", request.url, params=parameters, headers=headers) as answer,
+        ):
+            body = await _body(answer, request.most)
+    except TimeoutError:
+        raise Unusable(f"no whole answer within {request.limit:g} s") from None
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
+        raise Unusable(f"{type(error).__name__}: {first_line(str(error))}") from None
+    if answer.status_code != 200:
+        raise Unusable(f"status {answer.status_code}" + _reason(body))
+    return body
+
+
+async def _body(answer: httpx.Response, most: int) -> bytes:
+    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Unusable("the answer is compressed, which was not asked for")
+    body = bytearray()
+    async for block in answer.aiter_raw():
+        if len(body) + len(block) > most:
+            raise Unusable(f"the answer is longer than {most} bytes")
+        body += block
+    return bytes(body)
+
+
+def _token(file: str) -> str:
+    """Read each time: tokens are replaced."""
+    try:
+        with Path(file).open("rb") as opened:
+            token = opened.read(MOST_TOKEN + 1).strip()
+    except OSError as error:
+        raise Unusable(f"the token file cannot be read: {error.strerror or type(error).__name__}") from None
+    if not 0 < len(token) <= MOST_TOKEN or not all(33 <= byte < 127 for byte in token):
+        raise Unusable("the token file holds no token")
+    return token.decode()
+
+
+# -- a server's answer ------------------------------------------------------------------------------------------------
+
+
+class _Sample(BaseModel):
+    metric: dict[str, str]
+    value: tuple[float, str] | None = None  # None: of a native histogram
+
+
+class _Data(BaseModel):
+    resultType: Literal["vector"]
+    result: Annotated[list[_Sample], Field(max_length=MOST_SERIES)]
+
+
+class _Answer(BaseModel):
+    status: Literal["success"]
+    data: _Data
+
+
+class _Refusal(BaseModel):
+    errorType: str
+    error: str
+
+
+def _reason(body: bytes) -> str:
+    try:
+        refusal = _Refusal.model_validate_json(body, strict=True)
+    except ValidationError:
+        return ""
+    return f": {first_line(refusal.errorType)}: {first_line(refusal.error)}"
+
+
+def vector(body: bytes) -> list[Series]:
+    """Of /api/v1/query. Raises `Unusable`."""
+    try:
+        answer = _Answer.model_validate_json(body, strict=True)
+    except ValidationError as error:
+        wrong: Mapping[str, Any] = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise Unusable(f"the answer is no instant vector: {problem(wrong)}") from None
+    return [Series(sample.metric, _number(sample.value[1])) for sample in answer.data.result if sample.value is not None]
+
+
+def _number(text: str | float) -> float:
+    try:
+        return float(text)
+    except (ValueError, OverflowError):
+        raise Unusable("a value is no number") from None
+
+
+# -- an exporter's page -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Page:
+    """Lines of an exporter's page by the name of their metric."""
+
+    lines: dict[str, list[str]] = field(default_factory=dict)
+
+    @staticmethod
+    def read(body: bytes, names: Iterable[str]) -> Page:
+        """Raises `Unusable`."""
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            raise Unusable("the page is not UTF-8") from None
+        lines: dict[str, list[str]] = {name: [] for name in names}
+        for line in text.split("\n"):
+            name = line.lstrip().partition("{")[0].partition(" ")[0].partition("\t")[0]
+            if name in lines:
+                lines[name].append(line)
+        return Page(lines)
+
+    def series(self, name: str) -> list[Series]:
+        """All of a metric; none if it is not on the page. Raises `Unusable`."""
+        found = self.lines[name]
+        if len(found) > MOST_SERIES:
+            raise Unusable(f"the page has more than {MOST_SERIES} series of {name}")
+        return [series for line in found for series in _parsed(line, name)]
+
+
+def _parsed(line: str, name: str) -> list[Series]:
+    if len(line) > MOST_LINE:
+        raise Unusable(f"a line of {name} is longer than {MOST_LINE} characters")
+    try:
+        # Line by line and without its type: the parser would give a counter another name.
+        samples = [sample for family in text_string_to_metric_families(line) for sample in family.samples]
+    except Exception:  # it has no error of its own, and some lines lead it to others than ValueError
+        raise Unusable(f"a line of {name} cannot be read") from None
+    return [Series(sample.labels, _number(sample.value)) for sample in samples if sample.name == name]
