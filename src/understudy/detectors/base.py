@@ -20,11 +20,13 @@ class Subject(StrEnum):
 
     WORKER = "worker"
     NODE = "node"
+    DEVICE = "device"  # of a node: an accelerator, a disk, memory
+    LINK = "link"  # of a node: an adapter, or what it is connected by
 
 
 class Severity(StrEnum):
     NOTE = "note"  # a person should know
-    SUSPECT = "suspect"  # of a node: no rank and no spare is placed there any more, and its ranks may be moved
+    SUSPECT = "suspect"  # of a node, or of a part of it: no rank and no spare is placed there any more, and its ranks may be moved
     LOST = "lost"  # of a worker: it is ended, and its rank goes to a spare
 
 
@@ -32,10 +34,13 @@ class Severity(StrEnum):
 class Evidence:
     detector: str
     subject: Subject
-    name: str  # of the worker, of the node
+    name: str  # of the worker, of the node; of a device or a link: of its node
     severity: Severity
     detail: str  # what was seen, for a person
     happened: float  # unix time
+    kind: str = ""  # what was seen, for a rule: "xid-79", "ecc-uncorrected"; of one detector always the same for the same thing
+    part: str = ""  # of a device or a link: which, as its node calls it: "gpu3", "nvme0n1", "eth0"
+    until: float = 0.0  # unix time from which on it says nothing any more; 0: it does not wear off
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,25 @@ class JobView:
     idle: Collection[str] = ()  # workers that hold none
     nodes: Mapping[str, str] = field(default_factory=dict)  # the node of each worker
     steps: Mapping[str, int] = field(default_factory=dict)  # committed steps of each worker, as far as known
+
+
+class NodeDetector(ABC):
+    """Looks at the node that it runs on, in its agent, on a thread of its own. Made without arguments."""
+
+    name: str
+    every: float = 1.0  # seconds between two looks
+    limit: float = 30.0  # seconds that a look may take: a detector that takes longer is left out, and told about
+
+    @classmethod
+    def missing(cls) -> str:
+        """Why there is nothing here that it could look at, for a person; "" if there is."""
+        return ""
+
+    @abstractmethod
+    def look(self) -> Iterable[Evidence]:
+        """What speaks against this node, or a part of it, at this moment. `name` of what it gives is "": the agent knows its node. The
+        same evidence may be given again: it is acted upon once. Raises what it likes: that speaks against the detector.
+        """
 
 
 class Detector(ABC):
