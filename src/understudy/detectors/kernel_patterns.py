@@ -12,7 +12,7 @@ takes its link down for a moment, and collectives survive that.
 
 Known limits: texts change with the kernel and with the driver; a text of which only another form is here says nothing. Nor does a link
 that was down before the log begins, one of InfiniBand (the kernel's log has nothing of its ports), and what only a host of virtual machines
-sees. An interface that is renamed while it is down is not seen to come up, and one that a person takes down looks like one that failed. What
+sees. An interface that is renamed while it is down is not seen to come up, and one that a person takes down looks broken. What
 bonding says of links is left out: who has a network of his own in a container can have it say anything of a name like the host's.
 """
 
@@ -36,6 +36,7 @@ _DISK = r"(?P<disk>[\w!.-]{1,32})"
 _ACTION = r"0x[0-9a-f]+ \([\w ]+\)"
 _OFF_THE_BUS = r"[0-9a-f]{4}:[0-9a-f]{4}\) installed in this system has\s+NVRM: fallen off the bus and is not responding to commands\."
 _THROTTLED = r"(?:mce: )?CPU(?P<cpu>\d+): (?:Core|Package) temperature (?:is )?above threshold, cpu clock (?:is )?throttled \(total events"
+_MEMORY = r"(?:.{0,200} )?on .{1,300} \("  # without which a process could be called like the text
 _NVME = r"nvme (?P<nvme>nvme\d+): "
 _INTERFACE = r"(?P<interface>[^\s:/]{1,15})"
 _ADAPTER = rf"[\w-]{{1,32}} {_PCI} {_INTERFACE}: (?:igb: \S+ )?(?:NIC )?"
@@ -147,8 +148,8 @@ _PROCESSOR_AND_MEMORY = (
         "linux: drivers/edac/edac_mc.c",
         DEVICE,
         "mc{mc}",
-        ("ecc-uncorrected", SUSPECT, FOREVER, r"EDAC MC(?P<mc>\d+): \d+ UE "),
-        ("ecc-corrected", NOTE, DAY, r"EDAC MC(?P<mc>\d+): \d+ CE "),
+        ("ecc-uncorrected", SUSPECT, FOREVER, rf"EDAC MC(?P<mc>\d+): \d+ UE {_MEMORY}"),
+        ("ecc-corrected", NOTE, DAY, rf"EDAC MC(?P<mc>\d+): \d+ CE {_MEMORY}"),
     ),
     # The firmware's report may be of anything: memory, a processor, a PCIe device that has recovered.
     *_printed_by(
