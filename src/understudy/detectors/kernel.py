@@ -1,0 +1,245 @@
+"""What the kernel says of a node's hardware: new records of its log, matched against the texts of `kernel_patterns`.
+
+/dev/kmsg gives one record per read: `priority,sequence,microseconds,flags;text`, and below it lines that begin with a blank, which say of
+what device the record is. Only records of the facility 0 count: the kernel gives any other to what a process writes into its log. Nothing
+but ASCII counts either, because the kernel escapes all else.
+
+The first look begins at the last `dmesg --clear`, or at boot if there was none. What broke before the agent started is broken still, and
+an agent that is started again must not forget it; a person who has repaired a device without a new start says so by clearing the log.
+What has worn off since is not told.
+
+Evidence of one kind and part is given once per look, with the number of records. A state (a link that is down) is given once it has lasted,
+again as long as it lasts, each time for a little longer, and a last time when it ends, with the moment of the end as `until`. If it ends
+before it has lasted, only a note is given.
+
+The times of records are of a clock that stands still while the machine sleeps, and that nobody disciplines: it may be minutes away after
+months. A record that was not there in the look before is therefore no older than that look, whatever it says.
+
+Known limits: a text of a kind that is not in the table says nothing. Records that were overwritten before they were read are lost, of which
+there is a note. A container sees the log of its host, with what is broken in the parts that others use. Whoever may load a kernel module
+or is root on the host may write what is believed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
+from understudy.detectors.kernel_patterns import HOUR, Meaning, meaning
+
+KMSG = "/dev/kmsg"
+RECORD = 16384  # bytes; the kernel's longest records have some 8,000
+READS = 20000  # in one look; the rest is for the next one
+TEXT = 1024  # characters of a text that are matched
+DETAIL = 300  # characters of a text that are told
+PIECES = 64  # of evidence that one look gives
+STATES = 256  # links that are down at the same time
+
+_SEVERITIES = (Severity.LOST, Severity.SUSPECT, Severity.NOTE)
+_ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
+
+
+@dataclass(frozen=True)
+class Record:
+    facility: int  # who wrote it; 0: the kernel
+    sequence: int
+    seconds: float  # of the kernel's clock
+    text: str
+
+
+@dataclass
+class _Seen:
+    """Records of one kind and part."""
+
+    meaning: Meaning
+    first: float  # unix time
+    last: float
+    text: str
+    last_text: str
+    count: int = 1
+    told_until: float = 0.0  # of a state: what has been told of it; 0: nothing yet
+
+    def again(self, happened: float, text: str) -> None:
+        self.last, self.last_text, self.count = happened, text, self.count + 1
+
+    def evidence(self, until: float) -> Evidence:
+        pattern, detail = self.meaning.pattern, _plain(self.text)
+        if self.count > 1:
+            detail += f" ({self.count} times" + (f", last: {_plain(self.last_text)})" if self.last_text != self.text else ")")
+        kind, part = self.meaning.kind, self.meaning.part
+        return Evidence(Kernel.name, pattern.subject, "", pattern.severity, detail, self.first, kind, part, until)
+
+
+def parse(line: bytes) -> Record | None:
+    """The record in a line of the log; None if there is none in it."""
+    head, separator, text = line.partition(b";")
+    fields = head.split(b",")
+    if not separator or len(fields) < 3 or len(line) > RECORD or not line.isascii():
+        return None
+    if not all(len(field) <= 20 and field.isdigit() for field in fields[:3]):
+        return None
+    priority, sequence, microseconds = (int(field) for field in fields[:3])
+    plain = _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), text)
+    return Record(priority >> 3, sequence, microseconds / 1e6, plain.decode(errors="replace"))
+
+
+def _plain(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text[:DETAIL])
+
+
+def _open(path: str) -> io.RawIOBase:
+    log = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))
+    with contextlib.suppress(OSError):  # a file or a pipe in its place
+        log.seek(0, os.SEEK_DATA)
+    return log
+
+
+class Kernel(NodeDetector):
+    name = "kernel"
+
+    def __init__(
+        self,
+        path: str = KMSG,
+        *,
+        open_log: Callable[[str], io.RawIOBase] = _open,
+        clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Opens the log in its first look. `uptime`: seconds of a clock that began with the kernel's."""
+        self._path, self._open_log, self._clock, self._uptime = path, open_log, clock, uptime
+        self._log: io.RawIOBase | None = None
+        self._rest = b""  # of a line whose end has not been read
+        self._sequence = -1  # of the last record
+        self._overwritten = False  # records that would follow it
+        self._read_all_at = 0.0  # unix time of the last look, if it left nothing unread; else 0
+        self._states: dict[tuple[str, str], _Seen] = {}
+
+    @classmethod
+    def missing(cls, path: str = KMSG) -> str:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        except FileNotFoundError:
+            return f"there is no {path}: into a container it has to be mounted from the host"
+        except PermissionError:
+            return f"no permission to read {path}: it takes root, or CAP_SYSLOG if kernel.dmesg_restrict is 1"
+        except OSError as error:
+            return f"{path} cannot be opened: {error.strerror}"
+        try:
+            status = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        if stat.S_ISDIR(status.st_mode) or (stat.S_ISCHR(status.st_mode) and status.st_rdev != os.makedev(1, 11)):
+            return f"{path} is not the kernel's log: a container may have its console in that place, or nothing"
+        return ""
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def look(self) -> list[Evidence]:
+        if self._log is None:
+            self._log = self._open_log(self._path)
+        now, earliest = self._clock(), self._read_all_at
+        start = now - self._uptime()
+        seen: dict[tuple[str, str, Severity], _Seen] = {}
+        ended: list[Evidence] = []
+        lost = 0
+        for line in self._lines(self._log, now):
+            record = parse(line)
+            if record is None:
+                continue
+            if self._overwritten and self._sequence >= 0:  # before the first record it says only that the log is full
+                lost += max(1, record.sequence - self._sequence - 1)
+            self._sequence, self._overwritten = record.sequence, False
+            found = meaning(record.text[:TEXT]) if record.facility == 0 else None
+            if found is None:
+                continue
+            happened, text = min(now, max(start + record.seconds, earliest)), record.text
+            if found.pattern.clears:
+                state = self._states.pop((found.kind, found.part), None)
+                if state is None:
+                    continue
+                if state.told_until:
+                    ended.append(state.evidence(happened))
+                    continue
+                found, happened, text = _briefly(state.meaning), state.first, state.text
+            elif found.pattern.settles:
+                self._begin(found, happened, text, now)
+                continue
+            _count(seen, found, happened, text)
+        events = [one.evidence(one.last + hold if (hold := one.meaning.pattern.hold) else 0.0) for one in seen.values()]
+        current = [one for one in events if not 0 < one.until <= now]
+        return _bounded(ended + self._lasting(now) + current + _lost(lost, now), now)
+
+    def _lines(self, log: io.RawIOBase, now: float) -> Iterator[bytes]:
+        self._read_all_at = 0.0
+        for _ in range(READS):
+            try:
+                data = log.read(RECORD)
+            except OSError as error:
+                if error.errno not in (errno.EPIPE, errno.EINVAL):
+                    raise
+                self._overwritten = True  # EPIPE; or EINVAL: one was longer than any should be, and is passed over
+                continue
+            if not data:
+                self._read_all_at = now
+                return
+            *lines, rest = (self._rest + data).split(b"\n")
+            self._rest = rest[: RECORD + 1]  # what is longer stays too long to be a record, up to its end
+            yield from lines
+
+    def _begin(self, found: Meaning, happened: float, text: str, now: float) -> None:
+        key = (found.kind, found.part)
+        if (state := self._states.get(key)) is not None:
+            state.again(happened, text)
+        elif happened + found.pattern.hold > now and len(self._states) < STATES:
+            self._states[key] = _Seen(found, happened, happened, text, text)
+
+    def _lasting(self, now: float) -> list[Evidence]:
+        told = []
+        for state in self._states.values():
+            pattern = state.meaning.pattern
+            if now - state.first >= pattern.settles and state.told_until - now <= pattern.hold / 2:
+                state.told_until = now + pattern.hold
+                told.append(state.evidence(state.told_until))
+        return told
+
+
+def _count(seen: dict[tuple[str, str, Severity], _Seen], found: Meaning, happened: float, text: str) -> None:
+    key = (found.kind, found.part, found.pattern.severity)
+    if key in seen:
+        seen[key].again(happened, text)
+    else:
+        seen[key] = _Seen(found, happened, happened, text, text)
+
+
+def _briefly(found: Meaning) -> Meaning:
+    """A state that ended before it had lasted."""
+    return Meaning(replace(found.pattern, severity=Severity.NOTE, hold=HOUR), f"{found.kind}-briefly", found.part)
+
+
+def _note(kind: str, detail: str, now: float) -> Evidence:
+    return Evidence(Kernel.name, Subject.NODE, "", Severity.NOTE, detail, now, kind, "", now + HOUR)
+
+
+def _lost(records: int, now: float) -> list[Evidence]:
+    detail = f"{records} records of the kernel's log were overwritten before they were read: it may have said more of this node's hardware"
+    return [_note("log-overwritten", detail, now)] if records else []
+
+
+def _bounded(evidence: list[Evidence], now: float) -> list[Evidence]:
+    """At most `PIECES`, the gravest first."""
+    evidence = sorted(evidence, key=lambda one: _SEVERITIES.index(one.severity))
+    if len(evidence) <= PIECES:
+        return evidence
+    detail = f"{len(evidence) - PIECES + 1} more kinds and parts in the kernel's log at the same time, which are left out here: see dmesg"
+    return [*evidence[: PIECES - 1], _note("log-more", detail, now)]
