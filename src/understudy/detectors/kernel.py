@@ -16,8 +16,8 @@ The times of records are of a clock that stands still while the machine sleeps, 
 months. A record that was not there in the look before is therefore no older than that look, whatever it says.
 
 Known limits: a text of a kind that is not in the table says nothing. Records that were overwritten before they were read are lost, of which
-there is a note. A container sees the log of its host, with what is broken in the parts that others use. Whoever may load a kernel module
-or is root on the host may write what is believed here.
+there is a note. A text that a driver does not end with a line break is there only once another follows. A container sees the log of its
+host, with what is broken in the parts that others use. Whoever may load a kernel module may write what is believed here.
 """
 
 from __future__ import annotations
