@@ -95,6 +95,15 @@ def test_xids_by_number(number: int) -> None:
     pattern = _pattern(f"NVRM: Xid (PCI:0000:01:00): {number}, pid='<unknown>', name=<unknown>, something")
     assert pattern.severity is (S if number in XIDS_BROKEN | XIDS_FAILING else N)
     assert (pattern.hold == 0.0) is (number in XIDS_BROKEN)
+
+
+def test_xids_of_nvidias_catalogue() -> None:
+    """Its immediate actions, as of 2025; 48 and 74 have work flows."""
+    reset = {46, 64, 62, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158}
+    go_on = {8, 11, 13, 25, 31, 32, *range(37, 46), 60, *range(66, 73), *range(75, 78), 80, 93, 121, 137}
+    assert reset | {48, 74} <= XIDS_BROKEN
+    assert {63, 92, 94, 157} == XIDS_FAILING
+    assert not XIDS_BROKEN & go_on
     assert not XIDS_BROKEN & XIDS_FAILING and not XIDS_NVLINK5 & (XIDS_BROKEN | XIDS_FAILING)
 
 
@@ -205,6 +214,11 @@ def test_the_end_of_a_line_that_is_too_long_is_no_record(tmp_path: Path) -> None
 
 def test_a_line_of_many_reads_is_no_record_at_any_cut() -> None:
     record = _record(OFF_THE_BUS)
+    endless = Watch()
+    assert endless.look(*[b"x" * kernel.RECORD] * 20) == []
+    assert len(endless.detector._rest) <= kernel.RECORD + 1, "nor is it kept"
+    assert Watch().look(record[:-1].ljust(kernel.RECORD + 1, b"y"), b"\n") == []
+    assert len(Watch().look(record[:-1].ljust(kernel.RECORD, b"y"), b"\n")) == 1
     for cut in range(len(record)):
         assert Watch().look(b"x" * kernel.RECORD, b"x" * kernel.RECORD, b"xx" + record[:cut], record[cut:]) == []
 
@@ -288,9 +302,9 @@ def test_a_link_that_stays_down_is_told_again_until_it_is_up() -> None:
 
 def test_a_link_that_is_down_for_a_moment_is_a_note() -> None:
     watch = Watch()
-    told = watch.look(*[_record(text, UPTIME - 3.0) for text in (DOWN, AGAIN_UP) * 4])
-    assert [(one.kind, one.part, one.severity, one.subject) for one in told] == [("link-down-briefly", "eth2", N, L)]
-    assert "4 times" in told[0].detail
+    [told] = watch.look(*[_record(text, UPTIME - 8.0 + number) for number, text in enumerate((DOWN, AGAIN_UP) * 4)])
+    assert (told.kind, told.part, told.severity, told.subject) == ("link-down-briefly", "eth2", N, L)
+    assert (told.detail, told.happened, told.until) == (f"{DOWN} (4 times)", NOW - 8.0, NOW - 2.0 + 3600.0)
     assert watch.look(_record(DOWN, UPTIME + 3.0), later=4.0) == []
     assert [one.kind for one in watch.look(_record(AGAIN_UP, UPTIME + 5.0), later=2.0)] == ["link-down-briefly"]
     assert watch.look(later=100.0) == []

@@ -16,8 +16,8 @@ The times of records are of a clock that stands still while the machine sleeps, 
 months. A record that was not there in the look before is therefore no older than that look, whatever it says.
 
 Known limits: a text of a kind that is not in the table says nothing. Records that were overwritten before they were read are lost, of which
-there is a note. A container sees the log of its host, with what is broken in the parts that others use. Whoever may load a kernel module
-or is root on the host may write what is believed here.
+there is a note. A text that a driver does not end with a line break is there only once another follows. A container sees the log of its
+host, with what is broken in the parts that others use. Whoever may load a kernel module may write what is believed here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from understudy.detectors.kernel_patterns import HOUR, Meaning, meaning
 KMSG = "/dev/kmsg"
 RECORD = 16384  # bytes; the kernel's longest records have some 8,000
 READS = 20000  # in one look; the rest is for the next one
-TEXT = 1024  # characters of a text that are matched
 DETAIL = 300  # characters of a text that are told
 PIECES = 64  # of evidence that one look gives
 STATES = 256  # links that are down at the same time
@@ -160,7 +159,7 @@ class Kernel(NodeDetector):
             if self._overwritten and self._sequence >= 0:  # before the first record it says only that the log is full
                 lost += max(1, record.sequence - self._sequence - 1)
             self._sequence, self._overwritten = record.sequence, False
-            found = meaning(record.text[:TEXT]) if record.facility == 0 else None
+            found = meaning(record.text) if record.facility == 0 else None
             if found is None:
                 continue
             happened, text = min(now, max(start + record.seconds, earliest)), record.text
