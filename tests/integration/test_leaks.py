@@ -22,7 +22,10 @@ def test_a_survivor_of_several_losses_keeps_no_descriptor_and_at_most_one_sleepi
     outcome = training.begin("leaks.py", faults=faults, spares=len(losses), UNDERSTUDY_REJOIN=str(int(rejoin))).ends()
     assert outcome.code == 0, outcome.output
     seen = [json.loads(line) for line in (outcome.folder / "open.txt").read_text().splitlines()]
-    by_generation = {entry["generation"]: entry["open"] for entry in seen}
+    by_generation: dict[int, dict[str, int]] = {}
+    for entry in seen:  # what stays open is there at every step; at the last one the next recovery may have begun to open its own
+        known = by_generation.setdefault(entry["generation"], entry["open"])
+        by_generation[entry["generation"]] = min(known, entry["open"], key=lambda there: sum(there.values()))
     assert sorted(by_generation) == [0, 1, 2, 3, 4]
     assert [there.pop(LEFT) for there in by_generation.values()] == ([1] * 5 if rejoin else [1, 2, 3, 4, 5])
     first, *after = by_generation.values()
