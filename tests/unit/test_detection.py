@@ -11,7 +11,7 @@ import pytest
 from tests.unit.core_job import Job
 
 from understudy import extensions
-from understudy.core.events import Event, NodeTainted, WorkerLost
+from understudy.core.events import Committed, Event, MigrationAsked, NodeTainted, WorkerLost
 from understudy.core.model import JobSpec, LossCause
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
 from understudy.orchestrator.detection import OtherDetectors, Responses
@@ -124,6 +124,50 @@ def test_what_waits_and_is_taken_back_does_not_happen() -> None:
     job.job.machine.handle(NodeTainted("n1", ""), 102.0)
     job.job.machine.handle(NodeTainted("n0", ""), 102.0)
     assert job.looks(103.0) is None
+
+
+def test_what_is_over_ends_its_taint_with_the_last_of_what_was_seen_there() -> None:
+    job = Answered()
+    cable = replace(HOT, subject=Subject.LINK, part="eth0", kind="link-down")
+    crc = replace(cable, kind="crc", until=400.0)
+    assert job.sees(cable, 100.0) is not None
+    assert job.sees(crc, 101.0) is None, "the first lasts longer"
+    assert job.sees(replace(cable, kind="other", until=90.0), 102.0) is None, "of that nothing was known"
+    assert job.sees(replace(cable, part="eth1", until=90.0), 102.0) is None
+    shorter = job.sees(replace(cable, until=150.0), 150.0)
+    assert isinstance(shorter, NodeTainted) and (shorter.until, shorter.leave, bool(shorter.reason)) == (400.0, True, True)
+    gone = job.sees(replace(crc, until=160.0), 160.0)
+    assert isinstance(gone, NodeTainted) and (gone.reason, gone.source, gone.part) == ("", "thermometer", "eth0")
+    assert not job.state.nodes["n0"].taints
+    assert job.sees(replace(crc, until=160.0), 161.0) is None
+
+
+def test_what_is_over_lifts_no_other_taint() -> None:
+    job = Answered()
+    job.job.machine.handle(NodeTainted("n0", "a person's"), 99.0)
+    job.sees(HOT, 100.0)
+    job.sees(replace(HOT, subject=Subject.DEVICE, part="gpu0"), 100.0)
+    job.sees(replace(HOT, until=120.0), 120.0)
+    assert set(job.state.nodes["n0"].taints) == {("operator", ""), ("thermometer", "gpu0")}
+
+
+def test_a_hold_goes_on_when_what_was_seen_is_over() -> None:
+    job = Answered('[[rule]]\nname = "a"\naction = "leave"\nhold = "1h"')
+    job.sees(HOT, 100.0)
+    assert job.sees(replace(HOT, until=110.0), 110.0) is None
+    assert job.state.nodes["n0"].taints
+
+
+def test_the_rank_of_a_worker_that_is_to_be_left_moves_once() -> None:
+    job = Answered('[[rule]]\nname = "slow"\nsubject = ["worker"]\naction = "leave"')
+    for rank, worker in job.state.ranks.items():
+        job.job.machine.handle(Committed(worker, 0, 0, 1), 90.0)
+        assert job.state.holder(rank).committed == 0
+    slow = Evidence("straggler", Subject.WORKER, job.state.ranks[1], Severity.SUSPECT, "slow", 100.0, "straggler")
+    moved = job.sees(slow, 100.0)
+    assert isinstance(moved, MigrationAsked) and moved.rank == 1 and "rule 'slow'" in moved.reason
+    assert job.sees(replace(slow, happened=101.0), 101.0) is None, "it moves already"
+    assert not any(node.taints for node in job.state.nodes.values())
 
 
 def test_evidence_that_comes_and_goes_asks_once() -> None:

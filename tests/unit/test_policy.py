@@ -92,7 +92,7 @@ def test_evidence_that_has_worn_off_is_a_note_and_its_end_is_the_taint_s() -> No
     engine = Engine(default())
     assert engine.decide(seen(until=NOW + 5), NODES, NOW).until == NOW + 5
     over = engine.decide(seen(until=NOW + 5), NODES, NOW + 5)
-    assert over.action is Action.NOTE and over.why.endswith("which is over")
+    assert over.over and over.action is Action.NOTE and over.why.endswith("which is over")
 
 
 def test_parts_without_end_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

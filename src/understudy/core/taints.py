@@ -41,8 +41,8 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
         taint(state, node.name, Taint(event.source, event.reason, event.part, event.until, event.leave))
         leave(state)
         return
-    others = {key for key in node.taints if event.source not in (OPERATOR, key[0]) or event.part not in ("", key[1])}
-    _lift(state, node, node.taints.keys() - others)
+    every = event.source == OPERATOR
+    _lift(state, node, [key for key in node.taints if every or key == (event.source, event.part)])
 
 
 def taint(state: JobState, name: str, new: Taint) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +19,11 @@ from pathlib import Path
 from understudy.core.events import LostNode, NodesLost, StopAsked
 from understudy.core.model import Timeouts
 from understudy.core.placement import Offer, place
-from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, StartPart, decode, encode
+from understudy.detectors.base import LEFT_OUT, Evidence, Severity
+from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, Seen, StartPart, decode, encode
 from understudy.links.submission import Submission
 from understudy.orchestrator.agent_link import REPLACED, AgentLink, Close
+from understudy.orchestrator.detection import evidence_of
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
 from understudy.orchestrator.security import Access, Role
@@ -30,6 +33,7 @@ from understudy.policy.rules import parse
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
 RESTARTS = 3  # of a part that was given up, for each job and node
+SUSPICIONS = 100  # of one node that are kept
 
 
 @dataclass
@@ -38,6 +42,11 @@ class Node:
     link: AgentLink | None  # None: away
     heard: float  # by the loop's clock
     restarts: dict[str, int] = field(default_factory=dict)  # of parts, by job
+    suspected: dict[tuple[str, str, str], Evidence] = field(default_factory=dict)  # by detector, kind and part: what may still hold
+
+    def doubt(self, now: float) -> str:
+        """Why no job should be placed here, by what was seen; "": nothing speaks against it. `now`: unix time."""
+        return next((f"{e.detail} ({e.detector})" for e in self.suspected.values() if not 0 < e.until <= now), "")
 
     def free(self) -> int:
         return self.hello.slots - sum(part.slots for part in self.hello.parts)
@@ -128,9 +137,26 @@ class Cluster:
                 self._start(self.nodes[part.node], Part(name, part.rank, slots, part.spares))
 
     def taint(self, name: str) -> str:
-        """Why a node is not trusted: what any job knows of it, also one that has ended."""
+        """Why a node is not trusted: what any job knows of it, also one that has ended, or what was seen there."""
         known = (job.service.machine.state.nodes.get(name) for job in self._jobs.all())
-        return next((node.taint for node in known if node is not None and node.taint), "")
+        tainted = next((node.taint for node in known if node is not None and node.taint), "")
+        return tainted or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
+
+    def observe(self, evidence: Evidence) -> list[str]:
+        """Evidence about a node: each job that has it does what its own policy says, and no new one is placed there while it holds. Gives
+        these jobs' names.
+        """
+        node = self.nodes.get(evidence.name)
+        if node is not None and evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT:
+            key = evidence.detector, evidence.kind, evidence.part
+            if key in node.suspected or len(node.suspected) < SUSPICIONS:
+                node.suspected[key] = evidence
+        return self._jobs.observe(evidence)
+
+    def trust(self, name: str) -> None:
+        """A person says that whatever was seen on this node is over."""
+        if name in self.nodes:
+            self.nodes[name].suspected.clear()
 
     def _trusted(self) -> list[Node]:
         return [node for name, node in self.nodes.items() if node.link is not None and not self.taint(name)]
@@ -160,8 +186,9 @@ class Cluster:
         if old is None or old.link is None:
             self._tell(f"node {hello.node} is here: {hello.slots} slots")
         link = AgentLink(hello.node)
-        restarts = old.restarts if old is not None else {}
-        self.nodes[hello.node] = Node(hello, link, asyncio.get_running_loop().time(), restarts)
+        node = self.nodes[hello.node] = Node(hello, link, asyncio.get_running_loop().time())
+        if old is not None:
+            node.restarts, node.suspected = old.restarts, old.suspected
         for part in hello.parts:
             job = self._jobs.get(part.job)
             if part.job not in self._jobs.aside and (job is None or job.running.done()):
@@ -189,6 +216,8 @@ class Cluster:
             node.hello = replace(message, parts=(*message.parts, *started))
         elif isinstance(message, PartEnded):
             self._part_ended(node, message)
+        elif isinstance(message, Seen):
+            self.observe(evidence_of(message, link.node))
 
     def _part_ended(self, node: Node, message: PartEnded) -> None:
         """Its slots are free. If the job goes on, it was killed too often to be started again there: its ranks are replaced, and a new one

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import islice
 
 from understudy import extensions
 from understudy.common.bounds import FIRST_TIME, LAST_TIME
-from understudy.core.events import Event, NodeTainted, WorkerLost
+from understudy.core import migration
+from understudy.core.events import Event, MigrationAsked, NodeTainted, WorkerLost
 from understudy.core.model import LossCause
-from understudy.core.state import JobState
+from understudy.core.state import JobState, Node
+from understudy.core.taints import ATTEMPTS
 from understudy.core.transitions import WorkerState
 from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, Severity, Subject
 from understudy.links.messages import Seen
@@ -44,7 +46,10 @@ class Responses:
         self._tell = tell
         self._noted: set[tuple[str, str, str, str]] = set()
         self._left: deque[float] = deque(maxlen=1000)  # unix times at which ranks began to leave a node
-        self._held: dict[tuple[str, str, str], tuple[NodeTainted, str]] = {}  # by node, source and part: what waits, and why
+        self._held: dict[tuple[str, str, str], NodeTainted] = {}  # by node, source and part: what waits
+        self._ends: dict[tuple[str, str, str], dict[str, float]] = {}  # by node, detector and part, of each kind: when it ends
+        self._moved: dict[str, int] = {}  # how often the rank of a worker was to leave it
+        self._told: dict[str, str] = {}  # of what is held back: the first word of why, as far as it was told
 
     def event_of(self, evidence: Evidence, state: JobState, now: float) -> Event | None:
         """What the machine is told, None if it knows already, or if nothing but a person should."""
@@ -57,17 +62,49 @@ class Responses:
         node = state.nodes.get(decision.node)
         if node is None or node.lost:
             return None
+        if decision.action is Action.LEAVE and evidence.subject is Subject.WORKER:
+            return self._move(evidence.name, decision.why, node, state, now)
+        if decision.over:
+            return self._over(evidence, node)
         if decision.action in (Action.TAINT, Action.LEAVE):
-            asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, decision.until, decision.action is Action.LEAVE)
+            ends = self._ends.setdefault((node.name, evidence.detector, evidence.part), {})
+            ends[evidence.kind] = decision.until
+            leaves = decision.action is Action.LEAVE
+            asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, _last(ends.values()), leaves)
             return self._new(asked, state, now)
         self._note(decision)
         return None
 
+    def _over(self, evidence: Evidence, node: Node) -> NodeTainted | None:
+        """What was seen has ended. The taint ends with the last of what its detector has seen in that part of the node."""
+        key = node.name, evidence.detector, evidence.part
+        ends = self._ends.get(key, {})
+        known = node.taints.get(key[1:])
+        if ends.pop(evidence.kind, None) is None or known is None:
+            return None
+        if ends:
+            until = _last(ends.values())
+            return NodeTainted(node.name, known.reason, *key[1:], until, known.leave) if until != known.until else None
+        del self._ends[key]
+        return NodeTainted(node.name, "", *key[1:])
+
+    def _move(self, worker: str, why: str, node: Node, state: JobState, now: float) -> MigrationAsked | None:
+        """The rank of a worker that is to be left. What speaks against it is said again as long as it lasts, and so asked for again."""
+        known = state.workers.get(worker)
+        if known is None or not state.holds(known) or self._moved.get(worker, 0) >= ATTEMPTS or migration.refusal(state, known.rank):
+            return None
+        if why_not := held_back(self._limits, self._standing(state, now), node.domain or node.name):
+            self._tell_held(f"rank {known.rank} does not leave {worker}", why_not)
+            return None
+        self._moved[worker] = self._moved.get(worker, 0) + 1
+        self._left.append(now)
+        return MigrationAsked(known.rank, why)
+
     def look(self, state: JobState, now: float) -> Event | None:
         """Whether ranks may leave a node by now that may not before."""
-        for key, (asked, _) in list(self._held.items()):
+        for key, asked in list(self._held.items()):
             node = state.nodes.get(asked.node)
-            if node is None or node.lost or (asked.source, asked.part) not in node.taints or 0 < asked.until <= now:
+            if node is None or node.lost or key[1:] not in node.taints or 0 < asked.until <= now:
                 del self._held[key]
             elif (event := self._new(asked, state, now)) is not None:
                 return event
@@ -79,20 +116,28 @@ class Responses:
         known = node.taints.get((asked.source, asked.part))
         key = asked.node, asked.source, asked.part
         if asked.leave and not any(taint.leave for taint in node.taints.values()):
-            why_not = held_back(self._limits, self._standing(state, now), node.domain or node.name)
-            if why_not:
-                if self._held.get(key, (None, ""))[1].partition(" ")[0] != why_not.partition(" ")[0]:
-                    self._tell(f"ranks do not leave node {node.name} yet: {why_not}")
-                self._held[key] = asked, why_not
+            what = f"ranks do not leave node {node.name}"
+            if why_not := held_back(self._limits, self._standing(state, now), node.domain or node.name):
+                self._tell_held(what, why_not)
+                self._held[key] = asked
                 asked = replace(asked, leave=False)
             else:
-                self._left.append(now)
                 self._held.pop(key, None)
+                self._told.pop(what, None)
+                if any(state.holder(rank).node == node.name for rank in state.ranks):
+                    self._left.append(now)
         if known is None or (asked.leave and not known.leave):
             return asked
         if known.until == asked.until or (known.until > 0 and 0 < asked.until < known.until + max(1.0, (known.until - now) * LITTLE)):
             return None
         return replace(asked, leave=known.leave)
+
+    def _tell_held(self, what: str, why_not: str) -> None:
+        """Once, however the figures in it change."""
+        reason, _, _ = why_not.partition(" ")
+        if self._told.get(what) != reason and (what in self._told or len(self._told) < MOST):
+            self._told[what] = reason
+            self._tell(f"{what} yet: {why_not}")
 
     def _standing(self, state: JobState, now: float) -> Standing:
         occupied = {state.holder(rank).node for rank in state.ranks}
@@ -107,6 +152,11 @@ class Responses:
             self._noted.add(key)
             part = f"{evidence.part} of " if evidence.part else ""
             self._tell(f"{part}{'node' if evidence.subject is not Subject.WORKER else 'worker'} {evidence.name}: {decision.why}")
+
+
+def _last(ends: Collection[float]) -> float:
+    """Of ends of validity; 0: none of some."""
+    return 0.0 if 0.0 in ends else max(ends)
 
 
 class OtherDetectors:

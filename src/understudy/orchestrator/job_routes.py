@@ -116,6 +116,8 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
         if wish.node not in service.machine.state.nodes:
             raise HTTPException(409, f"job {job} has no node {wish.node}")
         service.submit(NodeTainted(wish.node, wish.reason))
+        if not wish.reason and cluster is not None:
+            cluster.trust(wish.node)
         return Accepted()
 
     @app.post("/v1/jobs/{job}/stop", **operate, responses=REFUSED)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from understudy.common.bounds import plain
 from understudy.core.machine import Machine
+from understudy.detectors.base import Evidence
 from understudy.links.messages import ONLY
 from understudy.orchestrator.history import History
 from understudy.orchestrator.journal import Journal, Recorded
@@ -54,6 +55,13 @@ class Jobs:
     def all(self) -> list[ServedJob]:
         """In the order in which they were begun."""
         return list(self._jobs.values())
+
+    def observe(self, evidence: Evidence) -> list[str]:
+        """Evidence about a node goes to every job that has it and is not over. Gives their names."""
+        has = [job for job in self._jobs.values() if not job.running.done() and evidence.name in job.service.machine.state.nodes]
+        for job in has:
+            job.service.observe(evidence)
+        return [job.name for job in has]
 
     def put_aside(self, name: str, why: str) -> None:
         """Nothing is decided for this job, and nothing is ended: what trains goes on without us. All others are not touched by it."""

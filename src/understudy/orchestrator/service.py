@@ -270,7 +270,7 @@ class Service:
             self._output(message.text)
             return
         if isinstance(message, Seen):
-            self._seen.append(evidence_of(message, link.node))
+            self.observe(evidence_of(message, link.node))
             return
         if not isinstance(message, FromAgent):
             self._complain(f"node {link.node} sent a {type(message).__name__}, which is not an agent's to send")
@@ -287,6 +287,10 @@ class Service:
             self._complain(f"node {link.node} speaks for another node")
             return
         self.submit(message, written)
+
+    def observe(self, evidence: Evidence) -> None:
+        """Somebody else's evidence about a node of this job. What follows is decided with the next look at it."""
+        self._seen.append(evidence)
 
     def _complain(self, text: str) -> None:
         if text not in self._complaints and len(self._complaints) < 100:

@@ -28,6 +28,7 @@ class Decision:
     rule: str  # by name; "": none fits
     until: float  # unix time at which a taint ends; 0: when somebody says so
     why: str  # for a person: what was seen, by whom, and by which rule
+    over: bool = False  # it does not last any more, and what follows from it ends
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,15 @@ class Engine:
         seen = f"{evidence.detail} ({evidence.detector})"
         if rule is None:
             return Decision(Action.NOTE, evidence, node, "", 0.0, seen)
-        if 0 < evidence.until <= now:
-            return Decision(Action.NOTE, evidence, node, rule.name, 0.0, f"{seen}, which is over")
+        ended = 0 < evidence.until <= now
+        until = (evidence.until if ended else now) + rule.hold if rule.hold is not None else evidence.until
+        if 0 < until <= now:
+            return Decision(Action.NOTE, evidence, node, rule.name, 0.0, f"{seen}, which is over", over=True)
         times = self._count(rule, node, evidence)
         by = f"{seen}, by rule {rule.name!r}"
         if len(times) < rule.after:
             often = f"seen {len(times)} of {rule.after} times in {rule.within:g} s"
             return Decision(Action.NOTE, evidence, node, rule.name, 0.0, f"{by}: {often}")
-        until = now + rule.hold if rule.hold is not None else evidence.until
         return Decision(rule.action, evidence, node, rule.name, until, by)
 
     def _count(self, rule: Rule, node: str, evidence: Evidence) -> deque[float]:
@@ -123,4 +125,5 @@ def _sentence(rule: Rule) -> str:
     what += [f"of severity {' or '.join(sorted(rule.severity))}"] if rule.severity != frozenset(Severity) else []
     often = f", seen {rule.after} times within {rule.within:g} s" if rule.after > 1 else ""
     held = f" for {rule.hold:g} s behind the last time" if rule.hold is not None and rule.action in (Action.TAINT, Action.LEAVE) else ""
-    return f"{rule.name}: {', '.join(what) or 'anything'}{often}: {_DONE[rule.action]}{held}."
+    moves = rule.action is Action.LEAVE and rule.subject == {Subject.WORKER}
+    return f"{rule.name}: {', '.join(what) or 'anything'}{often}: {'its rank moves to a spare' if moves else _DONE[rule.action] + held}."

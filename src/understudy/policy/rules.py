@@ -48,7 +48,7 @@ class BadPolicy(ValueError):
 class Action(StrEnum):
     NOTE = "note"  # told to people, once
     TAINT = "taint"  # the node gets no more ranks and spares
-    LEAVE = "leave"  # ... and its ranks move to other nodes
+    LEAVE = "leave"  # ... and its ranks move to other nodes; of a worker: its rank moves to a spare
     LOST = "lost"  # of a worker: it is ended, and its rank goes to a spare
 
 
