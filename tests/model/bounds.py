@@ -21,6 +21,8 @@ class Bounds:
     prepared: int = 0  # so many of the spares
     restarts: int = 3  # `JobSpec.max_restarts`
     losses: int = 99  # `JobSpec.max_losses_per_transaction`
+    admission: bool = False  # `JobSpec.admission`
+    home_after: float = -1.0  # `JobSpec.home_after`
     begin: str = "training"  # or "setup": the script's set-up is still to be done; or "forming": no worker is warm yet
 
 
@@ -113,6 +115,26 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "two nodes are to be left, one spare, and a worker dies": (
         _one(nodes=2, faults={"leave": 2, "kill": 1}, replenish=True),
         11_777,
+    ),
+    "a node is drained": (_one(nodes=2, spares=2, faults={"drain": 1}, replenish=True), 1),
+    "a node is drained, and a worker dies": (_one(nodes=2, spares=2, faults={"drain": 1, "kill": 1}, replenish=True), 1),
+    "two nodes are drained": (_one(nodes=2, spares=2, faults={"drain": 2}, replenish=True), 1),
+    "a node is drained, and another is to be left": (_one(nodes=2, spares=2, faults={"drain": 1, "leave": 1}, replenish=True), 1),
+    "a node is drained, and a spare is drilled": (_one(nodes=2, spares=2, faults={"drain": 1, "drill": 1}, replenish=True), 1),
+    "a node is drained, spares are prepared": (_one(nodes=2, spares=2, prepared=2, faults={"drain": 1, "kill": 1}, replenish=True), 1),
+    "a node is drained in the set-up": (_one(nodes=2, spares=2, faults={"drain": 1, "kill": 1}, begin="setup", replenish=True), 1),
+    "a node is drained, and an agent ends": (_one(nodes=2, spares=2, faults={"drain": 1, "agent": 1}, replenish=True), 1),
+    "a node is left, checked, and its rank goes home": (
+        _one(2, nodes=2, spares=2, admission=True, home_after=1.0, faults={"leave": 1, "wears": 1, "checked": 2}, replenish=True),
+        1,
+    ),
+    "a node is left, its rank goes home, and a worker dies": (
+        _one(2, nodes=2, spares=2, home_after=1.0, faults={"leave": 1, "wears": 1, "kill": 1}, replenish=True),
+        1,
+    ),
+    "a node comes and goes, and its rank goes home once": (
+        _one(2, nodes=2, spares=2, home_after=1.0, faults={"leave": 2, "wears": 2}, replenish=True),
+        1,
     ),
     "a node is tainted and trusted again, and another": (_one(nodes=2, spares=2, faults={"taint": 2}), 285),
     "4 ranks on 2 nodes, and one of these ends": (_one(ranks=4, nodes=2, spares=4, faults={"agent": 1}), 754_038),

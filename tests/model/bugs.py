@@ -17,10 +17,13 @@ from tests.model.messages import says
 from tests.model.moves import Moves
 from tests.model.world import Mode, Shape, Worker, World
 from understudy.core import (
+    admission,
     assignment,
     commit,
+    drain,
     drill,
     events,
+    home,
     loss,
     machine,
     membership,
@@ -35,7 +38,7 @@ from understudy.core import (
 from understudy.core.commands import Drill, KillWorker
 from understudy.core.commit import Decision
 from understudy.core.model import LossCause, Position, Stand
-from understudy.core.state import JobState
+from understudy.core.state import CHECK, DRAIN, JobState
 from understudy.core.transitions import Phase, Why, WorkerState
 
 KILL = Bounds(transactions=1, faults={"kill": 1})
@@ -56,6 +59,10 @@ DRILLED = Bounds(transactions=1, faults={"drill": 1, "kill": 1}, together=2, rep
 RESTARTED = Bounds(transactions=1, faults={"drill": 1, "crash": 1}, together=2, replenish=True)
 LEAVE = Bounds(nodes=2, spares=2, transactions=1, faults={"leave": 1, "kill": 1}, together=2, replenish=True)
 LATER = Bounds(nodes=2, transactions=1, faults={"leave": 2, "kill": 1}, together=3, replenish=True)
+WEARS = Bounds(nodes=2, spares=2, transactions=2, home_after=1.0, faults={"leave": 2, "wears": 2}, together=4, replenish=True)
+DRAIN_ONE = Bounds(nodes=2, spares=2, transactions=3, faults={"drain": 1}, replenish=True)
+HOME = replace(WEARS, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
+CHECKED = replace(WEARS, admission=True, faults={"leave": 1, "wears": 1, "checked": 1}, together=3)
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
 
 
@@ -111,6 +118,28 @@ def _stale_answer(state: JobState, event: events.Quiesced) -> None:
 
 def _stays(state: JobState) -> None:
     """The node is tainted, and its ranks stay there."""
+
+
+def _nobody(state: JobState, *_: Any) -> list[Any]:
+    """Nothing comes of it."""
+    return []
+
+
+def _everything(state: JobState) -> list[Any]:
+    """What was to be left there is given up as well."""
+    for node in state.nodes.values():
+        if node.drain is not None:
+            node.taints[DRAIN] = replace(node.drain, lose=True)
+    return overdue(state)
+
+
+def _any_check(state: JobState, event: events.NodeChecked) -> Any:
+    """Whether it was passed is not asked."""
+    node = state.nodes[event.node]
+    return node if CHECK in node.taints else None
+
+
+overdue = drain.overdue
 
 
 def _at_once(state: JobState) -> None:
@@ -394,5 +423,13 @@ BUGS = [
     Bug("nobody leaves a tainted node behind a recovery", resume, "leave", _stays, LEAVE),
     Bug("nobody leaves a tainted node for a spare that comes later", workers, "leave", _stays, LATER),
     Bug("a rank moves in the middle of a recovery", taints, "leave", _at_once, LEAVE),
+    Bug("nobody leaves a tainted node when another is trusted again", taints, "leave", _stays, WEARS),
+    Bug("spares stay on a drained node", drain, "_end_spares", _nobody, DRAIN_ONE),
+    Bug("what is late is not given up", drain, "overdue", _nobody, DRAIN_ONE),
+    Bug("what is late is given up, and was to be left", drain, "overdue", _everything, DRAIN_ONE),
+    Bug("a node is trusted without a check", admission, "begin", _nobody, CHECKED),
+    Bug("a node is trusted although its check has failed", admission, "passed", _any_check, CHECKED),
+    Bug("ranks go home to a node that is tainted again", home, "doubted", _nobody, WEARS),
+    Bug("no rank goes home for a spare that comes later", home, "go", _stays, HOME),
     Bug("a spare is told to begin before that is written", moves, "is_decision", _drill_at_once, RESTARTED),
 ]

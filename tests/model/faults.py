@@ -6,6 +6,7 @@ Each gives the steps that are possible in a state. `spent` is that state with on
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,35 @@ def _leave(moves: Moves, state: State, spent: State) -> Steps:
         if not any(taint.leave for taint in node.taints.values()):
             seen = events.NodeTainted(node.name, "it is about to fail", "detector", "gpu0", leave=True)
             yield f"{node.name} is to be left", partial(moves.submit, spent, seen)
+
+
+def _wears(moves: Moves, state: State, spent: State) -> Steps:
+    """What was seen of it is over."""
+    for node in state.machine.state.nodes.values():
+        if ("detector", "gpu0") in node.taints:
+            over = events.NodeTainted(node.name, "", "detector", "gpu0")
+            yield f"what was seen of {node.name} is over", partial(moves.submit, spent, over)
+
+
+def _drain(moves: Moves, state: State, spent: State) -> Steps:
+    """Somebody wants a node empty, at once or by a time, or does not any more."""
+    for node in state.machine.state.nodes.values():
+        if node.drain is not None:
+            yield f"{node.name} is not drained any more", partial(moves.submit, spent, events.NodeTainted(node.name, "", "drain"))
+            continue
+        asked = events.NodeTainted(node.name, "a new kernel", "drain", leave=True)
+        yield f"{node.name} is drained", partial(moves.submit, spent, asked)
+        for lose, what in ((True, "given up"), (False, "left")):
+            late = replace(asked, deadline=1.0, lose=lose)
+            yield f"{node.name} is drained, and what is late is {what}", partial(moves.submit, spent, late)
+
+
+def _checked(moves: Moves, state: State, spent: State) -> Steps:
+    """A node's agent says how its check went, whether or not it was asked."""
+    for node in state.machine.state.nodes.values():
+        for passed in (True, False):
+            said = events.NodeChecked(node.name, passed, "" if passed else "a bit is wrong")
+            yield f"{node.name} has {'' if passed else 'not '}passed its check", partial(moves.submit, spent, said)
 
 
 def _hung(moves: Moves, state: State, spent: State) -> Steps:
@@ -267,6 +297,9 @@ FAULTS: dict[str, Fault] = {
     "stop": _stop,
     "taint": _taint,
     "leave": _leave,
+    "wears": _wears,
+    "drain": _drain,
+    "checked": _checked,
     "hung": _hung,
     "cut": _cut,
     "agent": _agent,

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.model.drills import follow
+from tests.model import departures, drills
 from tests.model.messages import order
 from tests.model.world import Wrong
 from understudy.core import commands, events
@@ -63,7 +63,8 @@ class Machines:
         fenced = speaker is not None and speaker.state is WorkerState.LOST
         answer = machine.handle(event, 0.0)
         self._check(machine)
-        follow(before.machine.state, event, machine.state, answer)
+        drills.follow(before.machine.state, event, machine.state, answer)
+        departures.follow(before.machine.state, event, machine.state)
         if self._replayed(before, event) != machine.state:
             raise Wrong("the journal replayed gives another state")
         after = self._intern(machine, (before, event))
@@ -113,9 +114,8 @@ def _thawed(frozen: bytes) -> Machine:
     return machine
 
 
-def _left(node: Node) -> bool:
-    """Whether ranks are to leave it."""
-    return any(taint.leave for taint in node.taints.values())
+def _taints(node: Node) -> tuple[Any, ...]:
+    return tuple(sorted((*key, taint.leave, taint.deadline > 0, taint.lose, taint.done) for key, taint in node.taints.items()))
 
 
 def machine_key(machine: Machine, heard: bool = True) -> Any:
@@ -146,7 +146,7 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
     return (
         s.phase.value, s.generation, s.highest_announced_generation, s.store, f"w{s.started}", s.all_committed, s.begun, s.restarts,
         s.ended is not None and s.ended.exit_code,
-        tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost, len(n.taints), _left(n)) for n in s.nodes.values()),
+        tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost, _taints(n), n.home_at, n.awaits) for n in s.nodes.values()),
         workers,
         tuple(sorted(s.ranks.items())), frozenset(s.finished_then_lost), tuple(sorted(s.unprepared.items())),
         s.unprepared_in_a_row, tuple(sorted(s.unmoved.items())), bool(s.broken), frozenset(s.timers),

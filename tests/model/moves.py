@@ -11,6 +11,7 @@ States that cannot be told apart are one (`forget.py`, `machines.py`), and steps
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from tests.model import drills, steps
@@ -22,7 +23,7 @@ from tests.model.messages import obey, order, story
 from tests.model.reduction import Reduction
 from tests.model.state import State, Step, Steps, always
 from tests.model.world import Mode, Shape, Worker, World, Wrong, flagged
-from understudy.core import commands, events
+from understudy.core import commands, drain, events, home
 from understudy.core.buddies import Place, buddies
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
@@ -30,6 +31,9 @@ from understudy.core.transitions import Phase, WorkerState
 
 _DRILLS = list(FAULTS).index("drill")
 _FORGETFUL = [list(FAULTS).index(kind) for kind in ("crash", "takeover")]
+
+
+_SET_BY_PEOPLE = frozenset({drain.TIMER, home.TIMER})  # timers that run out in the course of things
 
 
 class Moves:
@@ -55,6 +59,7 @@ class Moves:
         """As far as `Bounds.begin` says; spares are warm when the workers are."""
         b = self.bounds
         spec = JobSpec("job", b.ranks, b.ranks // b.nodes, b.nodes, b.spares, b.replenish, b.restarts, b.losses, b.prepared)
+        spec = replace(spec, admission=b.admission, home_after=b.home_after)
         machine = Machine(spec, Timeouts())
         self.opening: list[events.Event] = [events.NodeJoined(f"n{node}", f"10.0.0.{node}", node) for node in range(b.nodes)]
         interned, answer = self.machines.begin(machine, list(self.opening))
@@ -157,6 +162,8 @@ class Moves:
             yield "the journal is written", always(state._replace(before=state.interned))
         if any(w.broken and w.alive for w in world.workers):
             yield from self._patience(state)
+        for timer in sorted(_SET_BY_PEOPLE & state.machine.state.timers):
+            yield f"the time of {timer} is over", partial(self.submit, state, events.Expired(timer))
         for rank in range(self.bounds.ranks):
             if not state.machine.belief_refusal(rank):
                 yield f"rank {rank} is believed", partial(self.submit, state, events.Believed(rank, "asked"))

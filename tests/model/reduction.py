@@ -35,7 +35,7 @@ class Reduction:
         self._reconnecting = [kinds.index(kind) for kind in RECONNECTING]
         self._breaking = [kinds.index("break"), kinds.index("snap")]
         self._doubling = kinds.index("echo")
-        self._migrates = "migrate" in bounds.faults
+        self._migrates = not bounds.faults.keys().isdisjoint(("migrate", "leave", "drain"))
 
     def remembers(self, state: State) -> bool:
         """Whether an agent may have to say again what it has said."""
@@ -134,6 +134,8 @@ class Reduction:
             return False
         if s.migration is not None or s.drill is not None or s.broken or any(world.cut) or any(world.away):
             return False
+        if any(node.home_at or any(taint.leave or taint.deadline for taint in node.taints.values()) for node in s.nodes.values()):
+            return False  # ranks leave it, or go home, when they can
         for w in world.workers:
             if not all(isinstance(event, _HARMLESS) for event in w.up):
                 return False

@@ -16,7 +16,8 @@ _FIRST = ("worker", "node", "timer", "rank", "reason")
 def scenario(bounds: Bounds, handled: Iterable[events.Event], why: str) -> str:
     """The events with what the machine answers to each."""
     replenish = "yes" if bounds.replenish else "no"
-    lines = [f"# {why}", f"job world={bounds.ranks} nodes={bounds.nodes} spares={bounds.spares} replenish={replenish}"]
+    job = f"job world={bounds.ranks} nodes={bounds.nodes} spares={bounds.spares} replenish={replenish} prepared={bounds.prepared}"
+    lines = [f"# {why}", f"{job} admission={int(bounds.admission)} home_after={int(bounds.home_after)}"]
     return Scenario().run("\n".join([*lines, *map(_line, handled), "? ranks"]))
 
 
@@ -29,6 +30,8 @@ def _line(event: events.Event) -> str:
 
 def _value(value: object) -> str:
     match value:
+        case bool():
+            return "yes" if value else "no"
         case Position():
             return f"{value.transaction}/{value.stand}"
         case tuple():

@@ -127,9 +127,9 @@ class Scenario:
         match field:
             case "happened":
                 return self.now - float(raw.get("ago", "0"))
-            case "until":
+            case "until" | "deadline":
                 return float(text)
-            case "leave":
+            case "leave" | "lose" | "passed":
                 return text == "yes"
             case "started":
                 return self.now - float(raw.get("seconds", "0"))

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.core import commands, events, taints
+from understudy.core import commands, events, home, taints
 from understudy.core.assignment import choose_spare
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
-from understudy.core.state import JobState, Stage
+from understudy.core.state import CHECK, JobState, Stage
 from understudy.core.transitions import Phase, Why, WorkerState
 
 KINDS = (
@@ -223,7 +223,13 @@ def check_drill(state: JobState) -> None:
 
 
 def check_taints(state: JobState) -> None:
-    """In plain training every rank is on its way that is to leave its node and can."""
+    """In plain training every rank is on its way that is to leave its node, or to go home, and can."""
+    assert not any(node.taints and node.home_at for node in state.nodes.values()), "ranks go home to a node that is not trusted"
+    calm = state.incident is None and state.phase is Phase.TRAINING and not state.finished_then_lost
+    for node in state.nodes.values() if calm else ():
+        there = [worker for worker in node.workers.values() if worker.state is not WorkerState.RELEASED]
+        if node.drain is not None and not node.lost and not any(worker.rank >= 0 for worker in there):
+            assert node.drain.done and not there, f"there are spares on node {node.name}, which is drained"
     if state.phase is not Phase.TRAINING or state.unsettled():
         return
     for rank, name in state.ranks.items():
@@ -231,6 +237,12 @@ def check_taints(state: JobState) -> None:
         if any(taint.leave for taint in node.taints.values()) and state.unmoved.get(rank, 0) < taints.ATTEMPTS:
             spare = choose_spare(state, rank)
             assert spare is None or state.nodes[spare.node].taint, f"rank {rank} stays on a node that is to be left"
+    for node in state.nodes.values():
+        for rank in range(node.rank * state.spec.workers_per_node, (node.rank + 1) * state.spec.workers_per_node):
+            away = rank in state.ranks and state.holder(rank).node != node.name
+            if away and node.home_at < 0 and not node.lost and state.unmoved.get(rank, 0) < home.ATTEMPTS:
+                fit = [spare for spare in node.idle(WorkerState.WARM) if spare.prepare is None or spare.prepare.rank == rank]
+                assert not fit or node.taints, f"rank {rank} does not go home"
 
 
 def check_timers(state: JobState) -> None:
@@ -251,6 +263,9 @@ def check_timers(state: JobState) -> None:
         "migration": preparing,
         "drill": state.drill is not None,
         "taint": any(taint.until > 0 for node in state.nodes.values() for taint in node.taints.values()),
+        "drain": any(node.drain is not None and node.drain.deadline > 0 for node in state.nodes.values()),
+        "check": any(CHECK in node.taints and not node.lost for node in state.nodes.values()),
+        "home": any(node.home_at > 0 for node in state.nodes.values()),
     }
     assert state.timers - {"prepare", "hold"} == {name for name, needed in wanted.items() if needed}, (state.phase, state.timers)
     assert not asked or "prepare" in state.timers

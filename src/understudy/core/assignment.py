@@ -7,9 +7,10 @@ newcomer on another node gets a local rank that is free there.
 from __future__ import annotations
 
 from understudy.core.model import JobSpec
-from understudy.core.state import JobState, Worker
+from understudy.core.state import JobState, Node, Worker
 from understudy.core.transitions import WorkerState
 
+NEAR = ("nvlink", "switch", "block")  # labels of nodes: those with the same value are near to each other
 _HOLDING = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
 
 
@@ -19,10 +20,10 @@ def spare_share(spec: JobSpec, node_rank: int) -> int:
 
 
 def choose_spare(state: JobState, rank: int) -> Worker | None:
-    """The warm spare that takes `rank`: if the rank's node is lost, one outside its failure domain, where more may be about to fail; then
-    one that is prepared for this rank; then one on the rank's own node, which keeps the rank's place among its local peers; then one on
-    the node that carries the fewest ranks; then the oldest. One on a tainted node only where the job has no other spare, not even one that
-    warms. Never one that is prepared for another rank.
+    """The warm spare that takes `rank`: if the rank's node is lost or tainted, one outside its failure domain, where more may be about to
+    fail; then one near to it in the network (`NEAR`); then one that is prepared for this rank; then one on the rank's own node, which
+    keeps the rank's place among its local peers; then one on the node that carries the fewest ranks; then the oldest. One on a tainted node
+    only where the job has no other spare, not even one that warms. Never one that is prepared for another rank.
     """
     idle = [worker for worker in state.idle(WorkerState.WARM, WorkerState.STARTING) if not state.nodes[worker.node].lost]
     trusted = [worker for worker in idle if not state.nodes[worker.node].taint]
@@ -34,13 +35,18 @@ def choose_spare(state: JobState, rank: int) -> Worker | None:
             best[worker.node] = worker
     home = state.nodes[state.holder(rank).node] if rank in state.ranks else None
 
-    def order(spare: Worker) -> tuple[bool, int, bool, int, int]:
+    def order(spare: Worker) -> tuple[bool, int, int, bool, int, int]:
         node = state.nodes[spare.node]
         away = home is None or node is not home
-        doubtful = home is not None and home.lost and node.domain == home.domain
-        return doubtful, _behind(spare), away, len(_on(state, node.name)), _number(spare.name)
+        doubtful = home is not None and (home.lost or bool(home.taints)) and node.domain == home.domain
+        return doubtful, _far(node, home), _behind(spare), away, len(_on(state, node.name)), _number(spare.name)
 
     return min(best.values(), key=order, default=None)
+
+
+def _far(node: Node, home: Node | None) -> int:
+    """How many of the labels of places in the network say that the two are not in one."""
+    return sum(node.labels[near] != home.labels[near] for near in NEAR if near in node.labels and near in home.labels) if home else 0
 
 
 def _behind(spare: Worker) -> int:

@@ -26,6 +26,13 @@ class KillWorker:
 
 
 @dataclass(frozen=True)
+class CheckNode:
+    """To the agent of `node`: let it pass its check (`understudy check-node`), and say how that went (`NodeChecked`)."""
+
+    node: str
+
+
+@dataclass(frozen=True)
 class Assign:
     """To a warm worker: take `rank` and run the script. A newcomer takes it in the middle of the job.
 
@@ -166,5 +173,19 @@ class Tell:
 
 
 Command = (
-    StartWorker | KillWorker | Assign | Prepare | Drill | DrillOver | Abort | Publish | Pause | Recover | Release | SetTimer | EndJob | Tell
+    StartWorker
+    | KillWorker
+    | CheckNode
+    | Assign
+    | Prepare
+    | Drill
+    | DrillOver
+    | Abort
+    | Publish
+    | Pause
+    | Recover
+    | Release
+    | SetTimer
+    | EndJob
+    | Tell
 )

@@ -23,6 +23,7 @@ class NodeJoined:
     domain: str = ""  # empty: of its own
     spares: int = -1  # spares wanted on this node; -1: its share of the job's. A node with a rank beyond the job's has nothing else
     workers: tuple[str, ...] | None = None
+    labels: tuple[tuple[str, str], ...] = ()  # of its place in the network
 
 
 @dataclass(frozen=True)
@@ -329,6 +330,34 @@ class NodeTainted:
     part: str = ""  # of the node
     until: float = 0.0  # unix time at which it ends; 0: when somebody says so
     leave: bool = False  # ranks are to leave the node
+    deadline: float = 0.0  # of a drain: as in `state.Taint`
+    lose: bool = False
+
+
+@dataclass(frozen=True)
+class NodeChecked:
+    """From the agent: how the check of its node went. `detail`: what has failed."""
+
+    node: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Observed:
+    """From the orchestrator's service: evidence, as `detectors.base.Evidence` has it. It changes nothing: what follows from it is an event
+    of its own. But people, the next orchestrator and whoever tries out another policy can see it.
+    """
+
+    detector: str
+    subject: str
+    name: str
+    severity: str
+    detail: str
+    happened: float
+    kind: str = ""
+    part: str = ""
+    until: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -367,5 +396,5 @@ FromWorker = (
     | Finished
     | Notice
 )
-FromAgent = NodeJoined | WorkerStarted | StartRefused | WorkerLost | FromWorker
-Event = FromAgent | NodesLost | MigrationAsked | DrillAsked | Believed | NodeTainted | StopAsked | Expired
+FromAgent = NodeJoined | WorkerStarted | StartRefused | WorkerLost | NodeChecked | FromWorker
+Event = FromAgent | NodesLost | MigrationAsked | DrillAsked | Believed | NodeTainted | Observed | StopAsked | Expired

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core import drill, preparation, proofs, taints, workers
+from understudy.core import admission, drain, drill, home, preparation, proofs, taints, workers
 from understudy.core.events import CommunicationBroken, Expired, NodeJoined, NodesLost, VerifyFailed, WorkerLost, WorkerWarm
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
@@ -27,6 +27,7 @@ _VERB = {
     LossCause.EXITED: "exited",
     LossCause.HUNG: "hung",
     LossCause.NODE: "was lost with its node",
+    LossCause.DRAINED: "is given up",
     LossCause.DIGEST: "did not verify",
     LossCause.CORRUPT: "holds state that is not its replicas'",
 }
@@ -44,8 +45,8 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
     """Workers of which its agent has never heard ended with the host, which was started anew before anybody noticed."""
     node = state.nodes.get(event.node)
     if node is not None and event.workers is not None:
-        there = [worker for worker in node.workers.values() if worker.pid and worker.state is not WorkerState.RELEASED]
-        gone = [worker for worker in there if worker.name not in event.workers]
+        there = [worker for worker in node.workers.values() if worker.pid or worker.state is not WorkerState.STARTING]
+        gone = [worker for worker in there if worker.state is not WorkerState.RELEASED and worker.name not in event.workers]
         lose(state, [Loss(worker, LossCause.NODE, f"{node.name} was started anew", state.now) for worker in gone])
     workers.node_joined(state, event)
 
@@ -76,6 +77,8 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
             state.refuse(event, Why.UNKNOWN if node is None else Why.AGAIN)
             continue
         node.lost, node.spares = True, 0
+        home.doubted(state, node)
+        admission.settle(state)
         state.tell(f"node {node.name} was lost: {lost.detail}")
         losses += [Loss(worker, LossCause.NODE, lost.detail, lost.happened or state.now) for worker in node.workers.values()]
         if node.rank < state.spec.nodes and not missed:
@@ -144,6 +147,14 @@ def expired(state: JobState, event: Expired) -> None:
         drill.overdue(state)
     elif event.timer == taints.TIMER:
         taints.expired(state)
+    elif event.timer == admission.TIMER:
+        admission.again(state)
+    elif event.timer == home.TIMER:
+        home.due(state)
+    elif event.timer == drain.TIMER:
+        detail = "its node is drained, and the deadline is over"
+        lose(state, [Loss(worker, LossCause.DRAINED, detail, state.now) for worker in taints.overdue(state)])
+        taints.leave(state)
     elif event.timer == preparation.TIMER:
         preparation.overdue(state)
     else:  # resume

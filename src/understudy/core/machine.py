@@ -34,8 +34,8 @@ What holds at all times
 - The same events, with the same times, lead to the same state: the journal is the state.
 
 Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
-`forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `preparation.py`, `drill.py`, `dispute.py`: one chapter
-each.
+`forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `drain.py`, `admission.py`, `home.py`, `preparation.py`,
+`drill.py`, `dispute.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def _stop_asked(state: JobState, event: events.StopAsked) -> None:
 
 
 MOST_NOTICES = 200
+MOST_EVIDENCE = 200
 
 
 def _notice(state: JobState, event: events.Notice) -> None:
@@ -83,6 +84,14 @@ def _notice(state: JobState, event: events.Notice) -> None:
         return
     state.notices.append(text)
     state.tell(text)
+
+
+def _observed(state: JobState, event: events.Observed) -> None:
+    key = event.detector, event.name, event.kind, event.part
+    state.evidence.pop(key, None)
+    if len(state.evidence) >= MOST_EVIDENCE:
+        del state.evidence[next(iter(state.evidence))]
+    state.evidence[key] = event
 
 
 def _state_listed(state: JobState, event: events.StateListed) -> None:
@@ -118,6 +127,8 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.DrillAsked: drill.asked,
     events.Believed: dispute.believed,
     events.NodeTainted: taints.node_tainted,
+    events.NodeChecked: taints.node_checked,
+    events.Observed: _observed,
     events.StopAsked: _stop_asked,
     events.Expired: loss.expired,
 }

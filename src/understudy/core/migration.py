@@ -18,7 +18,7 @@ from understudy.core.commands import Pause, Publish
 from understudy.core.events import MigrationAsked, NewcomerReady
 from understudy.core.membership import give_back, give_rank, open_incident, top_up
 from understudy.core.model import LossCause
-from understudy.core.state import JobState, Migration, Recovery, Stage
+from understudy.core.state import JobState, Migration, Recovery, Stage, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
 
 
@@ -43,6 +43,11 @@ def asked(state: JobState, event: MigrationAsked) -> None:
         return
     spare = choose_spare(state, event.rank)
     assert spare is not None, "else it is refused"
+    move(state, event, spare)
+
+
+def move(state: JobState, event: MigrationAsked, spare: Worker) -> None:
+    """In plain training: `spare`, which is warm, sets up for the rank."""
     drill.call_off(state, f"rank {event.rank} migrates")
     leaver = state.holder(event.rank)
     donors = [worker for worker in state.members() if worker is not leaver]

@@ -49,6 +49,8 @@ class JobSpec:
     prepared: int = 0  # so many of the spares run the script's set-up ahead, each for one rank
     drill_at: int = 0  # the step at which the first drill begins by itself (`proofs.py`); 0: none does
     require_drill: bool = False  # a drill that finds a rank not survivable ends the job
+    admission: bool = False  # a node that was not trusted passes a check before it is again (`admission.py`)
+    home_after: float = -1.0  # seconds for which a node is trusted again before its ranks go home (`home.py`); negative: they do not
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class LossCause(StrEnum):
     NODE = "node"  # its agent is gone
     DIGEST = "digest"  # a newcomer whose state did not verify
     CORRUPT = "corrupt"  # its state is not that of its replicas, and most of them, or a person, speak against it
+    DRAINED = "drained"  # it was on a drained node at the drain's deadline
     MIGRATED = "migrated"  # a healthy worker whose rank was moved
 
 

@@ -242,7 +242,7 @@ def _count(state: JobState, recovery: Recovery) -> None:
     limit = state.spec.max_losses_per_transaction
     where = f"transaction {place}" if place >= 0 else "the setup of the script"
     for rank, cause in recovery.lost:
-        if cause is LossCause.NODE:
+        if cause in (LossCause.NODE, LossCause.DRAINED):
             continue
         book = state.mismatches if cause is LossCause.DIGEST else state.losses
         times = book[rank, place] = book.get((rank, place), 0) + 1

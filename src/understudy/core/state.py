@@ -18,7 +18,7 @@ from itertools import chain
 
 from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Prepare, Recover, SetTimer, Tell
 from understudy.core.commit import Decision
-from understudy.core.events import Event, PhaseDone, Quiesced, StateListed
+from understudy.core.events import Event, Observed, PhaseDone, Quiesced, StateListed
 from understudy.core.incident import OpenIncident
 from understudy.core.mismatch import Crashes
 from understudy.core.model import DrillResult, Incident, JobSpec, LossCause, Timeouts
@@ -32,6 +32,13 @@ class Taint:
     part: str = ""  # of the node; "": the node itself
     until: float = 0.0  # unix time at which it ends; 0: when somebody says so
     leave: bool = False  # ranks are to leave the node
+    deadline: float = 0.0  # of a drain: unix time by which they should have; 0: none
+    lose: bool = False  # of a drain: what is there at its deadline is given up, and taken over elsewhere
+    done: bool = False  # of a drain: nothing of the job is there any more
+
+
+DRAIN = ("drain", "")  # source and part of the taint of a node that is emptied, because a person says so
+CHECK = ("check", "")  # ... of one that is to pass its check before it is trusted again
 
 
 @dataclass
@@ -44,13 +51,20 @@ class Node:
     refused: int = 0  # spares not wanted for now, because the agent had no room
     failed_starts: int = 0  # workers in a row that were lost before they were warm
     lost: bool = False
+    labels: dict[str, str] = field(default_factory=dict)  # of its place in the network, as its agent was given them
     taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # by source and part
+    home_at: float = 0.0  # unix time from which on its ranks go home (`home.py`); -1: they do; 0: it was always trusted, or is not
+    awaits: int = 0  # of its spares, those that are there for this
     workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
 
     @property
     def taint(self) -> str:
         """Why it is not trusted; "" if it is."""
         return "; ".join(dict.fromkeys(taint.reason for taint in self.taints.values()))
+
+    @property
+    def drain(self) -> Taint | None:
+        return self.taints.get(DRAIN)
 
     def idle(self, *states: WorkerState) -> list[Worker]:
         """As `JobState.idle`, on this node."""
@@ -180,7 +194,8 @@ class JobState:
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify
     unprepared: dict[int, int] = field(default_factory=dict)  # rank -> how many spares failed in its set-up
     unprepared_in_a_row: int = 0  # over all ranks
-    unmoved: dict[int, int] = field(default_factory=dict)  # rank -> how often it was to leave a tainted node
+    unmoved: dict[int, int] = field(default_factory=dict)  # rank -> how often it was to leave a tainted node, or to go home
+    evidence: dict[tuple[str, ...], Observed] = field(default_factory=dict)  # what was seen last, by whom and of what: for people
     crashes: Crashes | None = None  # of survivors, since the last recovery
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
     broken: str = ""  # the communication failure that waits for its explanation
@@ -277,8 +292,8 @@ class JobState:
         return self.highest_announced_generation
 
     def trusted(self, node: Node) -> bool:
-        """Whether new ranks and spares may go there. A taint keeps nothing away from a job that has no other node."""
-        return not node.lost and (not node.taint or all(other.lost or other.taint for other in self.nodes.values()))
+        """Whether new ranks and spares may go there. A taint keeps nothing away from a job that has no other node; a drain does."""
+        return not node.lost and node.drain is None and (not node.taint or all(other.lost or other.taint for other in self.nodes.values()))
 
     def holder(self, rank: int) -> Worker:
         return self.workers[self.ranks[rank]]

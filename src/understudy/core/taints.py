@@ -6,13 +6,14 @@ last one is gone.
 
     node_tainted    a taint comes, says something else than before, or goes. A person's word that a node is trusted takes all of them away
     expired         those whose time is over go
+    node_checked    a node that was to pass a check has (`admission.py`): then it is trusted, and its ranks may go home (`home.py`)
     leave           in plain training: a rank on a node that is to be left moves to a spare on a node that is trusted, one rank after the
                     other, as if somebody had asked for it (`migration`). If it is lost first, the spare that sets up takes it
 
 A rank whose move has failed twice stays where it is until another taint, or a person, asks for the same: it would be tried for ever.
 
 Known limits: nothing moves while there is no warm spare on a trusted node, and nobody starts one there for this; a spare on a tainted node
-stays there.
+stays there, unless that is drained (`drain.py`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from understudy.core import admission, drain, home
 from understudy.core.assignment import choose_spare
-from understudy.core.events import MigrationAsked, NodeTainted
+from understudy.core.events import MigrationAsked, NodeChecked, NodeTainted
 from understudy.core.migration import asked
 from understudy.core.quiesce import want_more
-from understudy.core.state import JobState, Node, Taint
+from understudy.core.state import CHECK, DRAIN, JobState, Node, Taint, Worker
 from understudy.core.transitions import Phase, Why
 
 OPERATOR = "operator"  # source of what a person says
@@ -38,11 +40,18 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
         state.refuse(event, Why.UNKNOWN)
         return
     if event.reason:
-        taint(state, node.name, Taint(event.source, event.reason, event.part, event.until, event.leave))
+        new = Taint(event.source, event.reason, event.part, event.until, event.leave, event.deadline, event.lose)
+        taint(state, node.name, new)
         leave(state)
         return
     every = event.source == OPERATOR
-    _lift(state, node, [key for key in node.taints if every or key == (event.source, event.part)])
+    _lift(state, node, [key for key in node.taints if every or key == (event.source, event.part)], believed=every)
+
+
+def node_checked(state: JobState, event: NodeChecked) -> None:
+    node = admission.passed(state, event)
+    if node is not None:
+        _lift(state, node, [CHECK], believed=True)
 
 
 def taint(state: JobState, name: str, new: Taint) -> None:
@@ -51,66 +60,81 @@ def taint(state: JobState, name: str, new: Taint) -> None:
     node = state.nodes[name]
     key = new.source, new.part
     known = node.taints.get(key)
-    if known is not None and new.source != OPERATOR:
+    person = new.source == OPERATOR or key == DRAIN
+    if known is not None and not person:
         new = replace(new, reason=known.reason)  # a detector says it again, in other figures
-    if new.leave and (known is None or not known.leave or new.source == OPERATOR):
-        for rank in _ranks(state, node):
+    if new.leave and (known is None or not known.leave or person):
+        for rank in drain.ranks_on(state, node):
             state.unmoved.pop(rank, None)
     if known == new:
         return
     node.taints[key] = new
+    home.doubted(state, node)
     if known is None or known.reason != new.reason:
-        state.tell(f"node {name} is tainted: {new.reason}")
-    _set_timer(state)
+        state.tell(f"node {name} is {'drained' if key == DRAIN else 'tainted'}: {new.reason}")
+    _set_timers(state)
 
 
 def expired(state: JobState) -> None:
     for node in state.nodes.values():
         _lift(state, node, {key for key, known in node.taints.items() if 0 < known.until <= state.now})
-    _set_timer(state)
+    _set_timers(state)
 
 
-def _lift(state: JobState, node: Node, keys: Iterable[tuple[str, str]]) -> None:
+def _lift(state: JobState, node: Node, keys: Iterable[tuple[str, str]], *, believed: bool = False) -> None:
+    """`believed`: without a check."""
     gone = list(keys)
     for key in gone:
-        del node.taints[key]
+        node.taints.pop(key, None)
     if not gone:
         return
-    _set_timer(state)
-    if node.taints:
+    _set_timers(state)
+    admission.settle(state)
+    if node.taints or (not believed and state.phase is not Phase.ENDED and admission.begin(state, node)):
         return
     state.tell(f"node {node.name} is trusted again")
+    home.trusted(state, node)
     if state.phase not in (Phase.FORMING, Phase.ENDED):
         want_more(state)
+    leave(state)  # its spares may take ranks of others
 
 
-def _set_timer(state: JobState) -> None:
-    """To the next end of a taint."""
+def _set_timers(state: JobState) -> None:
+    """To the next end of a taint, and the next deadline of a drain."""
     if state.phase is Phase.ENDED:
         return
-    ends = [known.until for node in state.nodes.values() for known in node.taints.values() if known.until > 0]
-    if ends:
-        state.timer(TIMER, max(0.0, min(ends) - state.now) + 0.001)  # a timer of no seconds would be none
-    else:
-        state.cancel(TIMER)
+    known = [taint for node in state.nodes.values() for taint in node.taints.values()]
+    for timer, times in ((TIMER, [taint.until for taint in known]), (drain.TIMER, [taint.deadline for taint in known])):
+        if any(times):
+            state.timer(timer, max(0.0, min(filter(None, times)) - state.now) + 0.001)  # a timer of no seconds would be none
+        else:
+            state.cancel(timer)
+
+
+def overdue(state: JobState) -> list[Worker]:
+    """The deadline of a drain is over: workers that are given up for it."""
+    gone = drain.overdue(state)
+    _set_timers(state)
+    return gone
 
 
 def leave(state: JobState) -> None:
-    """The next rank of a node that is to be left moves, if one can."""
-    if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None or state.unsettled():
+    """The next rank of a node that is to be left moves, if one can; if none has to, the next one that can goes home."""
+    if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None:
+        return
+    drain.settle(state)
+    if state.unsettled():
         return
     for node in state.nodes.values():
         why = next((known for known in node.taints.values() if known.leave), None)
-        for rank in _ranks(state, node) if why is not None else ():
+        for rank in drain.ranks_on(state, node) if why is not None else ():
             if state.unmoved.get(rank, 0) >= ATTEMPTS:
                 continue
             spare = choose_spare(state, rank)
             if spare is None or state.nodes[spare.node].taints or spare.node == node.name:
                 continue
             state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
-            asked(state, MigrationAsked(rank, f"node {node.name} is tainted: {why.reason}" if why is not None else ""))
+            verb = "drained" if node.drain is not None else "tainted"
+            asked(state, MigrationAsked(rank, f"node {node.name} is {verb}: {why.reason}" if why is not None else ""))
             return
-
-
-def _ranks(state: JobState, node: Node) -> list[int]:
-    return sorted(rank for rank in state.ranks if state.holder(rank).node == node.name)
+    home.go(state)

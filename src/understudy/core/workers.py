@@ -7,7 +7,7 @@ after the next incident.
 
 from __future__ import annotations
 
-from understudy.core import drill
+from understudy.core import admission, drill, home
 from understudy.core.assignment import spare_share
 from understudy.core.commands import Abort, KillWorker, Publish, Release, StartWorker
 from understudy.core.events import NodeJoined, StartRefused, WorkerStarted, WorkerWarm
@@ -19,6 +19,7 @@ from understudy.core.state import JobState, Migration, Node, Stage, Worker
 from understudy.core.taints import leave
 from understudy.core.transitions import Phase, Why, WorkerState
 
+MOST_LABELS = 64  # of a node
 MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no more workers on a node either
 
 
@@ -30,12 +31,16 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         if node.lost:
             node.lost, node.spares, node.refused = False, _spares(state, event), 0
             state.tell(f"node {node.name} is back")
+            if not node.taints:
+                home.trusted(state, node)
             want_more(state)
+        admission.ask(state, node)
         return
     if event.node_rank in state.places or event.node_rank < 0 or (event.node_rank >= state.spec.nodes and event.spares < 0):
         state.tell(f"node {event.node} was refused: its node rank {event.node_rank} is taken or out of range")
         return
-    node = Node(event.node, event.address, event.node_rank, _spares(state, event), event.domain or event.node)
+    domain, labels = event.domain or event.node, dict(event.labels[:MOST_LABELS])
+    node = Node(event.node, event.address, event.node_rank, _spares(state, event), domain, labels=labels)
     state.nodes[event.node] = state.places[node.rank] = node
     if not state.complete():
         return

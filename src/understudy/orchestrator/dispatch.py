@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from understudy.core.commands import Assign, Command, Drill, EndJob, Prepare, Recover, SetTimer, StartWorker, Tell
+from understudy.core.commands import Assign, CheckNode, Command, Drill, EndJob, Prepare, Recover, SetTimer, StartWorker, Tell
 from understudy.core.events import Believed, Event
 
 
@@ -53,6 +53,6 @@ class Dispatch:
                     found.for_nodes.setdefault(node, []).append(command)
                 found.ends = True
             else:
-                node = command.node if isinstance(command, StartWorker) else node_of(command.worker)
+                node = command.node if isinstance(command, StartWorker | CheckNode) else node_of(command.worker)
                 found.for_nodes.setdefault(node, []).append(command)
         return found

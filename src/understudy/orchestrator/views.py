@@ -40,7 +40,7 @@ Cause = Annotated[
     Field(
         description="`killed` (a signal from outside), `crashed` (a signal of its own making), `exited`, `hung`, "
         "`node` (its node is lost), `digest` (a newcomer whose state did not verify), "
-        "`corrupt` (its state is not that of its replicas), `migrated`"
+        "`corrupt` (its state is not that of its replicas), `drained` (it was there at the deadline of a drain), `migrated`"
     ),
 ]
 

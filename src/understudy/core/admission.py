@@ -1,0 +1,62 @@
+"""A node that was not trusted passes a check before it is again (`JobSpec.admission`): it has been repaired, or says so.
+
+    begin      its last taint has ended, and the job has no rank there: another takes its place, and its agent is asked to check the node
+    checked    it has passed: that taint goes, too. It has not: it stays, and says why, and the check is made again after a while
+
+A node on which the job still has ranks serves anyway, and a check would take its processors: it is trusted without one. So is one of which
+a person says that it is to be trusted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from understudy.core.commands import CheckNode
+from understudy.core.events import NodeChecked
+from understudy.core.state import CHECK, JobState, Node, Taint
+from understudy.core.transitions import Why
+
+TIMER = "check"
+AGAIN = 600.0  # seconds from a check that was not passed, or of which nothing is heard, to the next one
+
+
+def begin(state: JobState, node: Node) -> bool:
+    """Whether `node`, which has no taint any more, has to pass its check."""
+    if not state.spec.admission or any(state.holder(rank).node == node.name for rank in state.ranks):
+        return False
+    node.taints[CHECK] = Taint(CHECK[0], "it is to pass its check first (understudy check-node)")
+    state.tell(f"node {node.name} is checked before it is trusted again")
+    ask(state, node)
+    return True
+
+
+def ask(state: JobState, node: Node) -> None:
+    """Once more, to an agent that has connected again, too."""
+    if CHECK in node.taints and not node.lost:
+        state.emit(CheckNode(node.name))
+        state.timer(TIMER, AGAIN)
+
+
+def settle(state: JobState) -> None:
+    """After a taint has gone, or a node."""
+    if not any(CHECK in node.taints and not node.lost for node in state.nodes.values()):
+        state.cancel(TIMER)
+
+
+def again(state: JobState) -> None:
+    for node in state.nodes.values():
+        ask(state, node)
+
+
+def passed(state: JobState, event: NodeChecked) -> Node | None:
+    """The node, if it waits for this check and has passed it."""
+    node = state.nodes.get(event.node)
+    known = node.taints.get(CHECK) if node is not None else None
+    if node is None or known is None:
+        state.refuse(event, Why.UNKNOWN if node is None else Why.OVER)
+        return None
+    if event.passed:
+        return node
+    node.taints[CHECK] = replace(known, reason=f"its check has failed: {event.detail}")
+    state.tell(f"node {node.name} is not trusted: its check has failed: {event.detail}. It is checked again in {AGAIN / 60:g} minutes")
+    return None

@@ -1,0 +1,107 @@
+"""A drain: a person wants a node empty, to patch it or to switch it off. A taint of its own source, which no detector lifts.
+
+    (taints.py)   NodeTainted of source "drain": its ranks move away one after the other, as from any node that is to be left
+    settle        in plain training: when its ranks have left, its spares are ended, and that nothing of the job is there is told, once
+    overdue       at the deadline, what is still there is given up, so that spares elsewhere take it as after a loss; or it stays there
+                  for good, as was asked for
+
+No new rank and no spare goes to a drained node, also if the job has no other. Spares that are ended are not started elsewhere instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from understudy.core import drill
+from understudy.core.assignment import choose_spare
+from understudy.core.membership import fence
+from understudy.core.state import DRAIN, JobState, Node, Worker
+from understudy.core.transitions import WorkerState
+
+TIMER = "drain"
+_IDLE = (WorkerState.STARTING, WorkerState.WARM, WorkerState.REHEARSING)
+
+
+def refusal(state: JobState, name: str) -> str:
+    """Why a node cannot be drained; empty if it can. That a move fails later is not known yet."""
+    node = state.nodes.get(name)
+    if node is None:
+        known = ", ".join(sorted(state.nodes)) or "none yet"
+        return f"the job has no node {name} (it has {known})"
+    if state.ended is not None:
+        return "the job is over"
+    ranks = ranks_on(state, node)
+    others = [other for other in state.nodes.values() if other is not node and not other.lost and not other.taints]
+    room = sum(len(other.idle(*_IDLE)) if not state.spec.replenish else other.spares for other in others)
+    if ranks and not room:
+        return f"{_named(ranks)} would have nowhere to go: the job has no spare on another node that is trusted (see --spares)"
+    if not state.spec.replenish and room < len(ranks):
+        return (
+            f"{_named(ranks)} would have nowhere to go: the job has {room} spare(s) on other nodes that are trusted, and starts no new ones"
+        )
+    return ""
+
+
+def ranks_on(state: JobState, node: Node) -> list[int]:
+    """Ranks whose holder is there, and is not gone."""
+    gone = (WorkerState.LOST, WorkerState.RELEASED)
+    held = ((rank, state.holder(rank)) for rank in state.ranks)
+    return sorted(rank for rank, worker in held if worker.node == node.name and worker.state not in gone)
+
+
+def settle(state: JobState) -> None:
+    for node in state.nodes.values():
+        if node.drain is None:
+            continue
+        if not ranks_on(state, node):
+            _end_spares(state, node)
+        done = all(worker.state in (WorkerState.LOST, WorkerState.RELEASED) for worker in node.workers.values())
+        if done and not node.drain.done:
+            state.tell(f"node {node.name} is drained: nothing of this job is there any more")
+        node.taints[DRAIN] = replace(node.drain, done=done)
+
+
+def _end_spares(state: JobState, node: Node) -> None:
+    for spare in [worker for worker in node.workers.values() if worker.spare and worker.rank < 0 and worker.state in _IDLE]:
+        if spare.state is WorkerState.REHEARSING:
+            drill.call_off(state, f"node {node.name} is drained")
+        if spare.state is not WorkerState.LOST:
+            fence(state, spare, "its node is drained")
+
+
+def hindrance(state: JobState, node: Node) -> str:
+    """What the ranks there wait for; empty if they need not, or are on their way."""
+    ranks = ranks_on(state, node)
+    if not ranks or node.drain is None or not node.drain.leave:
+        return ""
+    if state.unsettled():
+        return state.unsettled()
+    spare = choose_spare(state, ranks[0])
+    if spare is None or state.nodes[spare.node].taints:
+        return "no spare is warm on another node that is trusted"
+    return ""
+
+
+def overdue(state: JobState) -> list[Worker]:
+    """The earliest deadline is over: workers that are given up for it."""
+    drains = [(node, node.drain) for node in state.nodes.values() if node.drain is not None and node.drain.deadline > 0]
+    first = min((drain.deadline for _, drain in drains), default=0.0)
+    gone: list[Worker] = []
+    for node, drain in drains:
+        if drain.deadline > max(first, state.now):
+            continue
+        node.taints[DRAIN] = replace(drain, deadline=0.0, leave=drain.lose)
+        there = [worker for worker in node.workers.values() if worker.rank >= 0 and worker.state is not WorkerState.RELEASED]
+        moving = state.migration.leaver if state.migration is not None else ""
+        ranks = sorted({worker.rank for worker in there if drain.lose or worker.name != moving})
+        if ranks:
+            what = "given up" if drain.lose else "left there"
+            state.tell(f"the drain of node {node.name} is past its deadline, and {_named(ranks)} {'are' if ranks[1:] else 'is'} {what}")
+        if drain.lose:
+            gone += there
+            _end_spares(state, node)
+    return gone
+
+
+def _named(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"

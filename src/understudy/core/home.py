@@ -1,0 +1,94 @@
+"""Ranks that had left a node go home when it has been trusted for a while (`JobSpec.home_after`): their peers and the better links are
+there, and the spares that they took are free again.
+
+    trusted    a node is trusted again: the time runs. A taint that comes meanwhile stops it, so a node that comes and goes moves nobody
+    due        the time is over: spares are started there for the ranks that were started on this node and are elsewhere
+    go         in plain training: one after the other moves to one of these spares, as if somebody had asked for it
+
+A rank whose move home has failed twice stays where it is.
+"""
+
+from __future__ import annotations
+
+from understudy.core import migration
+from understudy.core.events import MigrationAsked
+from understudy.core.membership import top_up
+from understudy.core.state import JobState, Node, Worker
+from understudy.core.transitions import Phase, WorkerState
+
+TIMER = "home"
+ATTEMPTS = 2  # to move a rank
+
+
+def trusted(state: JobState, node: Node) -> None:
+    if state.spec.home_after >= 0 and state.phase is not Phase.ENDED:
+        node.home_at = state.now + state.spec.home_after
+        _set_timer(state)
+
+
+def doubted(state: JobState, node: Node) -> None:
+    """A taint, or the loss of the node."""
+    node.home_at = 0.0
+    if node.awaits:
+        node.spares, node.awaits = max(0, node.spares - node.awaits), 0
+    _set_timer(state)
+
+
+def due(state: JobState) -> None:
+    """The earliest of the times is over."""
+    first = min((node.home_at for node in state.nodes.values() if _runs(node)), default=0.0)
+    for node in state.nodes.values():
+        if _runs(node) and node.home_at <= max(first, state.now):
+            node.home_at = -1.0
+            for rank in _away(state, node):
+                state.unmoved.pop(rank, None)
+            missing = len(_away(state, node)) - node.spares
+            if missing > 0:
+                node.spares, node.awaits = node.spares + missing, node.awaits + missing
+    _set_timer(state)
+    if state.incident is None:
+        top_up(state)
+    go(state)
+
+
+def go(state: JobState) -> None:
+    """The next rank goes home, if one can. In plain training, when nobody has to leave a node first."""
+    if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None or state.unsettled():
+        return
+    for node in state.nodes.values():
+        if node.home_at >= 0 or node.lost or node.taints:
+            continue
+        for rank in _away(state, node):
+            spare = _spare(node, rank)
+            if spare is None or state.unmoved.get(rank, 0) >= ATTEMPTS:
+                continue
+            state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
+            if node.awaits and state.spec.replenish:
+                node.spares = max(0, node.spares - 1)
+            node.awaits = max(0, node.awaits - 1)
+            migration.move(state, MigrationAsked(rank, f"node {node.name}, where it was at first, is trusted again"), spare)
+            return
+
+
+def _runs(node: Node) -> bool:
+    return node.home_at > 0 and not node.lost and not node.taints
+
+
+def _away(state: JobState, node: Node) -> list[int]:
+    """Ranks that were started on this node, and are on another."""
+    first = node.rank * state.spec.workers_per_node
+    started = range(first, first + state.spec.workers_per_node)
+    return [rank for rank in started if rank in state.ranks and state.holder(rank).node != node.name]
+
+
+def _spare(node: Node, rank: int) -> Worker | None:
+    fit = [worker for worker in node.idle(WorkerState.WARM) if worker.prepare is None or worker.prepare.rank == rank]
+    return min(fit, key=lambda worker: not worker.ready, default=None)
+
+
+def _set_timer(state: JobState) -> None:
+    times = [node.home_at for node in state.nodes.values() if _runs(node)]
+    if times:
+        state.timer(TIMER, max(0.0, min(times) - state.now) + 0.001)  # a timer of no seconds would be none
+    else:
+        state.cancel(TIMER)
