@@ -7,6 +7,7 @@ import typer
 from understudy.cli.access_command import certs, token
 from understudy.cli.chaos_command import chaos
 from understudy.cli.doctor_command import doctor
+from understudy.cli.drain_command import drain, undrain
 from understudy.cli.drill_command import drill
 from understudy.cli.events_command import events
 from understudy.cli.job_commands import believe, migrate, report, status, stop, taint
@@ -41,6 +42,8 @@ app.command("migrate")(migrate)
 app.command("drill")(drill)
 app.command("believe")(believe)
 app.command("taint")(taint)
+app.command("drain")(drain)
+app.command("undrain")(undrain)
 app.command("stop")(stop)
 app.command("chaos")(chaos)
 app.command("doctor")(doctor)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from understudy.cli.flags import Flags
 from understudy.core.model import JobSpec, Timeouts
-from understudy.policy.rules import BadPolicy, read
+from understudy.policy.rules import BadPolicy, applied, default, parse, read
 
 DEFAULT_PORT = 29500  # torchrun's
 
@@ -95,10 +95,11 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         drill_at=drill_at,
         require_drill=flags.require_drill,
     )
+    policy = _policy(flags.policy)
     return Launch(
-        spec=spec,
+        spec=applied(spec, parse(policy, "policy") if policy else default()),
         timeouts=_timeouts(flags),
-        policy=_policy(flags.policy),
+        policy=policy,
         node_rank=node_rank,
         program=_program(flags),
         host="127.0.0.1" if nodes == 1 else ("::" if ":" in master else "0.0.0.0"),

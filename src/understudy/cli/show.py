@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -42,9 +43,16 @@ def status_view(status: dict[str, Any]) -> RenderableType:
         table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node")), state, "", "")
     ending = [Text(plain(status["message"]))] if status["message"] else []
     taints = (f"{node}: {why}" for node, why in status["taints"].items())
+    drains = map(drain_line, status["drains"])
     drills = map(drill_line, status["drills"])
     versions = (f"{torch}{_rejoined(names)}" for torch, names in status["torch"].items())
-    said = (*_lines("torch", versions), *_lines("drill", drills), *_lines("tainted", taints), *_lines("notice", status["notices"]))
+    said = (
+        *_lines("torch", versions),
+        *_lines("drill", drills),
+        *_lines("tainted", taints),
+        *_lines("drain", drains),
+        *_lines("notice", status["notices"]),
+    )
     return Group(head, table, *said, *ending)
 
 
@@ -65,6 +73,19 @@ def state_view(found: dict[str, Any]) -> RenderableType:
         table.add_row(*map(_cell, (one["name"], one["root"], one["kind"], alike[one["same"]], sizes, one["reason"])))
     more = [Text(f"and {found['left_out']} more")] if found["left_out"] else []
     return Group(head, table, *more)
+
+
+def drain_line(drain: dict[str, Any]) -> str:
+    """How far a node is that is to be empty, for a person."""
+    node = f"node {drain['node']}"
+    if drain["stage"] == "drained":
+        return f"{node} is empty"
+    ranks = f"ranks there: {', '.join(map(str, drain['ranks']))}" if drain["ranks"] else "processes end"
+    if drain["stage"] == "late":
+        return f"{node}: the deadline is over; {ranks}, which stay"
+    by = f"; by {time.strftime('%H:%M:%S', time.localtime(drain['deadline']))} ({drain['then']})" if drain["deadline"] else ""
+    waits = f"; {drain['waits_for']}" if drain["waits_for"] else ""
+    return f"{node}: {ranks}{by}{waits}"
 
 
 def drill_line(drill: dict[str, Any]) -> str:

@@ -48,6 +48,7 @@ class Node:
     rank: int
     spares: int  # idle workers wanted here
     domain: str  # nodes of one failure domain are likely to fail together
+    room: int = 0  # spares that its agent has asked for when it joined
     refused: int = 0  # spares not wanted for now, because the agent had no room
     failed_starts: int = 0  # workers in a row that were lost before they were warm
     lost: bool = False

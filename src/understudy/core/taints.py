@@ -44,8 +44,8 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
         taint(state, node.name, new)
         leave(state)
         return
-    every = event.source == OPERATOR
-    _lift(state, node, [key for key in node.taints if every or key == (event.source, event.part)], believed=every)
+    every, key = event.source == OPERATOR, (event.source, event.part)
+    _lift(state, node, [known for known in node.taints if every or known == key], believed=every or key == CHECK)
 
 
 def node_checked(state: JobState, event: NodeChecked) -> None:

@@ -40,7 +40,8 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         state.tell(f"node {event.node} was refused: its node rank {event.node_rank} is taken or out of range")
         return
     domain, labels = event.domain or event.node, dict(event.labels[:MOST_LABELS])
-    node = Node(event.node, event.address, event.node_rank, _spares(state, event), domain, labels=labels)
+    spares = _spares(state, event)
+    node = Node(event.node, event.address, event.node_rank, spares, domain, spares, labels=labels)
     state.nodes[event.node] = state.places[node.rank] = node
     if not state.complete():
         return

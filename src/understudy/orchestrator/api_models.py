@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 import understudy
@@ -38,6 +40,44 @@ class Taint(BaseModel):
 
     node: str = Field(max_length=1000, description="its name")
     reason: str = Field(default="", max_length=1000, description="why it is not trusted; empty: it is trusted again")
+
+
+class Drain(BaseModel):
+    """A wish to have a node empty."""
+
+    reason: str = Field(default="", max_length=1000, description="why, for status, events and report")
+    deadline: float | None = Field(default=None, gt=0, le=366 * 86400, description="seconds from now by which it should be; null: none")
+    then: Literal["keep", "lose"] = Field(
+        default="keep",
+        description="what becomes of ranks that are there at the deadline: they stay, or are given up and recovered elsewhere",
+    )
+    force: bool = Field(default=False, description="also if it is known that some ranks have nowhere to go")
+
+
+class DrainNode(Drain):
+    """The same, with the node."""
+
+    node: str = Field(max_length=1000, description="its name")
+
+
+class Undrain(BaseModel):
+    """A node that is not to be empty any more."""
+
+    check: bool = Field(
+        default=True, description="whether it has to pass its check before it is trusted again, if the job's policy says so"
+    )
+
+
+class UndrainNode(Undrain):
+    """The same, with the node."""
+
+    node: str = Field(max_length=1000, description="its name")
+
+
+class Drained(BaseModel):
+    """The wish was passed on; the jobs' status shows what becomes of it."""
+
+    jobs: list[str] = Field(description="those that have something on the node")
 
 
 class Stop(BaseModel):
@@ -91,6 +131,10 @@ class NodeLine(BaseModel):
     node: str = Field(description="its name")
     state: str = Field(description="`here`, or `away`: nothing is heard of its agent")
     taint: str = Field(description="why no new jobs go there; empty: they do")
+    drain: str = Field(
+        description="empty; `draining`: some job has something there still; `late`: the deadline of the drain is over, and ranks are left "
+        "there; `drained`"
+    )
     address: str = Field(description="where other nodes reach its workers")
     domain: str = Field(description="its failure domain; empty: one of its own")
     labels: dict[str, str] = Field(description="as its agent was given them")

@@ -19,16 +19,19 @@ from pathlib import Path
 from understudy.core.events import LostNode, NodesLost, StopAsked
 from understudy.core.model import Timeouts
 from understudy.core.placement import Offer, place
+from understudy.core.state import CHECK
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, Seen, StartPart, decode, encode
 from understudy.links.submission import Submission
+from understudy.orchestrator import drains
 from understudy.orchestrator.agent_link import REPLACED, AgentLink, Close
+from understudy.orchestrator.api_models import Drain, Undrain
 from understudy.orchestrator.detection import evidence_of
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
-from understudy.policy.rules import parse
+from understudy.policy.rules import applied, default, parse
 
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
@@ -63,6 +66,7 @@ class Cluster:
         self._tell = tell
         self._timeouts = timeouts
         self._requests: dict[str, Submission] = {}
+        self._drained = drains.DrainedNodes(state, tell)
         jobs.up = self._up
         self._ready_at = asyncio.get_running_loop().time() + SETTLE
 
@@ -85,7 +89,7 @@ class Cluster:
 
     def submit(self, request: Submission) -> ServedJob:
         """Raises `FileExistsError` if the name was used before, `OSError` if it cannot be kept, `BadPolicy`."""
-        parse(request.policy, "policy")
+        policy = parse(request.policy, "policy") if request.policy else default()
         if self._jobs.get(request.name) is not None or request.name in self._jobs.aside:
             raise FileExistsError(f"a job named {request.name} is here already, or was")
         folder = self._folder(request.name)
@@ -93,7 +97,7 @@ class Cluster:
         fd = os.open(folder / "environment.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w") as file:
             json.dump(request.environment, file)
-        settings = Settings(request.spec(), request.timeouts, request.policy)
+        settings = Settings(applied(request.spec(), policy), request.timeouts, request.policy)
         text = request.model_dump_json(exclude={"environment"})  # which may hold secrets, and the journal none
         job = self._jobs.begin(settings, request=text, folder=folder)
         self._take_on(job, request)
@@ -139,7 +143,7 @@ class Cluster:
     def taint(self, name: str) -> str:
         """Why a node is not trusted: what any job knows of it, also one that has ended, or what was seen there."""
         known = (job.service.machine.state.nodes.get(name) for job in self._jobs.all())
-        tainted = next((node.taint for node in known if node is not None and node.taint), "")
+        tainted = self._drained.get(name) or next((node.taint for node in known if node is not None and node.taint), "")
         return tainted or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
 
     def observe(self, evidence: Evidence) -> list[str]:
@@ -152,6 +156,42 @@ class Cluster:
             if key in node.suspected or len(node.suspected) < SUSPICIONS:
                 node.suspected[key] = evidence
         return self._jobs.observe(evidence)
+
+    def _bring_back(self) -> None:
+        """Parts on nodes that their jobs have lost, and that are here again, with no more against them than a check that is due."""
+        for job in self._jobs.all():
+            state = job.service.machine.state
+            if state.ended is not None or job.name not in self._requests:
+                continue
+            for name in [known.name for known in state.nodes.values() if known.lost and not known.taints.keys() - {CHECK}]:
+                node, known = self.nodes.get(name), state.nodes[name]
+                slots = known.room + (state.spec.workers_per_node if known.rank < state.spec.nodes else 0)
+                if node is None or node.link is None or self._drained.get(name) or node.doubt(time.time()) or node.free() < slots:
+                    continue
+                times = node.restarts[job.name] = node.restarts.get(job.name, 0) + 1
+                if times <= RESTARTS and all(part.job != job.name for part in node.hello.parts):
+                    self._tell(f"node {name} is here again: job {job.name} gets its {slots} slots back")
+                    self._start(node, Part(job.name, known.rank, slots, slots))
+
+    def jobs_on(self, name: str) -> list[ServedJob]:
+        """Jobs that are not over and have this node."""
+        return [job for job in self._jobs.all() if not job.running.done() and name in job.service.machine.state.nodes]
+
+    def drain(self, name: str, wish: Drain) -> list[str]:
+        """Empties a node of all jobs, and gives it no new ones. Gives the jobs' names. Raises `Refused`."""
+        having = drains.ask(self.jobs_on(name), name, wish)
+        self._drained.put(name, f"drained: {wish.reason or 'asked for'}")
+        return having
+
+    def undrain(self, name: str, wish: Undrain) -> list[str]:
+        self._drained.put(name, "")
+        having = drains.take_back(self._jobs.all(), name, wish)
+        self._place()
+        return having
+
+    def drain_stage(self, name: str) -> str:
+        """As in `NodeLine`."""
+        return drains.stage(self.jobs_on(name), name) or ("drained" if self._drained.get(name) else "")
 
     def trust(self, name: str) -> None:
         """A person says that whatever was seen on this node is over."""
@@ -253,6 +293,8 @@ class Cluster:
                     node.link.outbox.put_nowait(Close(REPLACED, "nothing was heard of this node for too long"))
                     node.link = None
             self._place()
+            if now > self._ready_at:
+                self._bring_back()
 
     # -- small things -------------------------------------------------------------------------------------------------
 

@@ -1,18 +1,19 @@
-"""Routes that only a service has: jobs are submitted, and nodes are listed."""
+"""Routes that only a service has: jobs are submitted, nodes are listed and drained."""
 
 from __future__ import annotations
 
 from fastapi import FastAPI, HTTPException, Request
 
 from understudy.links.submission import Submission
-from understudy.orchestrator.api_models import NOT_LET, REFUSED, NodeLine, Submitted
+from understudy.orchestrator import drains
+from understudy.orchestrator.api_models import NOT_LET, REFUSED, Drain, Drained, NodeLine, Submitted, Undrain
 from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.security import Role
 
 
 def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
-    read, submits = auth.needs(Role.READ), auth.needs(Role.SUBMIT, of_all=False)
+    read, submits, operate = auth.needs(Role.READ), auth.needs(Role.SUBMIT, of_all=False), auth.needs(Role.OPERATE)
 
     @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED)
     async def submit(request: Submission, http: Request) -> Submitted:
@@ -34,6 +35,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
                 node=name,
                 state="here" if node.link is not None else "away",
                 taint=cluster.taint(name),
+                drain=cluster.drain_stage(name),
                 address=node.hello.address,
                 domain=node.hello.domain,
                 labels=node.hello.labels,
@@ -43,3 +45,20 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
             )
             for name, node in sorted(cluster.nodes.items())
         ]
+
+    @app.post("/v1/nodes/{node}/drain", **operate, responses=REFUSED)
+    async def drain(node: str, wish: Drain) -> Drained:
+        """Empty a node of all jobs, of a service, and give it no new ones. Refused, for all of them, if one cannot do without it."""
+        if node not in cluster.nodes and not cluster.jobs_on(node):
+            raise HTTPException(404, f"there is no node {node!r} here")
+        try:
+            return Drained(jobs=cluster.drain(node, wish))
+        except drains.Refused as error:
+            raise HTTPException(409, str(error)) from error
+
+    @app.post("/v1/nodes/{node}/undrain", **operate, responses=REFUSED)
+    async def undrain(node: str, wish: Undrain) -> Drained:
+        """Take the drain of a node back, of a service, for all its jobs."""
+        if not cluster.drain_stage(node):
+            raise HTTPException(409, f"node {node} is not drained")
+        return Drained(jobs=cluster.undrain(node, wish))

@@ -11,10 +11,10 @@ from itertools import islice
 from understudy import extensions
 from understudy.common.bounds import FIRST_TIME, LAST_TIME
 from understudy.core import migration
-from understudy.core.events import Event, MigrationAsked, NodeTainted, WorkerLost
+from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed, WorkerLost
 from understudy.core.model import LossCause
-from understudy.core.state import JobState, Node
-from understudy.core.taints import ATTEMPTS
+from understudy.core.state import DRAIN, JobState, Node
+from understudy.core.taints import ATTEMPTS, OPERATOR
 from understudy.core.transitions import WorkerState
 from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, Severity, Subject
 from understudy.links.messages import Seen
@@ -22,6 +22,7 @@ from understudy.policy.engine import Decision, Engine, Standing, held_back
 from understudy.policy.rules import Action, Policy
 
 MOST = 1000  # pieces of evidence that a detector may find in one look; notes of one job
+OFTEN = 10.0  # seconds
 LITTLE = 0.1  # of the time that a taint still lasts: an end that is put off by less is let be
 
 
@@ -31,6 +32,18 @@ def evidence_of(seen: Seen, node: str) -> Evidence:
         *(seen.detector, Subject(seen.subject), node, Severity(seen.severity), seen.detail, seen.happened),
         *(seen.kind, seen.part if seen.subject != "node" else "", seen.until),
     )
+
+
+def observed(evidence: Evidence) -> Observed:
+    """For the journal."""
+    e = evidence
+    return Observed(e.detector, str(e.subject), e.name, str(e.severity), e.detail, e.happened, e.kind, e.part, e.until)
+
+
+def observed_as(event: Observed) -> Evidence:
+    """From the journal."""
+    e = event
+    return Evidence(e.detector, Subject(e.subject), e.name, Severity(e.severity), e.detail, e.happened, e.kind, e.part, e.until)
 
 
 class Responses:
@@ -49,11 +62,38 @@ class Responses:
         self._held: dict[tuple[str, str, str], NodeTainted] = {}  # by node, source and part: what waits
         self._ends: dict[tuple[str, str, str], dict[str, float]] = {}  # by node, detector and part, of each kind: when it ends
         self._moved: dict[str, int] = {}  # how often the rank of a worker was to leave it
+        self._said: dict[tuple[str, str, str, str], Evidence] = {}  # by detector, name, kind and part: the last that was news
         self._told: dict[str, str] = {}  # of what is held back: the first word of why, as far as it was told
 
-    def event_of(self, evidence: Evidence, state: JobState, now: float) -> Event | None:
-        """What the machine is told, None if it knows already, or if nothing but a person should."""
-        decision = self._engine.decide(evidence, {worker.name: worker.node for worker in state.workers.values()}, now)
+    def news(self, evidence: Evidence) -> bool:
+        """Whether it says something that was not said before. Of one thing that happens again and again, once in `OFTEN` at most."""
+        key = evidence.detector, evidence.name, evidence.kind, evidence.part
+        known = self._said.get(key)
+        if known is not None:
+            later = evidence.happened - known.happened >= OFTEN or evidence.severity != known.severity
+            longer = abs(evidence.until - known.until) > max(1.0, LITTLE * abs(known.until - known.happened))
+            if not (later or longer or (evidence.until > 0) != (known.until > 0)):
+                return False
+        if len(self._said) >= MOST and key not in self._said:
+            del self._said[next(iter(self._said))]
+        self._said[key] = evidence
+        return True
+
+    def recall(self, event: Event, state: JobState, then: float) -> None:
+        """What the journal has: counted as it was by who led at that time."""
+        if isinstance(event, NodeTainted) and event.leave and event.source not in (OPERATOR, DRAIN[0]):
+            self._left.append(then)
+        if isinstance(event, Observed) and self.news(evidence := observed_as(event)):
+            decision = self._engine.decide(evidence, {worker.name: worker.node for worker in state.workers.values()}, then)
+            key = decision.node, evidence.detector, evidence.part
+            if decision.over:
+                self._ends.get(key, {}).pop(evidence.kind, None)
+            elif decision.action in (Action.TAINT, Action.LEAVE) and evidence.subject is not Subject.WORKER:
+                self._ends.setdefault(key, {})[evidence.kind] = decision.until
+
+    def event_of(self, evidence: Evidence, state: JobState, now: float, *, again: bool = False) -> Event | None:
+        """What the machine is told, None if it knows already, or if nothing but a person should. `again`: it is no news."""
+        decision = self._engine.decide(evidence, {worker.name: worker.node for worker in state.workers.values()}, now, again=again)
         if decision.action is Action.LOST and evidence.subject is Subject.WORKER:
             worker = state.workers.get(evidence.name)
             there = worker is not None and worker.state not in (WorkerState.LOST, WorkerState.RELEASED)

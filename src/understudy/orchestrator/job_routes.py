@@ -7,18 +7,20 @@ from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
 from understudy.core.events import Believed, DrillAsked, MigrationAsked, NodeTainted, StopAsked
-from understudy.orchestrator import views
+from understudy.orchestrator import drains, views
 from understudy.orchestrator.api_models import (
     NO_ANSWER,
     NOT_LET,
     REFUSED,
     Accepted,
     Believe,
+    DrainNode,
     DrillAccepted,
     JobLine,
     Migrate,
     Stop,
     Taint,
+    UndrainNode,
     WantDrill,
 )
 from understudy.orchestrator.auth import Auth
@@ -120,6 +122,24 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
             cluster.trust(wish.node)
         return Accepted()
 
+    @app.post("/v1/jobs/{job}/drain", **operate, responses=REFUSED)
+    async def drain_node(job: str, wish: DrainNode) -> Accepted:
+        """Empty a node of this job: its ranks move to spares on other nodes, one after the other, then its spares there are ended. No new
+        ones go there until that is taken back. Refused if it is known that ranks would have nowhere to go.
+        """
+        try:
+            drains.ask([found(job)], wish.node, wish)
+        except drains.Refused as error:
+            raise HTTPException(409, str(error)) from error
+        return Accepted()
+
+    @app.post("/v1/jobs/{job}/undrain", **operate, responses=REFUSED)
+    async def undrain_node(job: str, wish: UndrainNode) -> Accepted:
+        """Take the drain of a node back, of this job. Also after the job's end."""
+        if not drains.take_back([found(job)], wish.node, wish):
+            raise HTTPException(409, f"job {job} has no node {wish.node} that is drained")
+        return Accepted()
+
     @app.post("/v1/jobs/{job}/stop", **operate, responses=REFUSED)
     async def stop(job: str, wish: Stop) -> Accepted:
         """End the job on all its nodes, or take it back if it waits for slots."""
@@ -154,7 +174,7 @@ def add_output(app: FastAPI, found: Finder, auth: Auth) -> None:
 
 
 def _status(job: ServedJob, cluster: Cluster | None) -> views.Status:
-    status = views.status(job.service.machine, job.service.pages)
+    status = views.status(job.service.machine, job.service.pages, job.service.there)
     why = cluster.waiting.get(job.name) if cluster is not None else None
     return {**status, "state": "waiting", "message": why} if why is not None else status
 

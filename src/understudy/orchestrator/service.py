@@ -36,7 +36,7 @@ from understudy.detectors.base import Evidence, JobView
 from understudy.detectors.hang import HangWatch
 from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
 from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
-from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of
+from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of, observed
 from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.liveness import Liveness, SilentSince
@@ -72,6 +72,7 @@ class Service:
         self.machine = machine
         self._pages: dict[str, PageView] = {}
         self._readings: dict[str, tuple[Pages, float]] = {}  # by node, those that have not been looked at, and when they came
+        self._there: dict[str, frozenset[str]] = {}  # by node, the workers whose processes have not ended, as of its last heartbeat
         self._journal = journal
         self._clock = clock
         self._tell = tell
@@ -105,6 +106,7 @@ class Service:
             for command in self.machine.handle(event, then):
                 if isinstance(command, SetTimer):
                     due[command.timer] = then + command.seconds
+            self._responses.recall(event, self.machine.state, then)
         now = self._clock()
         for timer in sorted(self.machine.state.timers):
             self._set_timer(timer, max(0.001, due.get(timer, now) - now))
@@ -305,10 +307,16 @@ class Service:
         workers = self.machine.state.workers
         for node, (message, then) in self._readings.items():
             mine = {w: page for w, page in message.pages.items() if w in workers and workers[w].node == node}
+            self._there[node] = frozenset(mine)
             self._pages.update(mine)
             self._watch.observe(mine, message.clock, then)
         self._readings.clear()
         return self._pages
+
+    def there(self, node: str) -> frozenset[str]:
+        """Workers whose processes have not ended, those that were released or lost included."""
+        _ = self.pages  # what has come
+        return self._there.get(node, frozenset()) if node in self._links else frozenset()
 
     async def _watch_pages(self) -> None:
         kept = looked = 0.0
@@ -325,6 +333,16 @@ class Service:
                 kept = now
                 self._journal.progress(self.pages)
 
+    def _respond(self, evidence: Evidence, now: float) -> bool:
+        """Whether anything follows from it."""
+        news = self._responses.news(evidence)
+        if news:
+            self.submit(observed(evidence))
+        event = self._responses.event_of(evidence, self.machine.state, now, again=not news)
+        if event is not None:
+            self.submit(event)
+        return event is not None
+
     def look(self) -> None:
         """Does a worker hang? Then it is lost. Is a drill due? Then it begins."""
         state, now = self.machine.state, self._clock()
@@ -337,15 +355,12 @@ class Service:
         idle = [name for name in there if name not in holders]
         view = JobView(now, held, idle, {name: worker.node for name, worker in there.items()}, {w: p.step for w, p in self._pages.items()})
         for evidence in self._watch.look(view):
-            if (event := self._responses.event_of(evidence, state, now)) is not None:
-                self.submit(event)
+            if self._respond(evidence, now):
                 return  # what the others have found meanwhile they keep
-        found = False
         seen, self._seen = self._seen, deque(maxlen=MOST)
+        found = False
         for evidence in (*seen, *self._others.look(view)):
-            if (event := self._responses.event_of(evidence, state, now)) is not None:
-                self.submit(event)
-                found = True
+            found = self._respond(evidence, now) or found
         if (event := self._responses.look(state, now)) is not None:
             self.submit(event)
             found = True

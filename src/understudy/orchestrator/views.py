@@ -6,7 +6,7 @@ Times are unix seconds, durations are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ from understudy.core.model import Incident
 from understudy.core.state import Worker
 from understudy.core.transitions import Phase, WorkerState
 from understudy.links.messages import encode
-from understudy.orchestrator import journal
+from understudy.orchestrator import doubts, journal
 
 STATES = (
     "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (replicas, or a redo and what it redoes, differ, and somebody must "
@@ -131,6 +131,11 @@ class Status(TypedDict):
     drills: Annotated[list[DrillStatus], Field(description="the last ones, in the order in which they began; the last one may not be over")]
     incidents: Annotated[int, Field(description="how many so far, one that is open included")]
     taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
+    tainted: Annotated[list[doubts.TaintStatus], Field(description="the same, each taint by itself")]
+    drains: Annotated[list[doubts.DrainStatus], Field(description="nodes that are to be empty, and how far that is")]
+    evidence: Annotated[
+        list[doubts.EvidenceStatus], Field(description="what detectors have seen; of each thing the last, of all the last 200")
+    ]
     notices: Annotated[list[str], Field(description="what workers have told, each once")]
     refused: Annotated[dict[str, int], Field(description="events that meant nothing when they came, by what and why: how often")]
     message: Annotated[str, Field(description="how the job ended, what it waits for, or why it is held")]
@@ -198,7 +203,8 @@ class NoJournal(FileNotFoundError):
     """The directory holds no journal of a run."""
 
 
-def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
+def status(machine: Machine, pages: Mapping[str, PageView], there: Callable[[str], Collection[str]] = lambda node: ()) -> Status:
+    """`there`: of a node, workers whose processes have not ended, as far as that is known."""
     state = machine.state
     ranks = []
     for rank, name in sorted(state.ranks.items()):
@@ -229,6 +235,9 @@ def status(machine: Machine, pages: Mapping[str, PageView]) -> Status:
         drills=_drills(machine),
         incidents=len(machine.incidents()),
         taints={node.name: node.taint for node in state.nodes.values() if node.taint},
+        tainted=doubts.taints(state),
+        drains=doubts.drains(state, there),
+        evidence=doubts.evidence(state),
         notices=list(state.notices),
         refused={f"{event}: {why}": count for (event, why), count in state.refused.items()},
         message=state.ended.message if state.ended is not None else state.dispute.detail if state.dispute is not None else "",

@@ -3,7 +3,7 @@
 The same thing seen again is one thing: what is about the same part of the same node by the same rule keeps one taint, whose end is put off.
 So evidence that comes and goes moves a rank once and not ten times.
 
-Known limit: what was counted is not kept beyond this process. Behind a change of the leading orchestrator a rule with `after` counts anew.
+Who leads next counts what the journal has (`orchestrator.detection`), and so comes to the same.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Engine:
         self._policy = policy
         self._seen: dict[tuple[str, str, str], deque[float]] = {}  # rule, node, part: when, the newest last
 
-    def decide(self, evidence: Evidence, nodes: Mapping[str, str], now: float) -> Decision:
-        """`nodes`: of each worker."""
+    def decide(self, evidence: Evidence, nodes: Mapping[str, str], now: float, *, again: bool = False) -> Decision:
+        """`nodes`: of each worker. `again`: it was counted before."""
         node = nodes.get(evidence.name, "") if evidence.subject is Subject.WORKER else evidence.name
         itself = evidence.kind == LEFT_OUT  # says nothing of the node
         rule = next((rule for rule in self._policy.rule if rule.fits(evidence, node)), None) if not itself else None
@@ -58,21 +58,21 @@ class Engine:
         until = (evidence.until if ended else now) + rule.hold if rule.hold is not None else evidence.until
         if 0 < until <= now:
             return Decision(Action.NOTE, evidence, node, rule.name, 0.0, f"{seen}, which is over", over=True)
-        times = self._count(rule, node, evidence)
+        times = self._count(rule, node, evidence, again)
         by = f"{seen}, by rule {rule.name!r}"
         if len(times) < rule.after:
             often = f"seen {len(times)} of {rule.after} times in {rule.within:g} s"
             return Decision(Action.NOTE, evidence, node, rule.name, 0.0, f"{by}: {often}")
         return Decision(rule.action, evidence, node, rule.name, until, by)
 
-    def _count(self, rule: Rule, node: str, evidence: Evidence) -> deque[float]:
+    def _count(self, rule: Rule, node: str, evidence: Evidence, again: bool) -> deque[float]:
         key = rule.name, node, evidence.part or evidence.name
         if key not in self._seen and len(self._seen) >= MOST:
             del self._seen[next(iter(self._seen))]
         times = self._seen.setdefault(key, deque(maxlen=1000))
-        if not times or evidence.happened > times[-1]:
+        if not again and (not times or evidence.happened > times[-1]):
             times.append(evidence.happened)
-        while times[0] < evidence.happened - rule.within:
+        while times and times[0] < evidence.happened - rule.within:
             times.popleft()
         return times
 
@@ -106,6 +106,11 @@ def explain(policy: Policy) -> list[str]:
         f"time, each only if {limits.spares_left} warm spare(s) on trusted nodes are left then"
         + (f"; none in quiet hours ({quiet})." if quiet else ".")
     )
+    trust = policy.trust
+    check = " when it has passed understudy check-node, unless ranks of the job are there" if trust.check else " at once"
+    lines.append(f"A node whose taints have ended is trusted again{check}.")
+    if trust.return_home:
+        lines.append(f"When it has been trusted for {trust.after:g} s, the ranks that were started there go back, one after the other.")
     return lines
 
 

@@ -6,6 +6,11 @@
     spares_left = 0                   # warm spares on trusted nodes that are left when the first rank of a node has taken one, or none does
     quiet_hours = ["22:00-06:00"]     # nobody begins to leave a node then (UTC); a loss is recovered at any time
 
+    [trust]                           # how a node is trusted again whose taints have ended
+    check = true                      # it passes understudy check-node first, if no rank of the job is there
+    return_home = false               # the ranks that were started there go back ...
+    after = "10m"                     # ... when it has been trusted for so long
+
     [[rule]]
     name = "a GPU that fell off the bus"
     detector = "nvml"                 # these three are patterns as of the shell (*, ?, [...]); left out: any
@@ -25,14 +30,16 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, StrictInt, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, StrictBool, StrictInt, ValidationError, model_validator
 
+from understudy.core.model import JobSpec
 from understudy.detectors.base import Evidence, Severity, Subject
 
 LONGEST = 366 * 86400.0  # seconds
@@ -94,6 +101,12 @@ class Limits(_Part):
     quiet_hours: tuple[Hours, ...] = ()
 
 
+class Trust(_Part):
+    check: StrictBool = True
+    return_home: StrictBool = False
+    after: Duration = 600.0
+
+
 class Rule(_Part):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     action: Action
@@ -125,6 +138,7 @@ class Rule(_Part):
 
 class Policy(_Part):
     limits: Limits = Limits()
+    trust: Trust = Trust()
     rule: tuple[Rule, ...] = ()
 
     @model_validator(mode="after")
@@ -133,6 +147,11 @@ class Policy(_Part):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two rules have the name {twice[0]!r}: a decision says by its rule's name where it comes from")
         return self
+
+
+def applied(spec: JobSpec, policy: Policy) -> JobSpec:
+    """What the job's machine has to know of its policy."""
+    return replace(spec, admission=policy.trust.check, home_after=policy.trust.after if policy.trust.return_home else -1.0)
 
 
 def read(path: Path) -> Policy:

@@ -1,7 +1,8 @@
 """DDP over several hosts; one rank stops in the middle of a step, for a test to do something to its host.
 
 HELD names ranks and steps, as 1:6,1:8. Such a rank writes the marker "held" with the step's number and waits for the file "let go", once: a
-worker that takes the rank over does not wait. Near the end all wait for the file "end", if WAIT is set.
+worker that takes the rank over does not wait. With EACH the file's name ends with the step. Near the end all wait for the file "end", if
+WAIT is set.
 
 PHASES names places in the recoveries that follow, and steps, as survivor:6,setup:8,apply:10,redo:12. There a marker of that name is
 written and the file "go on" with that name waited for: by rank 0 before it can come to rest, by the newcomer in its set-up, while it
@@ -53,7 +54,7 @@ def train() -> torch.Tensor:
     optimizer.zero_grad()
     loss: torch.Tensor = model(torch.randn(8, 16)).square().mean()
     if f"{job.rank}:{job.committed}" in held and first_time(f"held {job.committed}"):
-        wait_for_file("let go")
+        wait_for_file(f"let go {job.committed}" if "EACH" in os.environ else "let go")
     if job.rank == 0 and phases.get("survivor") == str(job.committed) and first_time("survivor"):
         wait_for_file("go on survivor")
     if job.rank == 1 and phases.get("redo") == str(job.committed):

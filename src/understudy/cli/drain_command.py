@@ -1,0 +1,257 @@
+"""`understudy drain` and `undrain`: a node is emptied under its running jobs, to be patched or switched off, and is used again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from understudy.cli.client import Denied, NoAnswer, Patience, Server, of_job
+from understudy.cli.job_commands import from_journal
+from understudy.cli.run_directory import RunDirectory
+from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, TokenFile, service, target
+from understudy.common.console import say
+from understudy.policy.rules import LONGEST, seconds
+
+LOOK = 0.5  # seconds between two looks
+NO_ANSWER, LATE, REFUSED = 1, 3, 4  # exit codes
+
+Name = Annotated[str, typer.Argument(metavar="NODE", help="The node, as understudy status or understudy nodes names it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+
+
+class Then(StrEnum):
+    KEEP = "keep"
+    LOSE = "lose"
+
+
+def drain(
+    node: Name,
+    deadline: Annotated[str, typer.Option("--deadline", help="By when it has to be empty, from now: 90s, 10m, 2h. Default: none.")] = "",
+    then: Annotated[
+        Then,
+        typer.Option(
+            "--then", help="What becomes of ranks that are there at the deadline: they stay, or are given up and recovered elsewhere."
+        ),
+    ] = Then.KEEP,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for status, events and report.")] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Until nothing of any job is there any more, no process either.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if it is known that some ranks have nowhere to go.")] = False,
+    as_json: AsJson = False,
+    run_dir: RunDir = None,
+    orchestrator: OrchestratorUrl = "",
+    job: JobName = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
+) -> None:
+    """Empty a node under its running jobs: its ranks move to spares elsewhere at step boundaries, without losing a step.
+
+    Its spares are ended then, and no new ones go there until [bold]understudy undrain[/bold]. With --orchestrator that is for all jobs
+    of the service, and for those to come; with --job, for one of them.
+
+    [bold]understudy drain node3 --deadline 10m --then lose --reason "new kernel" --wait && ssh node3 reboot[/bold]
+
+    Exit codes: 0 it is empty (without --wait: it is going to be), 1 nobody answers, 2 wrong usage, 3 the deadline is over and ranks are
+    left there, 4 refused: a job cannot do without the node, and why. Nothing has changed then.
+    """
+    limit = _duration(deadline)
+    place = _place(node, run_dir, orchestrator, job, token_file, tls_cert)
+    wish = {"reason": reason, "deadline": limit, "then": then.value, "force": force}
+    jobs = place.ask("drain", wish)
+    if not wait:
+        if as_json:
+            print(json.dumps({"node": node, "jobs": jobs, "stage": "draining"}))
+        else:
+            say(f"node {node} is being drained{_of(jobs)}: understudy drain {node} --wait waits until it is empty")
+        return
+    try:
+        last = _watch(place, quiet=as_json)
+    except KeyboardInterrupt:
+        say(f"the drain of node {node} goes on; understudy undrain {node} takes it back")
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps({"node": node, "jobs": jobs, "stage": last.stage, "ranks": last.ranks, "waits_for": last.waits_for}))
+    elif last.stage == "late":
+        say(f"node {node} is not empty: the deadline is over, and {_ranks(last)} left there. No new ranks and spares go there")
+    else:
+        say(f"node {node} is drained: nothing is there any more")
+    if last.stage == "late":
+        raise typer.Exit(LATE)
+
+
+def undrain(
+    node: Name,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Whether it passes understudy check-node first, as far as the jobs' policies say so.")
+    ] = True,
+    as_json: AsJson = False,
+    run_dir: RunDir = None,
+    orchestrator: OrchestratorUrl = "",
+    job: JobName = "",
+    token_file: TokenFile = None,
+    tls_cert: Certificate = None,
+) -> None:
+    """Use a node again that was drained: spares start there, and with return_home in the policy its ranks come back.
+
+    Exit codes: 0 done, 1 nobody answers, 2 wrong usage, 4 it is not drained.
+    """
+    jobs = _place(node, run_dir, orchestrator, job, token_file, tls_cert).ask("undrain", {"check": check})
+    if as_json:
+        print(json.dumps({"node": node, "jobs": jobs}))
+    else:
+        say(f"node {node} is not drained any more{_of(jobs)}")
+
+
+@dataclass
+class _Left:
+    """What is on the node still, over all jobs that were asked about."""
+
+    stage: str = ""
+    ranks: dict[str, list[int]] = field(default_factory=dict)  # by job
+    workers: int = 0  # processes
+    waits_for: str = ""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A node, and whom to ask about it."""
+
+    node: str
+    server: Server
+    job: str  # "": all of them
+    run: RunDirectory | None = None
+
+    def ask(self, what: str, wish: dict[str, Any]) -> list[str]:
+        """Ends the command if it is refused."""
+        path = of_job(self.job, what) if self.job else f"/v1/nodes/{quote(self.node, safe='')}/{what}"
+        try:
+            found = self.server.call("POST", path, wish | ({"node": self.node} if self.job else {}), limit=30.0)
+        except NoAnswer as error:
+            say(str(error))
+            raise typer.Exit(NO_ANSWER) from error
+        except Denied as error:
+            say(f"node {self.node}: {error}")
+            raise typer.Exit(REFUSED) from error
+        return [self.job] if self.job else list(found["jobs"])
+
+    def look(self) -> _Left:
+        """Raises `NoAnswer` or `Denied`."""
+        stage = ""
+        if not self.job:
+            line = next((line for line in self.server.call("GET", "/v1/nodes") if line["node"] == self.node), None)
+            stage = line["drain"] if line is not None else "drained"
+        left = _Left(stage)
+        for job in [self.job] if self.job else self._jobs():
+            try:
+                status = self.server.call("GET", of_job(job, "status"))
+            except NoAnswer as error:
+                if self.run is None or (status := from_journal(self.run, "status", error))["exit_code"] is None:
+                    raise
+            mine = next((one for one in status["drains"] if one["node"] == self.node), None)
+            if mine is None:
+                continue
+            left.workers += len(mine["workers"])
+            left.waits_for = left.waits_for or mine["waits_for"]
+            if mine["ranks"]:
+                left.ranks[status["job"]] = mine["ranks"]
+            if self.job:
+                left.stage = mine["stage"]
+        return left
+
+    def _jobs(self) -> list[str]:
+        return [
+            line["job"] for line in self.server.call("GET", "/v1/jobs") if line["state"] not in ("finished", "failed", "waiting", "aside")
+        ]
+
+
+def _place(node: str, run_dir: Path | None, url: str, job: str, token_file: Path | None, certificate: Path | None) -> _Place:
+    if run_dir is None and url and not job:
+        return _Place(node, service(url, token_file, certificate), "")
+    about = target(run_dir, url, job, token_file, certificate)
+    if about.server is None:
+        say(f"no job is running in {about.run.path if about.run else ''}: its orchestrator has not said where it listens")
+        raise typer.Exit(NO_ANSWER)
+    return _Place(node, about.server, about.job, about.run)
+
+
+def _watch(place: _Place, *, quiet: bool) -> _Left:
+    """Until the node is empty, or its deadline is over."""
+    bar = Progress(
+        TextColumn("draining {task.fields[node]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("ranks moved"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[waits]}"),
+        console=Console(stderr=True),
+        disable=quiet or not sys.stderr.isatty(),
+        transient=True,
+    )
+    most, told = 0, ""
+    with bar:
+        task = bar.add_task("", total=None, node=place.node, waits="")
+        for left in _looks(place):
+            there = sum(map(len, left.ranks.values()))
+            most = max(most, there)
+            bar.update(task, total=most, completed=most - there, waits=left.waits_for)
+            if left.stage != "draining":
+                return left
+            line = f"node {place.node}: {_ranks(left)} there still" if there else f"node {place.node}: processes end"
+            line += f": {left.waits_for}" if left.waits_for else ""
+            if line != told and bar.disable and not quiet:
+                told = line
+                say(line)
+    raise AssertionError("it is looked at until then")
+
+
+def _looks(place: _Place) -> Iterator[_Left]:
+    patience = Patience()
+    while True:
+        try:
+            yield place.look()
+            patience.answered()
+        except NoAnswer as error:
+            if patience.over():
+                say(f"node {place.node}: {error}")
+                raise typer.Exit(NO_ANSWER) from error
+        except Denied as error:
+            say(f"node {place.node}: {error}")
+            raise typer.Exit(REFUSED) from error
+        time.sleep(LOOK)
+
+
+def _ranks(left: _Left) -> str:
+    several = len(left.ranks) > 1
+    named = [f"{f'{job} ' if several else ''}{', '.join(map(str, ranks))}" for job, ranks in left.ranks.items()]
+    one = sum(map(len, left.ranks.values())) == 1
+    return f"rank{'' if one else 's'} {'; '.join(named)} {'is' if one else 'are'}"
+
+
+def _of(jobs: list[str]) -> str:
+    if jobs == ["-"]:
+        return ""
+    return f" of {', '.join(jobs)}" if jobs else " (no job has anything there)"
+
+
+def _duration(text: str) -> float | None:
+    """Ends the command if it is none."""
+    if not text:
+        return None
+    try:
+        found = seconds(text)
+        if not isinstance(found, float) or not 0 < found <= LONGEST:
+            raise ValueError(f"{text} is not between 1 ms and a year")
+    except ValueError as error:
+        say(f"--deadline {text}: {error}")
+        raise typer.Exit(2) from error
+    return found

@@ -1,0 +1,112 @@
+"""What status says of nodes that are not trusted: their taints, what was seen, and how far a drain is. As `views.py`, plain JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from understudy.core import drain
+from understudy.core.state import DRAIN, JobState, Node
+
+NodeName = Annotated[str, Field(description="its name")]
+Until = Annotated[float | None, Field(description="unix time at which it ends by itself; null: it does not")]
+
+
+class TaintStatus(TypedDict):
+    """Why a node is not trusted, from one source."""
+
+    node: NodeName
+    source: Annotated[str, Field(description="who says so: `operator`, `drain`, `check` (it is to pass its check first), or a detector")]
+    part: Annotated[str, Field(description="of the node, such as a GPU; empty: the node itself")]
+    reason: Annotated[str, Field(description="what was seen, and by which rule of the policy, or what a person has said")]
+    until: Until
+    leave: Annotated[bool, Field(description="whether ranks are to leave the node")]
+
+
+class DrainStatus(TypedDict):
+    """How far a node is that is to be empty of this job."""
+
+    node: NodeName
+    reason: Annotated[str, Field(description="as it was asked for")]
+    stage: Annotated[
+        str,
+        Field(
+            description="`draining`; `late`: its deadline is over, and what is there stays there; `drained`: nothing of the job is there "
+            "any more, no process either"
+        ),
+    ]
+    ranks: Annotated[list[int], Field(description="that are there still")]
+    workers: Annotated[list[str], Field(description="whose processes have not ended")]
+    deadline: Annotated[float | None, Field(description="unix time; null: there is none, or it is over")]
+    then: Annotated[str, Field(description="`keep` or `lose`: what becomes of ranks that are there at the deadline")]
+    waits_for: Annotated[str, Field(description="why no rank is leaving at this moment; empty if one is, or none is there")]
+
+
+class EvidenceStatus(TypedDict):
+    """What a detector has seen last, of one kind and of one thing."""
+
+    detector: Annotated[str, Field(description="its name")]
+    subject: Annotated[str, Field(description="`worker`, `node`, `device` or `link`")]
+    name: Annotated[str, Field(description="of the worker or the node")]
+    part: Annotated[str, Field(description="of the node; empty: the node itself")]
+    kind: Annotated[str, Field(description="as rules of a policy name it")]
+    severity: Annotated[str, Field(description="`note`, `suspect` or `lost`")]
+    detail: Annotated[str, Field(description="what was seen")]
+    happened: Annotated[float, Field(description="unix time")]
+    until: Until
+
+
+def taints(state: JobState) -> list[TaintStatus]:
+    return [
+        TaintStatus(
+            node=node.name,
+            source=taint.source,
+            part=taint.part,
+            reason=taint.reason,
+            until=taint.until or None,
+            leave=taint.leave,
+        )
+        for node in state.nodes.values()
+        for taint in node.taints.values()
+    ]
+
+
+def drains(state: JobState, there: Callable[[str], Collection[str]]) -> list[DrainStatus]:
+    """`there`: of a node, workers whose processes have not ended."""
+    return [_drain(state, node, there(node.name)) for node in state.nodes.values() if DRAIN in node.taints]
+
+
+def _drain(state: JobState, node: Node, there: Collection[str]) -> DrainStatus:
+    asked = node.taints[DRAIN]
+    ranks = drain.ranks_on(state, node) if state.ended is None else []
+    empty = not there and (asked.done or state.ended is not None or node.lost)
+    return DrainStatus(
+        node=node.name,
+        reason=asked.reason,
+        stage="drained" if empty else "late" if ranks and not asked.leave else "draining",
+        ranks=ranks,
+        workers=sorted(there),
+        deadline=asked.deadline or None,
+        then="lose" if asked.lose else "keep",
+        waits_for=drain.hindrance(state, node) if state.ended is None else "",
+    )
+
+
+def evidence(state: JobState) -> list[EvidenceStatus]:
+    return [
+        EvidenceStatus(
+            detector=seen.detector,
+            subject=seen.subject,
+            name=seen.name,
+            part=seen.part,
+            kind=seen.kind,
+            severity=seen.severity,
+            detail=seen.detail,
+            happened=seen.happened,
+            until=seen.until or None,
+        )
+        for seen in state.evidence.values()
+    ]

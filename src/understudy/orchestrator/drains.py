@@ -1,0 +1,99 @@
+"""Draining nodes: of one job, and of a service, for all its jobs and those to come.
+
+A service keeps the names of drained nodes in a file beside its journal, so that a node without any job stays drained, too, when the service
+is started again. Known limit: of several orchestrators on different hosts each has a folder of its own; another one that takes over knows
+what its jobs know, and of nodes without a job nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from understudy.core import drain
+from understudy.core.events import NodeTainted
+from understudy.core.state import CHECK, DRAIN
+from understudy.orchestrator import doubts
+from understudy.orchestrator.api_models import Drain, Undrain
+from understudy.orchestrator.jobs import ServedJob
+
+FILE = "drained.json"
+_ORDER = ("", "drained", "draining", "late")  # of a node that several jobs have, the last of these counts
+
+
+class Refused(Exception):
+    """Says which job cannot do without the node, and why."""
+
+
+def ask(jobs: Iterable[ServedJob], node: str, wish: Drain) -> list[str]:
+    """Drains a node for all these jobs, or for none. Gives their names. Raises `Refused`."""
+    wanted = list(jobs)
+    if not wish.force:
+        why_not = {job.name: why for job in wanted if (why := drain.refusal(job.service.machine.state, node))}
+        if why_not:
+            raise Refused("; ".join(f"job {name}: {why}" if len(wanted) > 1 else why for name, why in why_not.items()))
+    deadline = time.time() + wish.deadline if wish.deadline is not None else 0.0
+    for job in wanted:
+        reason = wish.reason or "asked for"
+        job.service.submit(NodeTainted(node, reason, *DRAIN, leave=True, deadline=deadline, lose=wish.then == "lose"))
+    return [job.name for job in wanted]
+
+
+def take_back(jobs: Iterable[ServedJob], node: str, wish: Undrain) -> list[str]:
+    """Gives the names of those that had drained it."""
+    having = [job for job in jobs if (known := job.service.machine.state.nodes.get(node)) is not None and known.drain is not None]
+    for job in having:
+        job.service.submit(NodeTainted(node, "", *DRAIN))
+        if not wish.check:
+            job.service.submit(NodeTainted(node, "", *CHECK))
+    return [job.name for job in having]
+
+
+def stage(jobs: Iterable[ServedJob], node: str) -> str:
+    """How far a node is, over all jobs, as in `api_models.NodeLine`."""
+    stages = {
+        found["stage"]
+        for job in jobs
+        if node in job.service.machine.state.nodes
+        for found in doubts.drains(job.service.machine.state, job.service.there)
+        if found["node"] == node
+    }
+    return max(stages, key=_ORDER.index, default="")
+
+
+class DrainedNodes:
+    """Of a service: nodes that get no new jobs, because a person wants them empty, and why."""
+
+    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+        self._file = folder / FILE
+        self._tell = tell
+        self._known: dict[str, str] = {}
+        try:
+            found = json.loads(self._file.read_text())
+            self._known = {str(node): str(why) for node, why in found.items()}
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, AttributeError) as error:
+            tell(f"{self._file} cannot be read, nodes without jobs that were drained are not any more: {error}")
+
+    def get(self, node: str) -> str:
+        """Why; "" if it is not drained."""
+        return self._known.get(node, "")
+
+    def put(self, node: str, why: str) -> None:
+        """`why` "": it is not drained any more."""
+        if why:
+            self._known[node] = why
+        else:
+            self._known.pop(node, None)
+        unfinished = self._file.with_name(f".{FILE}.{os.getpid()}")
+        try:
+            unfinished.write_text(json.dumps(self._known) + "\n")
+            unfinished.rename(self._file)
+        except OSError as error:
+            self._tell(
+                f"{self._file} cannot be written: an orchestrator that is started now does not know which nodes are drained: {error}"
+            )

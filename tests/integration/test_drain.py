@@ -1,0 +1,155 @@
+"""A node is drained under its running jobs, bit by bit the same as undisturbed; also in an incident, and past its deadline."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.processes import marked, wait_until
+from tests.integration.service import Service, Submitted
+from tests.integration.training import LONG, Outcome
+
+Undisturbed = Callable[[int], Outcome]
+RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--drill", "off"]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with marked() as mark:
+        yield Service(tmp_path, mark)
+
+
+def nodes(service: Service, names: str, slots: int) -> None:
+    for name in names:
+        service.start_agent(name, slots)
+    service.wait_for_nodes(len(names))
+
+
+def held(service: Service, name: str, spares: int, **variables: str) -> Submitted:
+    """A job in its step 6, with warm spares."""
+    job = service.run(name, [*RANKS, "--spares", str(spares)], "spread.py", **{"HELD": "1:6", "WAIT": "1", **variables})
+    job.wait_for("held 6")
+    wait_until(lambda: [spare["state"] for spare in job.status()["spares"]] == ["warm"] * spares, "warm spares", LONG)
+    return job
+
+
+def node_of(job: Submitted, rank: int) -> str:
+    return str(job.status()["ranks"][rank]["node"])
+
+
+def draining(service: Service, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "understudy.cli", "drain", *words]
+    return subprocess.Popen(command, env=service._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def ends(job: Submitted, undisturbed: Undisturbed) -> Outcome:
+    job.let("end")
+    ended = job.ends()
+    assert ended.code == 0, ended.output
+    assert ended.record == undisturbed(2).record
+    return ended
+
+
+def wait_for_pause(*jobs: Submitted) -> None:
+    for job in jobs:
+        wait_until(lambda job=job: job.status()["state"] == "recovering", "a spare that has set up, and the pause", LONG)  # type: ignore[misc]
+
+
+def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, undisturbed_spread: Undisturbed) -> None:
+    nodes(service, "abc", 4)
+    jobs = [held(service, name, 2) for name in ("first", "second")]
+    (shared,) = {node_of(jobs[0], rank) for rank in (0, 1)} & {node_of(jobs[1], rank) for rank in (0, 1)}
+    waiting = draining(service, shared, "--reason", "a new kernel", "--deadline", "10m", "--wait")
+    wait_for_pause(*jobs)
+    for job in jobs:
+        assert job.status()["taints"] == {shared: "a new kernel"}
+        assert job.status()["drains"][0]["stage"] == "draining" and job.status()["drains"][0]["ranks"]
+        job.let("let go")
+    said, _ = waiting.communicate(timeout=LONG)
+    assert waiting.returncode == 0, said
+    assert f"node {shared} is drained: nothing is there any more" in said
+    for job in jobs:
+        status = job.status()
+        assert all(one["node"] != shared for one in (*status["ranks"], *status["spares"])), status
+        assert [drain["stage"] for drain in status["drains"]] == ["drained"]
+    (line,) = [line for line in service.ask("nodes") if line["node"] == shared]
+    assert (line["drain"], line["taint"]) == ("drained", "drained: a new kernel")
+    service.orchestrator.kill()
+    service.orchestrator.wait()
+    service.start_orchestrator()
+    service.wait_for_nodes(3)
+    assert [line["drain"] for line in service.ask("nodes") if line["node"] == shared] == ["drained"], "it is known after a new start"
+    back = service.command("undrain", shared, "--no-check")
+    assert back.returncode == 0 and "of first, second" in back.stdout + back.stderr, back
+    assert [(line["drain"], line["taint"]) for line in service.ask("nodes") if line["node"] == shared] == [("", "")]
+    assert service.command("undrain", shared).returncode == 4
+    for job in jobs:
+        (incident,) = ends(job, undisturbed_spread).incidents
+        assert (incident["planned"], incident["cause"], incident["decision"]) == (True, "migrated", "boundary")
+        assert incident["ranks"][0]["detail"] == f"node {shared} is drained: a new kernel"
+
+
+def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbed_spread: Undisturbed) -> None:
+    nodes(service, "ab", 2)
+    job = held(service, "job", 2)
+    node = node_of(job, 1)
+    waiting = draining(service, node, "--deadline", "4s", "--then", "lose", "--wait")  # rank 1 comes to no boundary
+    said, _ = waiting.communicate(timeout=LONG)
+    assert waiting.returncode == 0, said
+    assert all(rank["node"] != node for rank in job.status()["ranks"])
+    ended = ends(job, undisturbed_spread)
+    assert "drained" in [rank["cause"] for incident in ended.incidents for rank in incident["ranks"]]
+
+
+def test_past_its_deadline_what_is_late_is_left(service: Service, undisturbed_spread: Undisturbed) -> None:
+    nodes(service, "ab", 1)
+    job = held(service, "job", 0)
+    node = node_of(job, 1)
+    refused = service.command("drain", node, "--reason", "a new kernel")
+    assert refused.returncode == 4 and "rank 1 would have nowhere to go" in refused.stderr + refused.stdout, refused
+    assert job.status()["taints"] == {}, "nothing has changed"
+    late = service.command("drain", node, "--force", "--deadline", "2s", "--wait", "--json")
+    assert late.returncode == 3, late
+    found = json.loads(late.stdout)
+    assert (found["stage"], found["ranks"]) == ("late", {"job": [1]}), found
+    assert node_of(job, 1) == node
+    job.let("let go")
+    assert ends(job, undisturbed_spread).incidents == []
+
+
+def test_a_node_is_drained_in_an_incident(service: Service, undisturbed_spread: Undisturbed) -> None:
+    nodes(service, "abc", 2)
+    job = held(service, "job", 2, HELD="1:6,1:9", EACH="1", PHASES="apply:6")
+    node = node_of(job, 0)
+    job.kill_rank(1)
+    job.wait_for("apply")  # its newcomer takes over values
+    waiting = draining(service, node, "--wait", "--deadline", "10m")
+    wait_until(lambda: [drain["ranks"] for drain in job.status()["drains"]] == [[0]], "the drain is known", LONG)
+    assert job.status()["drains"][0]["waits_for"], "it waits for the recovery"
+    job.let("go on apply")
+    job.wait_for("held 9")
+    wait_for_pause(job)
+    job.let("let go 9")
+    said, _ = waiting.communicate(timeout=LONG)
+    assert waiting.returncode == 0, said
+    assert node_of(job, 0) != node
+    incidents = ends(job, undisturbed_spread).incidents
+    assert [(incident["planned"], incident["rank"]) for incident in incidents] == [(False, 1), (True, 0)]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--deadline", "soon"], 2, "no duration"),
+        (["--deadline", "0s"], 2, "between"),
+        (["--then", "explode"], 2, "explode"),
+        ([], 1, "there is no node"),
+    ],
+)
+def test_what_is_wrong_is_told(service: Service, words: list[str], code: int, told: str) -> None:
+    done = service.command("drain", "nowhere", *words)
+    assert done.returncode == (4 if code == 1 else code) and told in done.stdout + done.stderr, done
