@@ -185,6 +185,12 @@ def test_it_is_explained_in_sentences() -> None:
         "What fits none of them is a note: told once, and nothing is done.",
         "Ranks begin to leave at most 6 node(s) in an hour, of 1 failure domain(s) at a time, each only if 0 warm spare(s) on trusted "
         "nodes are left then; none in quiet hours (22:00 to 06:00 UTC).",
+        "A node whose taints have ended is trusted again when it has passed understudy check-node, unless ranks of the job are there.",
+    ]
+    home = explain(parse('[trust]\ncheck = false\nreturn_home = true\nafter = "1h"', "x.toml"))
+    assert home[-2:] == [
+        "A node whose taints have ended is trusted again at once.",
+        "When it has been trusted for 3600 s, the ranks that were started there go back, one after the other.",
     ]
     assert Engine(Policy()).decide(seen(), NODES, NOW).action is Action.NOTE
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from understudy.cli.job_commands import AsJson
+from understudy.common.bounds import plain
 from understudy.common.console import say
 from understudy.policy.engine import explain
-from understudy.policy.rules import BadPolicy, default, default_text, read
+from understudy.policy.rules import BadPolicy, Policy, default, default_text, read
 
 policy = typer.Typer(
     name="policy",
@@ -23,8 +29,18 @@ File = Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: the 
 
 
 @policy.command()
-def check(file: File = None, as_json: AsJson = False) -> None:
-    """Read a policy and say in sentences what it does.
+def check(
+    file: File = None,
+    dry_run: Annotated[
+        Path | None,
+        typer.Option(
+            "--dry-run", metavar="FOLDER", help="Of a run, or of a service's state: what it would have done about the evidence there."
+        ),
+    ] = None,
+    job: Annotated[str, typer.Option("--job", help="With --dry-run: of this job only.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Read a policy and say in sentences what it does; or what it would have done on a past journal.
 
     Exit code: 0 if it can be used, 2 if not; then every mistake is told with its place.
 
@@ -32,6 +48,8 @@ def check(file: File = None, as_json: AsJson = False) -> None:
       The one that ships, to begin with.
 
     [bold]understudy policy check policy.toml[/bold]
+
+    [bold]understudy policy check policy.toml --dry-run understudy-runs/RUN[/bold]
     """
     try:
         found = default() if file is None else read(file)
@@ -39,10 +57,36 @@ def check(file: File = None, as_json: AsJson = False) -> None:
         for line in str(error).splitlines():
             say(line)
         raise typer.Exit(2) from error
-    if as_json:
+    if dry_run is not None:
+        _dry_run(found, dry_run, job, as_json)
+    elif as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=1))
     else:
         print("\n".join(explain(found)))
+
+
+def _dry_run(found: Policy, folder: Path, job: str, as_json: bool) -> None:
+    # Here, because they bring SQLAlchemy, which the other commands do without.
+    from understudy.orchestrator import dry_run, journal, migrations, views
+
+    try:
+        recorded = dry_run.jobs(folder, job)
+    except (migrations.NewerJournal, views.NoJournal, journal.Unreadable) as error:
+        say(str(error))
+        raise typer.Exit(2) from error
+    steps = [step for one in recorded.values() for step in dry_run.steps(found, one)]
+    if as_json:
+        print(json.dumps([asdict(step) for step in steps], indent=1))
+        return
+    table = Table("when", *(["job"] if len(recorded) > 1 else []), "what was seen", "what would have followed")
+    for step in steps:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.at))
+        table.add_row(when, *([step.job] if len(recorded) > 1 else []), Text(plain(step.seen)), Text(plain(step.done)))
+    seen = sum(map(dry_run.evidence, recorded.values()))
+    follows = f"{len(steps)} answer{'s' * (len(steps) != 1)} of this policy:" if steps else "nothing would have followed"
+    print(f"{seen} piece{'s' * (seen != 1)} of evidence; {follows}")
+    if steps:
+        Console().print(table)
 
 
 @policy.command()

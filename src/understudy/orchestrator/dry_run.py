@@ -1,0 +1,111 @@
+"""What a policy would have done about the evidence in a journal. Nothing is changed; what was done then is taken as it happened.
+
+Taints that a detector's evidence has brought then are left out, and those that this policy would have set stand in their place; taints of
+people, and of replicas that differed, stay. Known limits: ranks are where they were then, also if this policy would have moved them; and a
+journal has evidence since Understudy writes it there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from understudy.common.names import JOURNAL
+from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed, WorkerLost
+from understudy.core.machine import Machine
+from understudy.core.state import CHECK, DRAIN, JobState, Taint
+from understudy.core.taints import OPERATOR
+from understudy.orchestrator import journal
+from understudy.orchestrator.detection import Responses, observed_as
+from understudy.orchestrator.views import NoJournal
+from understudy.policy.rules import Policy
+
+_KEPT = (OPERATOR, DRAIN[0], CHECK[0], "corrupt")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that would have followed, or why it would not."""
+
+    at: float  # unix time
+    job: str
+    seen: str  # the evidence; "": time has passed
+    done: str  # for a person
+
+
+def jobs(folder: Path, only: str = "") -> dict[str, journal.Recorded]:
+    """Of a run directory, or of a service's state. Raises `NoJournal` and whatever reading a journal raises."""
+    found = journal.read_all(folder / JOURNAL, only or None)
+    if not found:
+        raise NoJournal(f"no journal {f'of a job {only} ' if only else ''}in {folder}")
+    return found
+
+
+def evidence(recorded: journal.Recorded) -> int:
+    """How many pieces of evidence it has."""
+    return sum(isinstance(event, Observed) for _, event in recorded.events)
+
+
+def steps(policy: Policy, recorded: journal.Recorded) -> Iterator[Step]:
+    machine = Machine(recorded.settings.spec, recorded.settings.timeouts)
+    told: list[str] = []
+    responses = Responses(policy, told.append)
+    taints: dict[str, dict[tuple[str, str], Taint]] = {}  # by node: those of this policy
+    job = recorded.settings.spec.job
+    for then, event in recorded.events:
+        machine.handle(event, then)
+        state = _as_it_would_be(machine.state, taints, then)
+        found: list[Event | None] = [responses.look(state, then)]
+        seen = ""
+        if isinstance(event, Observed):
+            given = observed_as(event)
+            news = responses.news(given)
+            where = f"{event.part} of {event.name}" if event.part else event.name
+            seen = f"{event.detector}: {where}: {event.detail}"
+            found.append(responses.event_of(given, state, then, again=not news))
+        for one in found:
+            if one is None:
+                continue
+            if isinstance(one, NodeTainted):
+                _put(taints.setdefault(one.node, {}), one)
+            yield Step(then, job, seen, _told(one))
+        for line in told:
+            yield Step(then, job, seen, line)
+        told.clear()
+
+
+def _as_it_would_be(state: JobState, taints: dict[str, dict[tuple[str, str], Taint]], now: float) -> JobState:
+    nodes = {}
+    for name, node in state.nodes.items():
+        mine = taints.get(name, {})
+        for key in [key for key, taint in mine.items() if 0 < taint.until <= now]:
+            del mine[key]
+        kept = {key: taint for key, taint in node.taints.items() if key[0] in _KEPT}
+        nodes[name] = replace(node, taints=kept | mine)
+    return replace(state, nodes=nodes)
+
+
+def _put(mine: dict[tuple[str, str], Taint], event: NodeTainted) -> None:
+    key = event.source, event.part
+    if event.reason:
+        mine[key] = Taint(event.source, event.reason, event.part, event.until, event.leave)
+    else:
+        mine.pop(key, None)
+
+
+def _told(event: Event) -> str:
+    match event:
+        case NodeTainted(reason=""):
+            return f"node {event.node} would be trusted again, as far as {event.source} is asked"
+        case NodeTainted():
+            what = "ranks would leave it" if event.leave else "it would get no more ranks and spares"
+            until = f" until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.until))}" if event.until else ""
+            return f"node {event.node}: {what}{until}: {event.reason}"
+        case MigrationAsked():
+            return f"rank {event.rank} would move to a spare: {event.reason}"
+        case WorkerLost():
+            return f"worker {event.worker} would be ended, and its rank would go to a spare: {event.detail}"
+        case _:
+            return type(event).__name__
