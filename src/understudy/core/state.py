@@ -45,6 +45,7 @@ class Node:
     failed_starts: int = 0  # workers in a row that were lost before they were warm
     lost: bool = False
     taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # by source and part
+    trusted_at: float = 0.0  # unix time at which a person last said that it is to be trusted; 0: nobody has
     workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
 
     @property

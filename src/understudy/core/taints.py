@@ -4,7 +4,8 @@ A tainted node still works. It gets no new spares, and a spare there takes a ran
 other node it keeps nothing away. A node may have several taints, one of each source for each of its parts, and is trusted again when the
 last one is gone.
 
-    node_tainted    a taint comes, says something else than before, or goes. A person's word that a node is trusted takes all of them away
+    node_tainted    a taint comes, says something else than before, or goes. A person's word that a node is trusted takes all of them away,
+                    and what was seen before it counts no more
     expired         those whose time is over go
     leave           in plain training: a rank on a node that is to be left moves to a spare on a node that is trusted, one rank after the
                     other, as if somebody had asked for it (`migration`). If it is lost first, the spare that sets up takes it
@@ -42,6 +43,8 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
         leave(state)
         return
     every = event.source == OPERATOR
+    if every:
+        node.trusted_at = state.now
     _lift(state, node, [key for key in node.taints if every or key == (event.source, event.part)])
 
 
