@@ -8,9 +8,10 @@ import signal
 from pathlib import Path
 
 from tests.integration.agent_harness import agent
-from tests.integration.processes import wait_for_end
+from tests.integration.processes import wait_for_end, wait_until
 
 from understudy.core import commands, events
+from understudy.links.messages import Seen
 
 WAIT = "import threading; threading.Event().wait()"
 
@@ -90,5 +91,41 @@ def test_the_token_does_not_reach_the_script(tmp_path: Path) -> None:
             assert await process.ends() == 0
             assert "UNDERSTUDY_WORKER" in process.output()
             assert "UNDERSTUDY_TOKEN" not in process.output()
+
+    asyncio.run(scenario())
+
+
+def test_what_was_seen_while_the_orchestrator_was_away_is_told_as_it_is_when_it_is_back(tmp_path: Path) -> None:
+    """Once, and not how it was in between: it is over by then."""
+    state = tmp_path / "state"
+    script = tmp_path / "check"
+    script.write_text(f"#!/bin/sh\ncat {state}\necho x >> {tmp_path}/runs\n")
+    script.chmod(0o755)
+    finding = '[{"subject": "node", "kind": "hot", "severity": "suspect", "until": %s}]'
+    state.write_text("[]")
+    file = f'[[command]]\nname = "fan"\nargv = ["{script}"]\nevery = 0.01\noutput = "json"\n'
+
+    def found(text: str) -> None:
+        """The check has run with it."""
+        (tmp_path / "unfinished").write_text(text)
+        (tmp_path / "unfinished").rename(state)
+        runs = (tmp_path / "runs").stat().st_size
+        wait_until(lambda: (tmp_path / "runs").stat().st_size > runs + 4, "two runs")
+
+    async def scenario() -> None:
+        async with agent(tmp_path, WAIT, detectors='off = ["kernel"]\n' + file) as (process, orchestrator, _):
+            await orchestrator.worker("w0")
+            await asyncio.to_thread(found, finding % "0")
+            assert (await orchestrator.hears(Seen)).until == 0
+            await orchestrator.stop()
+            await asyncio.to_thread(found, finding % "2e9")
+            await asyncio.to_thread(found, finding % "5")
+            mark = len(orchestrator.heard)
+            await orchestrator.start()
+            seen = await orchestrator.hears(Seen, after=mark)
+            assert seen.until == 5.0
+            await orchestrator.hears(events.WorkerStarted, after=mark)
+            assert {message.until for message in orchestrator.heard[mark:] if isinstance(message, Seen)} == {5.0}
+            wait_until(lambda: "command:fan look" in process.errors(), "who looks")
 
     asyncio.run(scenario())

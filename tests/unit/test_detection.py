@@ -176,6 +176,17 @@ def test_evidence_that_comes_and_goes_asks_once() -> None:
     assert [event for event in events if event is not None] == [events[0]]
 
 
+def test_what_was_seen_before_a_person_trusts_the_node_again_counts_no_more() -> None:
+    job = Answered()
+    assert job.sees(HOT, 101.0) is not None
+    job.job.machine.handle(NodeTainted("n0", ""), 200.0)
+    assert job.sees(HOT, 210.0) is None, "the agent repeats it"
+    assert job.sees(replace(HOT, happened=200.0), 210.0) is None
+    assert job.sees(replace(HOT, happened=201.0), 210.0) is not None, "it has happened anew"
+    job.job.machine.handle(NodeTainted("n0", "", "thermometer"), 300.0)
+    assert job.sees(replace(HOT, happened=250.0), 310.0) is not None, "a detector's word is not a person's"
+
+
 def test_what_others_find_is_taken_with_a_look_and_one_that_raises_speaks_against_itself_only(
     installed: Callable[..., list[str]],
 ) -> None:

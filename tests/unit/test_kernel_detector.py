@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -364,3 +365,65 @@ def test_the_log_of_this_machine_is_read() -> None:
     assert all(one.happened > 0 and one.detail for one in told)
     assert len(detector.look()) <= kernel.PIECES
     detector.close()
+
+
+def before(*entries: bytes, since: float = NOW - 100.0) -> tuple[Watch, list[Evidence]]:
+    watch = Watch()
+    watch.detector = Kernel(since=since, open_log=lambda _: watch.log, clock=lambda: watch.now, uptime=lambda: watch.uptime)
+    return watch, watch.look(*entries)
+
+
+def test_what_was_suspect_before_the_job_began_is_one_note_and_what_comes_then_counts() -> None:
+    old, new = _record(OFF_THE_BUS, UPTIME - 200.0), _record(OFF_THE_BUS.replace("01:00", "02:00"), UPTIME - 50.0)
+    watch, found = before(old, _record("nvme nvme0: Removing after probe failure status: -19", UPTIME - 200.0), new, old)
+    suspect, note = found
+    assert (suspect.severity, suspect.part, suspect.happened) == ("suspect", "pci:0000:02:00.0", NOW - 50.0)
+    assert (note.severity, note.subject, note.kind, note.part) == ("note", "node", "log-before", "")
+    assert "xid-79 pci:0000:01:00.0: NVRM: Xid" in note.detail and "nvme-dead nvme0: nvme nvme0" in note.detail
+    assert watch.look(later=1.0) == [], "told once"
+    [again] = watch.look(_record(OFF_THE_BUS, UPTIME), later=1.0)
+    assert (again.severity, again.part) == ("suspect", "pci:0000:01:00.0"), "it has happened anew"
+
+
+def test_what_was_no_suspicion_or_has_worn_off_or_ended_before_the_job_began_is_not_told() -> None:
+    note = next(text for text, (_, severity, _, _) in REAL.items() if severity == "note")
+    worn = next(text for text in REAL if _pattern(text).severity == "suspect" and _pattern(text).hold > 0 and not _pattern(text).settles)
+    _, found = before(
+        _record(note, UPTIME - 200.0),
+        _record(worn, UPTIME - 150.0 - _pattern(worn).hold),
+        _record(DOWN, UPTIME - 300.0),
+        _record(AGAIN_UP, UPTIME - 200.0),
+    )
+    assert found == []
+    _, [told] = before(_record(DOWN, UPTIME - 300.0))
+    assert told.kind == "log-before" and "eth2: Link down" in told.detail
+
+
+def test_the_note_of_what_was_before_is_bounded() -> None:
+    texts = [OFF_THE_BUS.replace("01:00", f"{number:02x}:00") for number in range(200)]
+    _, [told] = before(*(_record(text, UPTIME - 200.0) for text in texts))
+    assert told.detail.endswith(f", and {200 - kernel.NAMED} more") and len(told.detail) < 2000
+    _, many = before(*(_record(text, UPTIME - 200.0) for text in texts), since=0.0)
+    assert len(many) == kernel.PIECES, "all of it counts"
+
+
+def test_it_is_not_closed_while_it_is_read() -> None:
+    watch = Watch()
+    reading, go_on = threading.Event(), threading.Event()
+
+    def wait(size: int = -1) -> bytes | None:
+        reading.set()
+        assert go_on.wait(30.0)
+        assert not watch.log.closed
+        return None
+
+    watch.log.read = wait  # type: ignore[method-assign]
+    looking = threading.Thread(target=watch.look)
+    looking.start()
+    assert reading.wait(30.0)
+    closing = threading.Thread(target=watch.detector.close)
+    closing.start()
+    go_on.set()
+    for thread in (looking, closing):
+        thread.join(30.0)
+    assert watch.log.closed

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.processes import wait_for_end, wait_until
 
 from understudy.agent import detection
-from understudy.agent.detection import NodeDetectors
+from understudy.agent.descendants import reap
+from understudy.agent.detection import AGAIN, KEPT, MOST, NodeDetectors, _Memory, looking
 from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
+from understudy.detectors.choice import Choice
+from understudy.detectors.command import Command, CommandCheck
 from understudy.links.messages import Seen, decode, encode
 from understudy.orchestrator.detection import evidence_of
 
 LIMIT = 30.0
 HOT = Evidence("thermometer", Subject.DEVICE, "", Severity.SUSPECT, "91 degrees", 100.0, "hot", "gpu0", 200.0)
+SEEN = Seen("thermometer", "device", "suspect", "hot", "gpu0", "91 degrees", 100.0, 0.0)
+
+
+def ignored(seen: Seen) -> None:
+    """For who has nothing to say."""
 
 
 def detector(look: Callable[[], Iterable[Any]], **fields: Any) -> type[NodeDetector]:
@@ -30,9 +45,9 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., queue.Que
     monkeypatch.setattr(detection, "LOOK", 0.01)
     started: list[NodeDetectors] = []
 
-    def start(*kinds: Callable[[], NodeDetector]) -> queue.Queue[Seen]:
+    def start(*kinds: type[NodeDetector], **more: Any) -> queue.Queue[Seen]:
         said: queue.Queue[Seen] = queue.Queue()
-        started.append(NodeDetectors(kinds, said.put))
+        started.append(NodeDetectors([Choice.of(kind) for kind in kinds], said.put, **more))
         return said
 
     yield start
@@ -122,9 +137,175 @@ def test_one_that_hangs_is_left_out_and_heard_no_more(running: Callable[..., que
 
 def test_nobody_looks_after_the_end() -> None:
     said: queue.Queue[Seen] = queue.Queue()
-    detectors = NodeDetectors([detector(lambda: [HOT])], said.put)
+    detectors = NodeDetectors([Choice.of(detector(lambda: [HOT]))], said.put)
     said.get(timeout=LIMIT)
     detectors.close()
     ends = time.monotonic() + LIMIT
     while any(thread.name in ("understudy-detector-made", "understudy-detectors") for thread in threading.enumerate()):
         assert time.monotonic() < ends
+
+
+def test_what_ends_sooner_is_told_at_once_and_what_lasts_longer_with_the_next_repeat() -> None:
+    memory = _Memory()
+    assert memory.take(replace(SEEN, until=500.0), 100.0)
+    for until in (500.0, 600.0, 700.0, 0.0):
+        assert not memory.take(replace(SEEN, until=until), 101.0)
+    assert memory.due(109.0) == []
+    assert memory.due(110.0) == [SEEN], "as it was given last"
+    assert memory.take(replace(SEEN, until=900.0), 111.0), "it ends now"
+    assert memory.take(replace(SEEN, until=112.0), 112.0), "it is over"
+    assert not memory.take(replace(SEEN, until=112.0), 113.0)
+    assert memory.take(SEEN, 114.0), "it has come again"
+
+
+def test_what_ends_soon_and_is_given_again_does_not_end_in_between() -> None:
+    memory = _Memory()
+    assert all(memory.take(replace(SEEN, until=now + 2.0), now) for now in (100.0, 101.0, 102.0))
+
+
+def test_a_suspicion_of_one_look_is_told_again_for_as_long_as_it_holds() -> None:
+    memory, until = _Memory(), 100.0 + 3 * AGAIN
+    memory.take(replace(SEEN, until=until), 100.0)
+    memory.take(replace(SEEN, severity="note", kind="loud"), 100.0)
+    told = [now for now in range(100, 1000) if memory.due(float(now))]
+    assert told == [100 + AGAIN, 100 + 2 * AGAIN]
+    assert [one.kind for one in memory.known(1000.0)] == ["hot", "loud"], "to whoever comes to lead, also that it is over"
+    assert [one.kind for one in memory.known(101.0 + KEPT)] == ["hot"]
+
+
+def test_a_clock_that_is_put_back_silences_nobody() -> None:
+    memory = _Memory()
+    assert memory.take(SEEN, 1000.0)
+    assert memory.due(900.0) == [SEEN]
+    assert memory.take(SEEN, 800.0)
+
+
+def test_what_is_kept_is_bounded_and_what_holds_stays_longest() -> None:
+    memory = _Memory()
+    memory.take(replace(SEEN, part="over", until=100.0), 100.0)
+    for number in range(MOST - 1):
+        memory.take(replace(SEEN, part=f"gpu{number}"), 101.0 + number)
+    memory.take(replace(SEEN, part="one more"), 300.0)
+    assert len(memory.known(300.0)) == MOST
+    assert {one.part for one in memory.known(300.0)} == {*(f"gpu{number}" for number in range(MOST - 1)), "one more"}
+    memory.take(replace(SEEN, part="two more"), 301.0)
+    assert "gpu0" not in {one.part for one in memory.known(301.0)}, "the oldest"
+
+
+def test_what_one_look_gave_is_told_again_by_the_agent(running: Callable[..., queue.Queue[Seen]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "AGAIN", 0.0)
+    looks = iter([[HOT]])
+    said = running(detector(lambda: next(looks, []), every=3600.0), clock=lambda: 150.0)
+    assert {said.get(timeout=LIMIT) for _ in range(3)} == {replace(SEEN, until=200.0)}
+
+
+def test_who_is_left_out_is_known_to_the_next_orchestrator() -> None:
+    said: queue.Queue[Seen] = queue.Queue()
+    detectors = NodeDetectors([Choice.of(detector(lambda: ["hot"]))], said.put)
+    told = said.get(timeout=LIMIT)
+    assert detectors.known() == [told] and told.kind == "detector-left-out"
+    detectors.close()
+
+
+def test_who_has_nothing_to_look_at_or_is_off_does_not_look_and_the_names_of_the_others_are_said() -> None:
+    begun: queue.Queue[list[str]] = queue.Queue()
+    choices = [
+        Choice.of(detector(list, name="a")),
+        Choice.of(detector(lambda: [HOT], name="b", missing=lambda: "there is no fan")),
+        replace(Choice.of(detector(lambda: [HOT], name="c")), off=True),
+        Choice.of(detector(list, name="d")),
+        Choice("e", "somewhere", 1.0, lambda: 1 / 0),  # type: ignore[arg-type, return-value]
+    ]
+    said: queue.Queue[Seen] = queue.Queue()
+    detectors = NodeDetectors(choices, said.put, begun.put)
+    assert begun.get(timeout=LIMIT) == ["a", "d"]
+    assert said.get(timeout=LIMIT).detail.startswith("the detector e is left out")
+    detectors.close()
+    assert said.empty()
+    assert looking("n0", ["a", "d"]) == "n0: a and d look for trouble" and looking("n0", ["a"]) == "n0: a looks for trouble"
+
+
+def test_close_ends_what_runs_and_waits_for_it(tmp_path: Path) -> None:
+    script = f"echo $$ > {tmp_path}/unfinished; mv {tmp_path}/unfinished {tmp_path}/pid; exec sleep 1000"
+    check = CommandCheck(name="slow", argv=("/bin/sh", "-c", script))
+    detectors = NodeDetectors([Choice("command:slow", "a file", 1.0, partial(Command, check))], ignored)
+    wait_until((tmp_path / "pid").exists, "the check runs")
+    pid = int((tmp_path / "pid").read_text())
+    detectors.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_detector_that_cannot_be_closed_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "CLOSING", 0.01)
+    stuck, closed = threading.Event(), threading.Event()
+    looked = threading.Semaphore(0)
+    kinds = [
+        detector(lambda: looked.release() or [], close=lambda self: stuck.wait(LIMIT)),  # type: ignore[func-returns-value]
+        detector(lambda: looked.release() or [], close=lambda self: 1 / 0),  # type: ignore[func-returns-value]
+        detector(lambda: looked.release() or [], close=lambda self: closed.set()),  # type: ignore[func-returns-value]
+    ]
+    detectors = NodeDetectors([Choice.of(kind) for kind in kinds], ignored)
+    for _ in kinds:
+        assert looked.acquire(timeout=LIMIT)
+    detectors.close()
+    assert closed.wait(LIMIT)
+    stuck.set()
+
+
+def test_the_exit_status_of_a_check_is_not_collected_with_the_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the start of a process and the moment at which its number is known, too: there nothing could be left out by its number."""
+    ended, collected = threading.Event(), threading.Event()
+    found: list[list[Evidence]] = []
+    start = subprocess.Popen
+
+    def starting(*arguments: Any, **more: Any) -> subprocess.Popen[bytes]:
+        process = start(*arguments, **more)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        ended.set()
+        assert collected.wait(LIMIT)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", starting)
+    check = Command(CommandCheck(name="disk", argv=("/bin/sh", "-c", "exit 1")))
+    looking = threading.Thread(target=lambda: found.append(check.look()))
+    looking.start()
+    assert ended.wait(LIMIT)
+    reap(())
+    collected.set()
+    looking.join(LIMIT)
+    assert [one.kind for one in found[0]] == ["check-failed"]
+
+
+def test_orphans_are_collected() -> None:
+    code = """
+import os, sys
+from understudy.agent.descendants import become_subreaper, reap
+become_subreaper()
+read, write = os.pipe()
+if not (child := os.fork()):
+    if not (orphan := os.fork()):
+        os._exit(0)
+    os.write(write, str(orphan).encode())
+    os._exit(0)
+os.waitpid(child, 0)
+orphan = int(os.read(read, 20))
+os.waitid(os.P_PID, orphan, os.WEXITED | os.WNOWAIT)
+reap({orphan})
+assert os.path.exists(f"/proc/{orphan}")
+reap(())
+assert not os.path.exists(f"/proc/{orphan}")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT)
+
+
+def test_a_check_ends_with_an_agent_that_is_killed(tmp_path: Path) -> None:
+    script = f"echo $$ > {tmp_path}/unfinished; mv {tmp_path}/unfinished {tmp_path}/pid; exec sleep 1000"
+    code = f"""
+from understudy.detectors.command import Command, CommandCheck
+Command(CommandCheck(name="slow", argv=("/bin/sh", "-c", {script!r}))).look()
+"""
+    agent = subprocess.Popen([sys.executable, "-c", code])
+    wait_until((tmp_path / "pid").exists, "the check runs")
+    agent.kill()
+    agent.wait(LIMIT)
+    wait_for_end(int((tmp_path / "pid").read_text()))

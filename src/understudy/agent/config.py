@@ -29,6 +29,9 @@ class AgentConfig:
     orchestrator: str = ""  # its URL; empty: it runs on this node and says so in the run directory
     certificate: str = ""  # the certificate to trust, for https
     role: str = "default"
+    looks: bool = True  # whether detectors look at the node from here; false: its own agent sees to that
+    detectors: str = ""  # the text of their file (`detectors.choice`); empty: there is none
+    began: float = 0.0  # unix time at which the job began on this node; 0: now
     leave: float = 300.0  # seconds for the exit handlers of a script that has finished (uploads, flushes)
     shown_local_ranks: tuple[int, ...] | None = None  # None: all
     redirects: tuple[tuple[int, int], ...] = ()  # (local rank or -1 for all, 1 stdout | 2 stderr): not on the terminal

@@ -3,7 +3,7 @@
 Theory. A process whose parent died is adopted by its nearest ancestor that is a *child subreaper*. The command line
 and every agent are subreapers, so whatever a worker started (data loader processes, shells, daemons in sessions of
 their own) stays below them whoever dies, and can be found and killed. In the other direction each of our processes
-asks the kernel for a signal at its parent's death. So one surviving process of ours is enough to clean up after the
+asks the kernel for a signal at its parent's death (`common.dying`). So one surviving process of ours is enough to clean up after the
 others.
 
 A stray belongs to the worker whose name it carries in its environment, or whose session it lives in; strays without
@@ -25,8 +25,8 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_OF_THIS_THREAD = 0x20000000  # __WNOTHREAD
 ROUND = 0.003  # seconds between rounds of killing: adopted processes bring no event to wait for
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -35,18 +35,6 @@ def become_subreaper() -> None:
     """Adopt every orphaned descendant from now on."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed: this kernel is too old")
-
-
-def dying_with(parent: int, number: signal.Signals) -> Callable[[], None]:
-    """What a child runs between fork and exec, to get signal `number` when the thread of `parent` that forked dies."""
-
-    def prepare() -> None:
-        # Plain calls only: other threads of the parent may have held locks at the fork.
-        _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-        if os.getppid() != parent:  # it died before the call above: nothing would ever tell us
-            os._exit(127)
-
-    return prepare
 
 
 @dataclass(frozen=True)
@@ -114,11 +102,15 @@ def _children() -> Iterator[Process]:
 
 
 def reap(keep: Container[int]) -> None:
-    """Collect adopted children that have ended, except those in `keep`, whose exit status is wanted elsewhere."""
+    """Collect children of the main thread that have ended, except those in `keep`, whose exit status is wanted elsewhere. Called there.
+
+    The kernel gives orphans to the main thread. What another thread has started is a child of that one, which wants its exit status: a
+    detector that runs a program, and whose number nobody knows until it has been started.
+    """
     for process in _children():
         if process.state == "Z" and process.pid not in keep:
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(process.pid, os.WNOHANG)
+                os.waitpid(process.pid, os.WNOHANG | _OF_THIS_THREAD)
 
 
 def kill_round(chosen: Callable[[Process], bool], keep: Container[int], everywhere: bool = False) -> list[int]:
@@ -126,9 +118,8 @@ def kill_round(chosen: Callable[[Process], bool], keep: Container[int], everywhe
     were still there.
 
     Call it until nothing is left: the victims may have forked in between, and their children are adopted, and found,
-    only when they are gone.
+    only when they are gone. Collects nobody: it may run on any thread.
     """
-    reap(keep)
     among = (p for p in _all() if p.pid != os.getpid()) if everywhere else descendants(os.getpid())
     left = [p.pid for p in among if p.state != "Z" and p.pid not in keep and chosen(p)]
     for pid in left:

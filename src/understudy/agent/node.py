@@ -3,6 +3,8 @@
 A *part* is what one job has on this node: a process of its own (`python -m understudy.agent`, as `understudy run` starts it) that
 owns the job's workers here and talks to the orchestrator itself. So this process may be ended and started again at any time: parts, and
 training, go on; the next one finds them by the files in its state folder. A part that is killed is started again, and takes up its workers.
+
+Detectors look at the node from here, once for all its jobs, and with this process's own environment instead of a job's. A part has none.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,12 +27,14 @@ from pydantic import TypeAdapter
 from understudy.agent.adoption import has_workers
 from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import become_subreaper, reap
-from understudy.agent.orchestrator_link import OrchestratorLink
+from understudy.agent.detection import NodeDetectors, looking
+from understudy.agent.orchestrator_link import OrchestratorLink, Sent
 from understudy.common.names import AGENT, ENDED, TOKEN_VARIABLE, WORKERS
 from understudy.common.restarts import Restarts
 from understudy.common.tls import trusting
+from understudy.detectors.choice import Choice, choose
 from understudy.links import messages
-from understudy.links.messages import EndPart, Hello, PartEnded, StartPart
+from understudy.links.messages import EndPart, Hello, PartEnded, Seen, StartPart
 from understudy.links.page import open_process, started
 
 REAP = 2.0  # seconds
@@ -48,6 +53,7 @@ class NodeConfig:
     state: Path
     certificate: str = ""
     heartbeat: float = 0.5
+    detectors: str = ""  # the text of their file; empty: there is none
 
 
 @dataclass
@@ -82,19 +88,22 @@ class NodeAgent:
         self._say = say
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, _Running] = {}
+        self._detectors: NodeDetectors | None = None
         self._link = OrchestratorLink(
-            lambda: config.orchestrator, "/v1/agent", token, trusting(config.certificate), lambda: [self._hello()], self._obey, say
+            lambda: config.orchestrator, "/v1/agent", token, trusting(config.certificate), self._resync_events, self._obey, say
         )
 
     async def run(self) -> None:
         """Until cancelled. Raises `Refused`."""
         become_subreaper()  # workers whose part is gone stay below this process
         self._adopt()
+        self._detectors = NodeDetectors(self._choices(), self._seen, self._looking)
         beating = self._loop.create_task(self._beat())
         try:
             await self._link.run()
         finally:
             beating.cancel()
+            await asyncio.to_thread(self._detectors.close)
 
     async def _beat(self) -> None:
         reaped = 0.0
@@ -105,6 +114,9 @@ class NodeAgent:
                 reap(())
             if not self._link.away():
                 self._link.send(self._hello())
+
+    def _resync_events(self) -> list[Sent]:
+        return [self._hello(), *(self._detectors.known() if self._detectors is not None else [])]
 
     def _hello(self) -> Hello:
         c = self._config
@@ -151,6 +163,7 @@ class NodeAgent:
             orchestrator=c.orchestrator,
             certificate=c.certificate,
             role=message.role,
+            looks=False,
         )
         config.write(folder / AGENT)
         self._watch(self._launch(message))
@@ -211,6 +224,26 @@ class NodeAgent:
     def _kill(self, running: _Running) -> None:
         if self._running.get(running.part.job) is running:
             signal.pidfd_send_signal(running.pidfd, signal.SIGKILL)
+
+    # -- detectors ----------------------------------------------------------------------------------------------------
+
+    def _choices(self) -> list[Choice]:
+        """Raises `ValueError`. What they see counts from the time on at which the jobs began that are here still."""
+        began = [time.time()]
+        for job in self._running:
+            with contextlib.suppress(OSError):
+                began.append((self._folder(job) / AGENT).stat().st_mtime)
+        names = dict.fromkeys((self._config.node, socket.gethostname()))
+        return choose(self._config.detectors, names=tuple(names), since=min(began))
+
+    def _seen(self, seen: Seen) -> None:
+        """On a detector's thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._link.send, seen)
+
+    def _looking(self, names: list[str]) -> None:
+        if names:
+            self._say(looking(f"node {self._config.node}", names))
 
     # -- an earlier life ----------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 Training never waits for it. While the orchestrator is away, events are kept; after each connect the agent introduces
 itself, repeats what it knows of its workers (`resync_events`), and then sends what was kept. The orchestrator takes repeats
-for what they are. There is no limit to the waiting here; `away` tells the agent how long it has been.
+for what they are. There is no limit to the waiting here; `away` tells the agent how long it has been. What detectors see is not
+kept: of that the agent repeats what holds by then.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ class OrchestratorLink:
         return 0.0 if self._away_since is None else time.monotonic() - self._away_since
 
     def send(self, event: Sent) -> None:
+        if self._away_since is not None and isinstance(event, messages.Seen):
+            return
         self._kept.append(event)
         self._something.set()
 
@@ -152,7 +155,7 @@ class OrchestratorLink:
     async def _talk(self, socket: ClientConnection) -> None:
         # What is kept and will be repeated anyway goes out once, in the repeat, where it is in the right order.
         repeated = self._resync_events()
-        kept = [event for event in self._kept if event not in repeated]
+        kept = [event for event in self._kept if event not in repeated and not isinstance(event, messages.Seen)]
         self._kept = deque([*repeated, *kept])
         self._something.set()
         sending = asyncio.create_task(self._send_all(socket))

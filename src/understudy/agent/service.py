@@ -27,7 +27,7 @@ from understudy.agent import memory, processes
 from understudy.agent.adoption import Met, Reception, left_behind
 from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import reap
-from understudy.agent.detection import NodeDetectors, installed
+from understudy.agent.detection import NodeDetectors, looking
 from understudy.agent.lifelines import Lifelines
 from understudy.agent.link import WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
@@ -43,6 +43,7 @@ from understudy.common.names import ORCHESTRATOR, WORKERS, page_path
 from understudy.common.tls import trusting
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
+from understudy.detectors.choice import choose
 from understudy.links import messages, reattach
 from understudy.links.supervision import Ending
 
@@ -76,7 +77,8 @@ class Agent:
         self._strays = Strays(config, self._own, self._output.say)
         self._starting: dict[str, bool] = {}  # workers that are no processes yet; False: killed meanwhile
         self._end: asyncio.Future[End] = self._loop.create_future()
-        self._detectors = installed()
+        self._choices = choose(config.detectors, names=[socket.gethostname()], since=config.began or time.time()) if config.looks else []
+        self._detectors: NodeDetectors | None = None
         self._shutdown = Shutdown(config, self._workers, self._output.say)
         self._footprint: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,7 +104,7 @@ class Agent:
             reception = Reception(self._config.run_dir / WORKERS, self._met)
         except OSError as error:
             self._output.say(f"workers could not find an agent that is started again, and would end with this one: {error}")
-        detectors = NodeDetectors(self._detectors, self._seen)
+        self._detectors = NodeDetectors(self._choices, self._seen, self._looking)
         connection = self._loop.create_task(self._connection())
         pages = self._loop.create_task(self._watch_pages())
         try:
@@ -111,7 +113,7 @@ class Agent:
                 self._control.tell(Ending(end.exit_code, end.message, end.told))
             await self._shutdown.stop(end)
         finally:
-            detectors.close()
+            await asyncio.to_thread(self._detectors.close)
             watchers = (pages, connection)
             for watcher in watchers:
                 watcher.cancel()
@@ -370,6 +372,12 @@ class Agent:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._orchestrator.send, seen)
 
+    def _looking(self, names: list[str]) -> None:
+        """On a detector's thread. Who has given a file hears what came of it."""
+        if names and self._config.detectors:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._output.say, looking(self._config.node, names))
+
     def _stream(self, text: str) -> None:
         """On a writer's thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -378,4 +386,5 @@ class Agent:
     def _resync_events(self) -> list[Sent]:
         c, known = self._config, (*self._workers, *self._starting)
         joined = events.NodeJoined(c.node, c.address, c.node_rank, c.domain, c.spares, known)
-        return [joined, *(event for worker in self._workers.values() for event in worker.resync_events())]
+        seen = self._detectors.known() if self._detectors is not None else []
+        return [joined, *(event for worker in self._workers.values() for event in worker.resync_events()), *seen]

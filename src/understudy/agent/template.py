@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 
 from understudy.agent.config import WORKER_COMMAND, AgentConfig
-from understudy.agent.descendants import dying_with
 from understudy.agent.processes import Ends, Started, command_line, start, worker_environment
+from understudy.common.dying import dying_with
 from understudy.common.names import WORKER_VARIABLE, WORKERS, page_path
 from understudy.links.fork import PLACEHOLDER, ForkRequest
 

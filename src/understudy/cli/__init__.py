@@ -6,6 +6,7 @@ import typer
 
 from understudy.cli.access_command import certs, token
 from understudy.cli.chaos_command import chaos
+from understudy.cli.detectors_command import detectors
 from understudy.cli.doctor_command import doctor
 from understudy.cli.drain_command import drain, undrain
 from understudy.cli.drill_command import drill
@@ -47,6 +48,7 @@ app.command("undrain")(undrain)
 app.command("stop")(stop)
 app.command("chaos")(chaos)
 app.command("doctor")(doctor)
+app.command("detectors")(detectors)
 app.add_typer(policy)
 SERVICE = "A service for many jobs on many nodes"
 for command in (orchestrator, agent, jobs, nodes, logs, cancel, token):

@@ -93,6 +93,10 @@ class Flags:
         Path | None,
         _option(OURS, "--policy", help="What is done about evidence: a TOML file (understudy policy). Default: the policy that ships."),
     ] = None
+    detectors: Annotated[
+        Path | None,
+        _option(OURS, "--detectors", help="What looks for trouble on this node: a TOML file (understudy detectors)."),
+    ] = None
     hang_limit: Annotated[
         float | None,
         _option(

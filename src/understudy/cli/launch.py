@@ -18,6 +18,7 @@ from pathlib import Path
 
 from understudy.cli.flags import Flags
 from understudy.core.model import JobSpec, Timeouts
+from understudy.detectors.choice import read_file
 from understudy.policy.rules import BadPolicy, applied, default, parse, read
 
 DEFAULT_PORT = 29500  # torchrun's
@@ -34,6 +35,7 @@ class Launch:
     spec: JobSpec
     timeouts: Timeouts
     policy: str  # the text of its file; empty: the one that ships
+    detectors: str  # the text of their file; empty: there is none
     node_rank: int
     program: tuple[str, ...]
     host: str  # where the orchestrator listens
@@ -100,6 +102,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         spec=applied(spec, parse(policy, "policy") if policy else default()),
         timeouts=_timeouts(flags),
         policy=policy,
+        detectors=_detectors(flags.detectors, submitted),
         node_rank=node_rank,
         program=_program(flags),
         host="127.0.0.1" if nodes == 1 else ("::" if ":" in master else "0.0.0.0"),
@@ -243,6 +246,17 @@ def _policy(file: Path | None) -> str:
         return file.read_text()
     except (BadPolicy, OSError) as error:
         raise Usage(f"--policy {file}: {error}") from error
+
+
+def _detectors(file: Path | None, submitted: bool) -> str:
+    if file is None:
+        return ""
+    if submitted:
+        raise Usage("--detectors is for a job that runs here: an orchestrator's nodes have one of their own (understudy agent --detectors)")
+    try:
+        return read_file(file)
+    except ValueError as error:
+        raise Usage(str(error)) from error
 
 
 def _timeouts(flags: Flags) -> Timeouts:

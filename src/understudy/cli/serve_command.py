@@ -18,6 +18,7 @@ from understudy.agent.orchestrator_link import Refused
 from understudy.cli.target import TLS, service
 from understudy.common.console import say
 from understudy.core.model import Timeouts
+from understudy.detectors.choice import choose, read_file
 
 STATE = Path("understudy-state")
 
@@ -91,6 +92,10 @@ def agent(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option("--tls", "--tls-cert", help=TLS)] = None,
     heartbeat: Annotated[float, typer.Option("--heartbeat", min=0.05, help="Seconds between two signs of life.")] = Timeouts.heartbeat,
+    detectors: Annotated[
+        Path | None,
+        typer.Option("--detectors", help="What looks for trouble on this node: a TOML file (understudy detectors)."),
+    ] = None,
 ) -> None:
     """Serve a node: start workers here for the jobs of an orchestrator.
 
@@ -105,6 +110,13 @@ def agent(
             say(f"--label {text}: give KEY=VALUE")
             raise typer.Exit(2)
         labels[key] = value
+    try:
+        text = read_file(detectors) if detectors is not None else ""
+        choose(text)
+    except ValueError as error:
+        for line in str(error).splitlines():
+            say(line)
+        raise typer.Exit(2) from error
     server = service(orchestrator, token_file, tls_cert)
     config = NodeConfig(
         orchestrator=server.url,
@@ -116,6 +128,7 @@ def agent(
         state=state_dir.absolute(),
         certificate=server.certificate,
         heartbeat=heartbeat,
+        detectors=text,
     )
     raise typer.Exit(asyncio.run(_serve(config, server.token)))
 

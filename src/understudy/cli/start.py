@@ -75,6 +75,8 @@ def execute(
         log_dir=plan.log_dir,
         signals=",".join(number.name for number in plan.signals),
         worker_command=worker_command,
+        detectors=plan.detectors,
+        began=time.time(),
     )
     orchestrator = None
     if _hosts_orchestrator(plan):

@@ -56,6 +56,7 @@ class Node:
     taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # by source and part
     home_at: float = 0.0  # unix time from which on its ranks go home (`home.py`); -1: they do; 0: it was always trusted, or is not
     awaits: int = 0  # of its spares, those that are there for this
+    trusted_at: float = 0.0  # unix time at which a person last said that it is to be trusted; 0: nobody has
     workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
 
     @property

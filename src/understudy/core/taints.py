@@ -4,7 +4,8 @@ A tainted node still works. It gets no new spares, and a spare there takes a ran
 other node it keeps nothing away. A node may have several taints, one of each source for each of its parts, and is trusted again when the
 last one is gone.
 
-    node_tainted    a taint comes, says something else than before, or goes. A person's word that a node is trusted takes all of them away
+    node_tainted    a taint comes, says something else than before, or goes. A person's word that a node is trusted takes all of them away,
+                    and what was seen before it counts no more
     expired         those whose time is over go
     node_checked    a node that was to pass a check has (`admission.py`): then it is trusted, and its ranks may go home (`home.py`)
     leave           in plain training: a rank on a node that is to be left moves to a spare on a node that is trusted, one rank after the
@@ -45,6 +46,8 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
         leave(state)
         return
     every, key = event.source == OPERATOR, (event.source, event.part)
+    if every:
+        node.trusted_at = state.now
     _lift(state, node, [known for known in node.taints if every or known == key], believed=every or key == CHECK)
 
 

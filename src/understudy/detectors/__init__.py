@@ -1,1 +1,1 @@
-"""Detectors: each turns one kind of evidence into a taint or a loss. Pure judgement; the service feeds them."""
+"""Detectors: each turns something seen into evidence against a worker, a node or a part of it. Others decide what follows from it."""

@@ -75,7 +75,13 @@ class NodeDetector(AnyDetector):
     def look(self) -> Iterable[Evidence]:
         """What speaks against this node, or a part of it, at this moment. `name` of what it gives is "": the agent knows its node. The
         same evidence may be given again: it is acted upon once. Raises what it likes: that speaks against the detector.
+
+        What does not wear off (`until` is 0), or not yet, is remembered by the agent and told for as long as it holds, also if it is
+        never given again. It is over when the same kind and part is given with an `until` that has passed.
         """
+
+    def close(self) -> None:
+        """Nothing is wanted any more. Called once, on another thread, also while a look is under way: that should end soon then."""
 
 
 class Detector(AnyDetector):

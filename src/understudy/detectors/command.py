@@ -11,14 +11,16 @@ never against the node: a note about it.
 
 The program runs without a shell, with nothing on its standard input, in a session and process group of its own, and without the job's
 token in its environment. At its `limit` the group gets SIGTERM, and `GRACE` seconds later SIGKILL; `Command.limit` has room for both.
-Whatever it leaves running in its group when it ends is killed: a check that starts a daemon puts it into a session of its own.
+Whatever it leaves running in its group when it ends is killed: a check that starts a daemon puts it into a session of its own. If the
+agent is killed in the middle of a run, the kernel kills the program with it; the next agent begins with a new run.
 
 Known limits. A process that leaves the group is not followed; none is waited for, because the pipes are closed when the program has
 ended. A process in an uninterruptible wait (a dead file server, a driver) does not even obey SIGKILL: it is left behind and told about,
 and the check does not run again until it has gone. Starting a program that lies on a dead file server blocks beyond every limit here. Exit
-code 1 is also what an interpreter gives for an exception that nobody catches: a check in Python or the like uses `json`. Whoever collects
-all ended children of this process must leave out `pid`: a check whose exit status has gone elsewhere says nothing, and is told about.
-Linux only.
+code 1 is also what an interpreter gives for an exception that nobody catches: a check in Python or the like uses `json`. The program is a
+child of the thread that looks, and nobody else may collect it (`agent.descendants.reap` does not): a check whose exit status has gone
+elsewhere says nothing, and is told about. What the program has started itself outlives a killed agent, and so does a program that the
+kernel does not send that signal because it takes other rights (setuid). Linux only.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from typing import IO, Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from understudy.common.bounds import LAST_TIME
+from understudy.common.dying import dying_with
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 from understudy.detectors.configuration import Configured, Kind, Name, NodeSeverity, NodeSubject, Part, Period, Seconds, first_line, problem
@@ -125,7 +128,7 @@ class Command(NodeDetector):
 
     @property
     def pid(self) -> int | None:
-        """Of the process that runs now, whose exit status is wanted here."""
+        """Of the process that runs now."""
         process = self._process
         return process.pid if process is not None else None
 
@@ -172,6 +175,7 @@ class Command(NodeDetector):
             stderr=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
+            preexec_fn=dying_with(os.getpid(), signal.SIGKILL),
             env={name: value for name, value in inherited.items() if name not in SECRETS},
         )
         assert process.stdout is not None and process.stderr is not None

@@ -42,7 +42,15 @@ def read(model: type[M], found: Mapping[str, Any]) -> M:
     try:
         return model.model_validate(found)
     except ValidationError as error:
-        raise ValueError("\n".join(problem(item) for item in error.errors(include_url=False, include_context=False))) from None
+        found_wrong = error.errors(include_url=False, include_context=False)
+        places = [item["loc"] for item in found_wrong]
+        # A list of which an item is wrong is said to be too short as well.
+        first = [item for item in found_wrong if item["type"] != "too_short" or not any(_within(place, item["loc"]) for place in places)]
+        raise ValueError("\n".join(map(problem, first))) from None
+
+
+def _within(place: tuple[int | str, ...], other: tuple[int | str, ...]) -> bool:
+    return len(place) > len(other) and place[: len(other)] == other
 
 
 def problem(item: Mapping[str, Any]) -> str:

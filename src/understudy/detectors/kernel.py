@@ -4,16 +4,19 @@
 what device the record is. Only records of the facility 0 count: the kernel gives any other to what a process writes into its log. Nothing
 but ASCII counts either, because the kernel escapes all else.
 
-The first look begins at the last `dmesg --clear`, or at boot if there was none. What broke before the agent started is broken still, and
-an agent that is started again must not forget it; a person who has repaired a device without a new start says so by clearing the log.
-What has worn off since is not told.
+The first look begins at the last `dmesg --clear`, or at boot if there was none. What has worn off since is not told. Suspicions from before
+`since`, the time at which the job began here, are told in one note, and notes from then not at all. For the log reaches back for months, a
+container sees that of its host, and nobody says there what was repaired: an old machine check would drive every new job from the node.
+What broke in the job's own time counts, also for an agent that is started again, perhaps because of it. An operator who clears the log
+after a repair, or starts the node anew, may have all of it count: `history = true` in the detectors' file.
 
 Evidence of one kind and part is given once per look, with the number of records. A state (a link that is down) is given once it has lasted,
 again as long as it lasts, each time for a little longer, and a last time when it ends, with the moment of the end as `until`. If it ends
 before it has lasted, only a note is given.
 
 The times of records are of a clock that stands still while the machine sleeps, and that nobody disciplines: it may be minutes away after
-months. A record that was not there in the look before is therefore no older than that look, whatever it says.
+months. A record that was not there in the look before is therefore no older than that look, whatever it says. In the first look minutes
+before `since` and minutes behind it may so be confused.
 
 Known limits: a text of a kind that is not in the table says nothing. Records that were overwritten before they were read are lost, of which
 there is a note. A text that a driver does not end with a line break is there only once another follows. A container sees the log of its
@@ -28,6 +31,7 @@ import io
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -40,7 +44,8 @@ RECORD = 16384  # bytes; the kernel's longest records have some 8,000
 READS = 20000  # in one look; the rest is for the next one
 DETAIL = 300  # characters of a text that are told
 PIECES = 64  # of evidence that one look gives
-STATES = 256  # links that are down at the same time
+STATES = 256  # links that are down at the same time; kinds and parts from before
+NAMED = 3  # of them
 
 _SEVERITIES = (Severity.LOST, Severity.SUSPECT, Severity.NOTE)
 _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
@@ -108,18 +113,23 @@ class Kernel(NodeDetector):
         self,
         path: str = KMSG,
         *,
+        since: float = 0.0,
         open_log: Callable[[str], io.RawIOBase] = _open,
         clock: Callable[[], float] = time.time,
         uptime: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Opens the log in its first look. `uptime`: seconds of a clock that began with the kernel's."""
-        self._path, self._open_log, self._clock, self._uptime = path, open_log, clock, uptime
+        """Opens the log in its first look. `since`: unix time; 0: all that it says counts. `uptime`: seconds of a clock that began with the
+        kernel's.
+        """
+        self._path, self._since, self._open_log, self._clock, self._uptime = path, since, open_log, clock, uptime
+        self._lock = threading.Lock()  # the log is not closed while it is read
         self._log: io.RawIOBase | None = None
         self._rest = b""  # of a line whose end has not been read
         self._sequence = -1  # of the last record
         self._overwritten = False  # records that would follow it
         self._read_all_at = 0.0  # unix time of the last look, if it left nothing unread; else 0
         self._states: dict[tuple[str, str], _Seen] = {}
+        self._before: dict[tuple[str, str], _Seen] = {}  # suspicions from before `since` that are not told yet
 
     @classmethod
     def missing(cls, path: str = KMSG) -> str:
@@ -140,11 +150,16 @@ class Kernel(NodeDetector):
         return ""
 
     def close(self) -> None:
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        with self._lock:
+            if self._log is not None:
+                self._log.close()
+                self._log = None
 
     def look(self) -> list[Evidence]:
+        with self._lock:
+            return self._look()
+
+    def _look(self) -> list[Evidence]:
         if self._log is None:
             self._log = self._open_log(self._path)
         now, earliest = self._clock(), self._read_all_at
@@ -164,6 +179,7 @@ class Kernel(NodeDetector):
                 continue
             happened, text = min(now, max(start + record.seconds, earliest)), record.text
             if found.pattern.clears:
+                self._before.pop((found.kind, found.part), None)
                 state = self._states.pop((found.kind, found.part), None)
                 if state is None:
                     continue
@@ -171,13 +187,16 @@ class Kernel(NodeDetector):
                     ended.append(state.evidence(happened))
                     continue
                 found, happened, text = _briefly(state.meaning), state.first, state.text
+            elif happened < self._since:
+                self._keep_for_note(found, happened, text, now)
+                continue
             elif found.pattern.settles:
                 self._begin(found, happened, text, now)
                 continue
             _count(seen, found, happened, text)
         events = [one.evidence(one.last + hold if (hold := one.meaning.pattern.hold) else 0.0) for one in seen.values()]
         current = [one for one in events if not 0 < one.until <= now]
-        return _bounded(ended + self._lasting(now) + current + _lost(lost, now), now)
+        return _bounded(ended + self._lasting(now) + current + _lost(lost, now) + self._from_before(now), now)
 
     def _lines(self, log: io.RawIOBase, now: float) -> Iterator[bytes]:
         self._read_all_at = 0.0
@@ -202,6 +221,25 @@ class Kernel(NodeDetector):
             state.again(happened, text)
         elif happened + found.pattern.hold > now and len(self._states) < STATES:
             self._states[key] = _Seen(found, happened, happened, text, text)
+
+    def _keep_for_note(self, found: Meaning, happened: float, text: str, now: float) -> None:
+        pattern, key = found.pattern, (found.kind, found.part)
+        if pattern.severity is Severity.NOTE or (pattern.hold and not pattern.settles and happened + pattern.hold <= now):
+            return
+        if (known := self._before.get(key)) is not None:
+            known.again(happened, text)
+        elif len(self._before) < STATES:
+            self._before[key] = _Seen(found, happened, happened, text, text)
+
+    def _from_before(self, now: float) -> list[Evidence]:
+        """One note, when all that was there has been read."""
+        if not self._before or not self._read_all_at:
+            return []
+        before, self._before = list(self._before.values()), {}
+        named = [f"{one.meaning.kind} {one.meaning.part}".strip() + f": {_plain(one.text)}" for one in before[-NAMED:]]
+        more = f", and {len(before) - NAMED} more" if len(before) > NAMED else ""
+        detail = f"the kernel's log tells of trouble from before the job began here, which counts for nothing: {'; '.join(named)}{more}"
+        return [_note("log-before", detail, now)]
 
     def _lasting(self, now: float) -> list[Evidence]:
         told = []

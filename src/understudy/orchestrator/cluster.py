@@ -151,7 +151,9 @@ class Cluster:
         these jobs' names.
         """
         node = self.nodes.get(evidence.name)
-        if node is not None and evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT:
+        known = (job.service.machine.state.nodes.get(evidence.name) for job in self._jobs.all())
+        trusted_at = max((one.trusted_at for one in known if one is not None), default=0.0)
+        if node is not None and evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT and evidence.happened > trusted_at:
             key = evidence.detector, evidence.kind, evidence.part
             if key in node.suspected or len(node.suspected) < SUSPICIONS:
                 node.suspected[key] = evidence

@@ -49,6 +49,7 @@ def observed_as(event: Observed) -> Evidence:
 class Responses:
     """What follows from evidence about one job: what its policy says, as far as the machine does not know it already.
 
+    What was seen before a person said that the node is to be trusted says nothing any more: an agent repeats what it has seen.
     Where the policy's limits do not let ranks leave a node now, it is tainted all the same, and asked again at every look (`look`).
     """
 
@@ -100,7 +101,7 @@ class Responses:
             detail = decision.why if evidence.detector != "hang" else evidence.detail
             return WorkerLost(evidence.name, LossCause.HUNG, detail, evidence.happened) if there else None
         node = state.nodes.get(decision.node)
-        if node is None or node.lost:
+        if node is None or node.lost or 0 < evidence.happened <= node.trusted_at:
             return None
         if decision.action is Action.LEAVE and evidence.subject is Subject.WORKER:
             return self._move(evidence.name, decision.why, node, state, now)

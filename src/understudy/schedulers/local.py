@@ -1,7 +1,7 @@
 """This machine: a job's orchestrator and a node's agent are children of the calling process, and end with it.
 
 They are in sessions of their own, so that Ctrl-C at the terminal comes to the caller alone; the kernel sends them SIGTERM when the thread
-that has started them ends (`agent.descendants.dying_with`).
+that has started them ends (`common.dying`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 
-from understudy.agent.descendants import dying_with
+from understudy.common.dying import dying_with
 from understudy.schedulers.base import Ended, Scheduler, Work
 
 

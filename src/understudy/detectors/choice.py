@@ -1,0 +1,200 @@
+"""Which detectors look on a node: those that are built in, those of an operator's file, and those of other packages.
+
+The file is TOML. All of it may be left out, and so may the file: then what is built in and installed looks, each where there is something
+to look at.
+
+    off = ["nvml"]                    # these do not look: kernel, nvml, or one of another package by its name
+
+    [kernel]
+    history = true                    # what the log says of the time before the job counts, too
+
+    [nvml]                            # what is too much; left out: as in `nvml_limits`
+    pcie_replays = {count = 8, seconds = 60}
+
+    [[command]]                       # any number: a program of yours that is run (`command.CommandCheck`)
+    name = "disk"
+    argv = ["/usr/local/bin/check-disk", "/scratch"]
+
+    [[prometheus]]                    # any number: rules about metrics (`prometheus_here.Rules`)
+    name = "dcgm"
+    exporters = [{url = "http://localhost:9400/metrics"}]
+
+    [[prometheus.rules]]
+    name = "hot"
+    sample = "DCGM_FI_DEV_GPU_TEMP"
+    ...
+
+`docs/operations.md` has a whole one. The command line reads it and passes its text on, so that an agent that is started again has it, too.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from understudy import extensions
+from understudy.common.bounds import plain
+from understudy.detectors.base import GROUP, AnyDetector, NodeDetector
+from understudy.detectors.command import Command, CommandCheck
+from understudy.detectors.configuration import Configured, Period, read
+from understudy.detectors.kernel import Kernel
+from understudy.detectors.nvml import Nvml
+from understudy.detectors.nvml_limits import DEFAULT, Limits, Rate
+
+LONGEST = 1 << 20  # characters of a file
+MOST = 64  # entries of one kind: each looks on a thread of its own
+BUILT_IN = "built in"
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class BadFile(ValueError):
+    """The text has a line for each mistake, with the file and the entry."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A detector that may look on this node."""
+
+    name: str
+    origin: str  # built in, a file, or another package
+    every: float  # seconds between two looks
+    make: Callable[[], NodeDetector]  # takes its time, as does the next one: they ask drivers and devices
+    missing: Callable[[], str] = lambda: ""  # why there is nothing to look at; "": there is
+    off: bool = False  # the file says so
+
+    @staticmethod
+    def of(kind: type[NodeDetector], origin: str = BUILT_IN) -> Choice:
+        return Choice(str(getattr(kind, "name", kind.__qualname__)), origin, kind.every, kind, kind.missing)
+
+
+class KernelSettings(Configured):
+    history: bool = False  # suspicions from before the job count, too
+
+
+class RateSettings(Configured):
+    count: Annotated[int, Field(ge=0, le=1 << 40)]
+    seconds: Period
+
+    def rate(self) -> Rate:
+        return Rate(self.count, self.seconds)
+
+
+class NvmlSettings(Configured):
+    """What is left out stays as `nvml_limits` has it."""
+
+    corrected_ecc: RateSettings | None = None
+    pcie_replays: RateSettings | None = None
+    nvlink_crc: RateSettings | None = None
+    slowdown: Period | None = None  # seconds for which the clocks have to be held back
+    wears_off: Period | None = None  # seconds for which evidence of what may pass is believed
+
+    def limits(self) -> Limits:
+        given: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value is not None:
+                given[name] = value.rate() if isinstance(value, RateSettings) else value
+        return replace(DEFAULT, **given)
+
+
+def _several(value: object) -> object:
+    if isinstance(value, Mapping):
+        raise ValueError("there may be several: write its name in two pairs of brackets")
+    return value
+
+
+Entries = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_several), Field(max_length=MOST)]
+
+
+class Settings(Configured):
+    off: Annotated[tuple[str, ...], Field(max_length=MOST)] = ()
+    kernel: KernelSettings = KernelSettings()
+    nvml: NvmlSettings = NvmlSettings()
+    command: Entries = ()  # each a `CommandCheck`
+    prometheus: Entries = ()  # each a `prometheus_here.Rules`
+
+
+def read_file(path: Path) -> str:
+    """The text, if it is good. Raises `BadFile`."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LONGEST + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadFile(f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is no text in UTF-8'}") from error
+    if len(text) > LONGEST:
+        raise BadFile(f"{path} is longer than {LONGEST} characters")
+    choose(text, str(path))
+    return text
+
+
+def choose(text: str = "", file: str = "the detectors' file", names: Sequence[str] = (), since: float = 0.0) -> list[Choice]:
+    """All that there are. `names` are those of this node, as its labels in metrics have them; `since`: when the job began here, or the
+    node's agent. Makes none and asks no device. Raises `BadFile`; `ValueError` for what another package has got wrong.
+    """
+    try:
+        found = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BadFile(f"{file} is not TOML: {plain(str(error))}") from None
+    mistakes: list[str] = []
+    settings = _read(Settings, found, f"{file}: ", mistakes)
+    if settings is None:
+        raise BadFile("\n".join(mistakes))
+    kernel = partial(Kernel, since=0.0 if settings.kernel.history else since)
+    choices = [
+        replace(Choice.of(Kernel), make=kernel),
+        replace(Choice.of(Nvml), make=partial(Nvml, settings.nvml.limits())),
+        *_installed(),
+    ]
+    known = [choice.name for choice in choices]
+    for name in sorted(set(settings.off).difference(known)):
+        mistakes.append(f"{file}: off: there is no {plain(name[:64])!r} here; there are {', '.join(known)}")
+    choices = [replace(choice, off=choice.name in settings.off) for choice in choices]
+    for check in _entries(CommandCheck, "command", settings.command, file, mistakes):
+        choices.append(Choice(f"command:{check.name}", file, check.every, partial(Command, check)))
+    if settings.prometheus:
+        from understudy.detectors.prometheus_here import PrometheusHere, Rules  # it brings an HTTP client, which others do without
+
+        for rules in _entries(Rules, "prometheus", settings.prometheus, file, mistakes):
+            choices.append(Choice(f"prometheus:{rules.name}", file, rules.every, partial(PrometheusHere, rules, tuple(names))))
+    if mistakes:
+        raise BadFile("\n".join(mistakes))
+    taken = [choice.name for choice in choices]
+    if twice := next((choice for choice in choices if taken.count(choice.name) > 1 and choice.origin not in (BUILT_IN, file)), None):
+        raise ValueError(f"the detector {twice.name} of {twice.origin} has the name of another one, for which it would be taken")
+    return choices
+
+
+def _installed() -> Iterator[Choice]:
+    """Those of other packages. Others of the same group look where the orchestrator is."""
+    kinds = extensions.classes(GROUP, AnyDetector)
+    for entry, kind in zip(extensions.entries(GROUP), kinds, strict=True):
+        if issubclass(kind, NodeDetector):
+            yield Choice.of(kind, f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value)
+
+
+def _entries(model: type[M], what: str, entries: Sequence[Mapping[str, Any]], file: str, mistakes: list[str]) -> Iterator[M]:
+    names: set[object] = set()
+    for number, entry in enumerate(entries, 1):
+        name = entry.get("name")
+        where = f"{file}: {what} {number}" + (f" ({plain(name[:64])})" if isinstance(name, str) and name else "") + ": "
+        made = _read(model, entry, where, mistakes)
+        if made is not None and name in names:
+            mistakes.append(f"{where}another one has the same name")
+        elif made is not None:
+            names.add(name)
+            yield made
+
+
+def _read(model: type[M], found: Mapping[str, Any], where: str, mistakes: list[str]) -> M | None:
+    try:
+        return read(model, found)
+    except ValueError as error:
+        mistakes += [f"{where}{line}" for line in str(error).splitlines()]
+        return None

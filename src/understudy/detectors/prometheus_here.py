@@ -1,0 +1,44 @@
+"""Rules about metrics, looked at from a node and about this node only: its own exporter's page, or what a server knows of it.
+
+The node is known by its names: those of the host, and, where the host's name is the node's, that of its agent. A page that does not say
+whose it is (`node`) is this node's own. What a rule says of another node is left out: the agent there looks, too. A server is so asked by
+every node: let a query ask for no more than it needs, and not too often.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from understudy.detectors.base import Evidence, JobView, NodeDetector
+from understudy.detectors.configuration import Name
+from understudy.detectors.prometheus import Prometheus, PrometheusSettings
+from understudy.detectors.prometheus_answers import AT_ONCE
+
+MARGIN = 10.0  # seconds beyond what its requests may take
+MOST = 100  # pieces of evidence, the gravest first: with more an agent leaves a detector out
+
+
+class Rules(PrometheusSettings):
+    name: Name
+
+
+class PrometheusHere(NodeDetector):
+    def __init__(self, rules: Rules, names: Sequence[str], now: Callable[[], float] = time.time) -> None:
+        """`names` of this node; the first one is that of its own pages. Asks nothing yet. `now` is unix time."""
+        self.name = f"prometheus:{rules.name}"
+        self.every = rules.every
+        servers = [*([rules.server] if rules.server is not None else []), *rules.exporters]
+        requests = len(rules.exporters) + sum(rule.query is not None for rule in rules.rules)
+        self.limit = math.ceil(requests / AT_ONCE) * max((server.limit for server in servers), default=0.0) + MARGIN
+        own = {"node": names[0]}
+        pages = tuple(page if page.node else page.model_copy(update=own) for page in rules.exporters)
+        self._prometheus = Prometheus(rules.model_copy(update={"exporters": pages}))
+        self._names = {str(number): name for number, name in enumerate(names)}
+        self._now = now
+
+    def look(self) -> list[Evidence]:
+        found = self._prometheus.look(JobView(self._now(), {}, nodes=self._names))
+        return [replace(one, detector=self.name, name="") for one in found[:MOST]]
