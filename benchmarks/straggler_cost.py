@@ -4,8 +4,8 @@
 
 Both jobs run under `understudy run` and take turns (`turns.py`); in one of them nobody looks (`UNDERSTUDY_OWN_TIME=0`). The result is the
 median of the pairs' ratios of steps per second, with the quartiles: where these stand on both sides of 1, the difference is smaller
-than what this machine can show. A look is timed on a thread of its own, in this process: while the main thread multiplies matrices, which is
-when it is in somebody's way, and while it sleeps, when all threads are looked at.
+than what this machine can show. A look is timed on a thread of its own, in this process: while the main thread multiplies matrices, when
+it is in somebody's way, and while it sleeps, when all threads are looked at.
 """
 
 from __future__ import annotations
