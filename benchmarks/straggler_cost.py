@@ -43,17 +43,17 @@ def job(name: str, switch: str, args: argparse.Namespace, folder: Path, stack: E
     return Side(name, running.process, running.metrics, folder / "output.log")
 
 
-def timed(look: Callable[[], object], computing: bool) -> float:
-    """Seconds of a look, in the median."""
-    took: list[float] = []
+def timed(look: Callable[[], object], computing: bool) -> tuple[float, float]:
+    """Seconds of a look, and those of them in which it had a processor, in the median."""
+    took: list[tuple[float, float]] = []
     pause = threading.Event()
 
     def work() -> None:
         for _ in range(LOOKS):
             pause.wait(INTERVAL / 10)
-            begun = time.perf_counter()
+            begun, processor = time.perf_counter(), time.thread_time()
             look()
-            took.append(time.perf_counter() - begun)
+            took.append((time.perf_counter() - begun, time.thread_time() - processor))
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -61,7 +61,7 @@ def timed(look: Callable[[], object], computing: bool) -> float:
     while computing and thread.is_alive():
         matrix @ matrix
     thread.join()
-    return statistics.median(took)
+    return statistics.median(whole for whole, _ in took), statistics.median(processor for _, processor in took)
 
 
 def main() -> None:
@@ -77,7 +77,9 @@ def main() -> None:
         parser.error("at least two pairs of one step each")
 
     looks = {"main thread computes": timed(main_thread_runs, True), "main thread sleeps": timed(gloo_waits.count, False)}
-    print(f"a look: {', '.join(f'{seconds * 1e6:.0f} us while the {name}' for name, seconds in looks.items())}", flush=True)
+    for name, (whole, processor) in looks.items():
+        share = processor / INTERVAL
+        print(f"a look while the {name}: {whole * 1e6:.0f} us, {processor * 1e6:.0f} us of processor time ({share:.3%} of one)", flush=True)
     turns = take_turns(
         [functools.partial(job, "with looks", "1", args), functools.partial(job, "without", "0", args)],
         args.pairs,
@@ -87,16 +89,16 @@ def main() -> None:
         ),
     )
     ours, theirs = turns.medians()
-    processor, ratio = turns.processor(), turns.spread(lambda a, b: b.took / a.took)
+    used, ratio = turns.processor(), turns.spread(lambda a, b: b.took / a.took)
     print(
         f"{args.parallel}, {args.model} model, {args.ranks} ranks, {args.pairs} pairs of {args.steps} steps:\n"
         f"{1 / ours:.3f} steps/s with looks, {1 / theirs:.3f} without (medians); ratio {ratio['median']:.4f} "
         f"(quartiles {ratio['lower quartile']:.4f} to {ratio['upper quartile']:.4f}, all {ratio['min']:.4f} to {ratio['max']:.4f})\n"
-        f"processor time per step {processor[0] * 1000:.1f} ms with looks, {processor[1] * 1000:.1f} ms without",
+        f"processor time per step {used[0] * 1000:.1f} ms with looks, {used[1] * 1000:.1f} ms without",
         flush=True,
     )
     if args.json:
-        found = {"looks": looks, "pairs": [(a.took, b.took) for a, b in turns.pairs], "ratio": ratio, "processor": processor}
+        found = {"looks": looks, "pairs": [(a.took, b.took) for a, b in turns.pairs], "ratio": ratio, "processor": used}
         Path(args.json).write_text(json.dumps({"machine": machine(), "arguments": vars(args), **found}, indent=1) + "\n")
 
 

@@ -123,7 +123,19 @@ def test_a_rank_that_is_slow_in_two_windows_is_not_named() -> None:
     assert found + job.train(60) == []
 
 
-@pytest.mark.parametrize(("running", "named"), [((0.3, 0.1, 0.3, 0.1), {"w0", "w2"}), ((0.3, 0.3, 0.3, 0.3), set()), ((0.1, 0.3), {"w1"})])
+def test_a_window_in_which_it_is_little_slower_makes_all_begin_anew() -> None:
+    job = ranks(0.1, 0.1, 0.1, 0.8)
+    for _ in range(5):
+        job.work[3] = Work(0.8)
+        assert job.train(21) == []
+        job.work[3] = Work(0.12)
+        assert job.train(21) == []
+
+
+@pytest.mark.parametrize(
+    ("running", "named"),
+    [((0.3, 0.1, 0.3, 0.1), {"w0", "w2"}), ((0.3, 0.3, 0.3, 0.3), set()), ((0.1, 0.3), {"w1"}), ((0.02, 0.6, 0.9), {"w2"})],
+)
 def test_all_that_are_slower_than_most_of_their_replicas_are_named(running: tuple[float, ...], named: set[str]) -> None:
     assert {one.name for one in ranks(*running).train(SLOW)} == named
 
@@ -137,7 +149,7 @@ def test_a_rank_is_compared_with_ranks_of_its_role_only() -> None:
 
 def test_less_than_the_margin_or_the_floors_is_nothing() -> None:
     assert ranks(0.1, 0.1, 0.1, 0.14).train(SLOW) == []
-    assert ranks(0.01, 0.01, 0.01, 0.03, network=0.4).train(SLOW) == [], "a step would hardly be shorter"
+    assert ranks(0.01, 0.01, 0.01, 0.06, network=0.6).train(5 * SLOW) == [], "a step would hardly be shorter"
     assert ranks(0.001, 0.001, 0.001, 0.004, network=0.001).train(SLOW) == [], "so short that anything may be the cause"
 
 
@@ -192,12 +204,22 @@ def test_what_was_seen_before_a_change_does_not_count(changed: dict[str, object]
 
 def test_a_rank_that_does_not_train_or_does_not_tell_makes_all_begin_anew() -> None:
     job = ranks(0.1, 0.1, 0.1, 0.3)
-    for page in (job.pages["w1"]._replace(activity=Activity.RECOVERING), job.pages["w1"]._replace(looks=0)):
-        assert job.train(25) == []
-        known, job.pages["w1"] = job.pages["w1"], page
-        assert job.look() == []
-        job.pages["w1"] = known
+    for _ in range(3):
+        for changed in ({"activity": Activity.RECOVERING}, {"looks": 0}):
+            assert job.train(25) == []
+            known = job.pages["w1"]
+            job.pages["w1"] = known._replace(**changed)
+            assert job.look() == []
+            job.pages["w1"] = known
     assert [one.name for one in job.until_found()] == ["w3"]
+
+
+def test_a_rank_that_could_not_tell_for_a_moment_counts_anew() -> None:
+    job = ranks(0.1, 0.1, 0.1, 0.3)
+    assert {one.name for one in job.train(SLOW)} == {"w3"}
+    job.pages["w1"] = job.pages["w1"]._replace(looks=1)
+    assert job.train(30)[-1:] == []
+    assert [one.name for one in job.until_found(30)] == ["w3"]
 
 
 def test_where_waits_are_not_known_there_is_no_verdict() -> None:
@@ -216,6 +238,13 @@ def test_pages_that_nobody_can_have_written_do_no_harm() -> None:
             job.pages[name] = page._replace(step=numbers[0], looks=numbers[1], own_running=numbers[2])
         job.now += chance.choice((0.0, 1.0, 20.0))
         job.look()
+
+
+def test_more_time_of_its_own_than_there_is_does_no_harm() -> None:
+    job = ranks(0.1, 0.1, 0.1)
+    for _ in range(100):
+        job.pages["w0"] = job.pages["w0"]._replace(own_running=job.pages["w0"].own_running + (1 << 40))
+        job.second()
 
 
 def test_workers_that_are_gone_are_forgotten() -> None:
