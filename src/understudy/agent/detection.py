@@ -13,21 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from understudy import extensions
 from understudy.common.bounds import FIRST_TIME, LAST_TIME
-from understudy.detectors.base import GROUP, LEFT_OUT, AnyDetector, Evidence, NodeDetector, Severity, Subject
+from understudy.detectors.base import LEFT_OUT, Evidence, NodeDetector, Severity, Subject
 from understudy.links.messages import Seen
 
 AGAIN = 10.0  # seconds between two times that the same is told
 MOST = 100  # pieces of evidence in one look
 LOOK = 1.0  # seconds between two looks at the detectors themselves
 _ABOUT = (Subject.NODE, Subject.DEVICE, Subject.LINK)
-
-
-def installed() -> list[type[NodeDetector]]:
-    """Those of other packages. Raises `ValueError` for what one has got wrong."""
-    kinds = extensions.classes(GROUP, AnyDetector)
-    return [kind for kind in kinds if issubclass(kind, NodeDetector)]
 
 
 class NodeDetectors:
