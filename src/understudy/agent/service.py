@@ -41,6 +41,7 @@ from understudy.agent.supervisor_link import SupervisorLink
 from understudy.agent.template import Template
 from understudy.agent.worker import Worker
 from understudy.common.names import ORCHESTRATOR, WORKERS, page_path
+from understudy.common.room import room
 from understudy.common.tls import trusting
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
@@ -196,7 +197,7 @@ class Agent:
             return
         if self._end.done() or command.worker in self._starting:
             return
-        if command.spare and (why := memory.refusal(self._footprint, memory.room())) is not None:
+        if command.spare and (why := memory.refusal(self._footprint, room())) is not None:
             self._orchestrator.send(events.StartRefused(command.worker, self._config.node, why))
             return
         page_path(self._config.run_dir, command.worker).unlink(missing_ok=True)
