@@ -26,12 +26,12 @@ class Detectors(Check):
 
     def __init__(self, options: Options, token: str = "", kinds: Callable[[], list[type[NodeDetector]]] | None = None) -> None:
         super().__init__(options, token)
-        self._choices = (lambda: [Choice.of(kind) for kind in kinds()]) if kinds is not None else choose
+        self._kinds = kinds
         self.limit = LONGEST + 30.0
 
     def run(self) -> Result:
         failures, notes, looked = list[str](), list[str](), list[_Look]()
-        for choice in self._choices():
+        for choice in choose() if self._kinds is None else map(Choice.of, self._kinds()):
             look = _Look(choice)
             if why := look.missing():
                 notes.append(f"{look.title} is left out: {why}")
