@@ -127,6 +127,9 @@ class Quiet:
     def waits(self) -> int:
         return UNKNOWN
 
+    def at_work(self) -> None:
+        return None
+
     def answers_alone(self, abort: commands.Abort) -> None:
         return None
 

@@ -45,6 +45,19 @@ def test_a_number_of_waits_is_unknown_until_it_is_told(tmp_path: Path) -> None:
     assert found == [UNKNOWN, 0, 3, UNKNOWN]
 
 
+def test_what_a_worker_spends_by_itself_is_unknown_until_it_is_told(tmp_path: Path) -> None:
+    writer = PageWriter(tmp_path / "page")
+    reader = PageReader(tmp_path / "page")
+    assert reader.read()[9:] == (0, 0, 0, 0)
+    for running in (100, 250):
+        writer.looked(running, 30, 20)
+    assert reader.read()[9:] == (2, 250, 30, 20)
+    writer.looked_in_vain()
+    assert reader.read().looks == 0
+    writer.enter(Activity.COMMITTING, 3)
+    assert writer.activity is Activity.COMMITTING
+
+
 def test_no_field_is_seen_half_written(tmp_path: Path) -> None:
     path = tmp_path / "page"
     writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, env=os.environ)

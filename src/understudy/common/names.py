@@ -22,6 +22,7 @@ RUN_DIR_VARIABLE = "UNDERSTUDY_RUN_DIR"  # the same
 CHAOS_VARIABLE = "UNDERSTUDY_CHAOS"
 STRICT_VARIABLE = "UNDERSTUDY_STRICT"
 RECORD_VARIABLE = "UNDERSTUDY_RECORD"  # of a job of `understudy run --check`
+OWN_TIME_VARIABLE = "UNDERSTUDY_OWN_TIME"  # "0": nobody looks how much of its time a worker computes itself
 
 
 def page_path(run_dir: Path, worker: str) -> Path:

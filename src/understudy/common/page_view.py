@@ -41,3 +41,7 @@ class PageView(NamedTuple):
     collectives: Count  # collectives issued since the last recovery, over all groups, as of the last beat
     longest: Seconds  # seconds of the longest transaction cycle so far, the first two left out
     waits: Count = UNKNOWN  # for how many operations the worker waits for others, if it stands still
+    looks: Count = 0  # how often somebody has looked whether the worker computes itself or waits for others; 0: that is not known
+    own_running: Count = 0  # milliseconds of its own in each activity, as far as these looks show: it did not wait for others
+    own_committing: Count = 0
+    own_idle: Count = 0

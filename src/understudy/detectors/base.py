@@ -1,7 +1,7 @@
 """The port to detectors: each turns something seen into evidence. What follows from evidence others decide.
 
 A `Detector` looks at a job every `every` seconds, on the host of its orchestrator; a `NodeDetector` at the node that it runs on, in the
-node's agent. One of ours judges what it is fed (`hang`). One of another package is named by an entry point of the group
+node's agent. Two of ours judge what they are fed (`hang`, `straggler`). One of another package is named by an entry point of the group
 `understudy.detectors`, is made without arguments and looks by itself, on a thread of its own: it may ask a file, a program or a server. One
 that raises, or takes too long, is told about and left out from then on.
 """
@@ -9,7 +9,7 @@ that raises, or takes too long, is told about and left out from then on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -54,6 +54,9 @@ class JobView:
     idle: Collection[str] = ()  # workers that hold none
     nodes: Mapping[str, str] = field(default_factory=dict)  # the node of each worker
     steps: Mapping[str, int] = field(default_factory=dict)  # committed steps of each worker, as far as known
+    roles: Sequence[int] = ()  # by rank: alike for those that hold the same or shards of the same; empty: not known yet
+    generation: int = 0
+    steady: bool = True  # all ranks train, none of them moves, and none is drilled
 
 
 class AnyDetector(ABC):

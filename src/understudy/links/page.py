@@ -24,6 +24,7 @@ from understudy.common.page_view import UNKNOWN, Activity, PageView
 _MAGIC = 0x79647473_72646E75
 _BEATS, _BEAT_AT, _ACTIVITY, _TRANSACTION, _STEP, _SINCE, _COLLECTIVES, _LONGEST = range(1, 9)  # in units of 8 bytes
 _PID, _STARTED, _RANK, _WAITS = range(9, 13)
+_LOOKS, _OWN_RUNNING, _OWN_COMMITTING, _OWN_IDLE = range(13, 17)  # an earlier version leaves 0 there
 SIZE = 4096
 
 
@@ -89,6 +90,21 @@ class PageWriter:
         self._times[_BEAT_AT] = time.monotonic()
         self._integers[_BEATS] += 1
 
+    @property
+    def activity(self) -> Activity:
+        return Activity(self._integers[_ACTIVITY])
+
+    def looked(self, running: int, committing: int, idle: int) -> None:
+        """Once more whether this worker waits for others. It has spent so many milliseconds by itself in these activities."""
+        self._integers[_OWN_RUNNING] = running
+        self._integers[_OWN_COMMITTING] = committing
+        self._integers[_OWN_IDLE] = idle
+        self._integers[_LOOKS] += 1
+
+    def looked_in_vain(self) -> None:
+        """It cannot be known, and what was shown so far counts no more."""
+        self._integers[_LOOKS] = 0
+
     def assigned(self, rank: int) -> None:
         self._integers[_RANK] = rank
 
@@ -128,6 +144,10 @@ class PageReader:
             collectives=integers[_COLLECTIVES],
             longest=times[_LONGEST],
             waits=integers[_WAITS] - 1,
+            looks=integers[_LOOKS],
+            own_running=integers[_OWN_RUNNING],
+            own_committing=integers[_OWN_COMMITTING],
+            own_idle=integers[_OWN_IDLE],
         )
 
     def owner(self) -> tuple[int, int]:

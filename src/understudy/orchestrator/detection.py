@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from itertools import islice
 
@@ -16,7 +16,7 @@ from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed,
 from understudy.core.model import LossCause
 from understudy.core.state import DRAIN, JobState, Node
 from understudy.core.taints import OPERATOR
-from understudy.core.transitions import WorkerState
+from understudy.core.transitions import Phase, WorkerState
 from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, Severity, Subject
 from understudy.links.messages import Seen
 from understudy.policy.engine import Decision, Engine, Standing, held_back
@@ -45,6 +45,17 @@ def observed_as(event: Observed) -> Evidence:
     """From the journal."""
     e = event
     return Evidence(e.detector, Subject(e.subject), e.name, Severity(e.severity), e.detail, e.happened, e.kind, e.part, e.until)
+
+
+def view_of(state: JobState, steps: Mapping[str, int], now: float) -> JobView:
+    """A job as detectors see it. `steps`: as far as known."""
+    there = {w.name: w for node in state.nodes.values() for w in node.workers.values() if w.state is not WorkerState.RELEASED}
+    holding = (WorkerState.MEMBER, WorkerState.NEWCOMER)
+    held = {rank: name for rank, name in state.ranks.items() if name in there and there[name].state in holding}
+    holders = set(held.values())
+    idle = [name for name in there if name not in holders]
+    steady = state.phase is Phase.TRAINING and state.migration is None and state.drill is None
+    return JobView(now, held, idle, {name: worker.node for name, worker in there.items()}, steps, state.roles, state.generation, steady)
 
 
 class Responses:

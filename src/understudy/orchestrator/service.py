@@ -31,12 +31,12 @@ from understudy.core.events import (
     WorkerStarted,
 )
 from understudy.core.machine import Machine
-from understudy.core.transitions import WorkerState
-from understudy.detectors.base import Evidence, JobView
+from understudy.detectors.base import Evidence
 from understudy.detectors.hang import HangWatch
+from understudy.detectors.straggler import Straggler
 from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
 from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
-from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of, observed
+from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of, observed, view_of
 from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.liveness import Liveness, SilentSince
@@ -81,6 +81,7 @@ class Service:
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = HangWatch(machine.state.timeouts)
+        self._straggler = Straggler()
         self._others = OtherDetectors(tell)
         self._seen: deque[Evidence] = deque(maxlen=MOST)  # on nodes, since the last look
         self._responses = Responses(policy if policy is not None else default(), tell)
@@ -310,6 +311,7 @@ class Service:
             self._there[node] = frozenset(mine)
             self._pages.update(mine)
             self._watch.observe(mine, message.clock, then)
+            self._straggler.observe(mine, message.clock)
         self._readings.clear()
         return self._pages
 
@@ -344,22 +346,18 @@ class Service:
         return event is not None
 
     def look(self) -> None:
-        """Does a worker hang? Then it is lost. Is a drill due? Then it begins."""
+        """Does a worker hang? Then it is lost. Is one slow? The policy says what follows. Is a drill due? Then it begins."""
         state, now = self.machine.state, self._clock()
         _ = self.pages  # what has come since the last look
-        there = {w.name: w for node in state.nodes.values() for w in node.workers.values() if w.state is not WorkerState.RELEASED}
-        self._watch.forget(there.keys())
-        holding = (WorkerState.MEMBER, WorkerState.NEWCOMER)
-        held = {rank: name for rank, name in state.ranks.items() if name in there and there[name].state in holding}
-        holders = set(held.values())
-        idle = [name for name in there if name not in holders]
-        view = JobView(now, held, idle, {name: worker.node for name, worker in there.items()}, {w: p.step for w, p in self._pages.items()})
+        view = view_of(state, {worker: page.step for worker, page in self._pages.items()}, now)
+        held = view.ranks
+        self._watch.forget({*held.values(), *view.idle})
         for evidence in self._watch.look(view):
             if self._respond(evidence, now):
                 return  # what the others have found meanwhile they keep
         seen, self._seen = self._seen, deque(maxlen=MOST)
         found = False
-        for evidence in (*seen, *self._others.look(view)):
+        for evidence in (*seen, *self._straggler.look(view), *self._others.look(view)):
             found = self._respond(evidence, now) or found
         if (event := self._responses.look(state, now)) is not None:
             self.submit(event)

@@ -60,6 +60,10 @@ class Handlers(Protocol):
         """For how many operations this process waits for others, or `UNKNOWN`."""
         ...
 
+    def at_work(self) -> bool | None:
+        """As `OwnTime` asks, on a thread of its own."""
+        ...
+
     def answers_alone(self, abort: Abort) -> Event | None:
         """The answer to an abort while the main thread is still in the script's set-up, else None."""
         ...
@@ -111,6 +115,11 @@ class Control:
     def start(self) -> None:
         self._thread.start()
         self._held.wait()
+
+    def at_work(self) -> bool | None:
+        """Whether this worker waits for nobody else; None if that is not known, or not yet."""
+        handlers = self.handlers
+        return handlers.at_work() if handlers is not None else None
 
     def send(self, event: Event) -> None:
         """Without an agent, what matters of it is kept for the next one. Texts are made to fit: nobody else may be there to say so."""

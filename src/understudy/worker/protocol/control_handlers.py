@@ -12,6 +12,7 @@ from understudy.core.events import Event, Quiesced
 from understudy.core.model import Position, Stand
 from understudy.worker.encoding.messages import pack
 from understudy.worker.errors import GenerationAborted, PeerLost
+from understudy.worker.process.own_time import main_thread_runs
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.state.preallocation import Preallocation
@@ -96,6 +97,16 @@ class ControlHandlers:
         gloo, peers = self._membership.groups.waits(), self._membership.peers
         held = sum(meeting.waiting for meeting in list(self._membership.more_meetings))
         return gloo if gloo == UNKNOWN else gloo + (peers is not None and peers.waiting) + held
+
+    def at_work(self) -> bool | None:
+        """As `Handlers.at_work`."""
+        try:
+            if main_thread_runs():
+                return True
+        except OSError:
+            return None
+        waits = self.waits()
+        return None if waits == UNKNOWN else waits == 0
 
     def answers_alone(self, abort: Abort) -> Event | None:
         """While the script sets up, nobody has voted for anything: no need to wait for the main thread to say so."""

@@ -109,8 +109,8 @@ class Backend(ABC):
         return False
 
     def waits(self) -> int:
-        """From the control thread, at most once a second and only while the worker stands still: how many threads of this process wait for
-        peers in communicators of this kind; `UNKNOWN` if that cannot be known. Changes nothing."""
+        """From threads of the runtime's own, ten times a second while the main thread sleeps: how many threads of this process wait
+        for peers in communicators of this kind; `UNKNOWN` if that cannot be known. Changes nothing."""
         return UNKNOWN
 
     def waker(self, closed: Callable[[], bool]) -> Waker | None:

@@ -12,7 +12,8 @@ each thread of this process sleeps (/proc/self/task/*/syscall), and a word that 
 (the address of its vtable is exported) is such a wait. An operation ended so seems to have succeeded, with any content; who
 goes on must ask whether its generation is over, which was announced before; a vote asks, whether or not it was (`Groups.is_broken`).
 
-Nothing of that runs while no generation is being aborted. `count` is for the hang watch: it finds the same waits, and leaves them alone.
+Nothing of that runs while no generation is being aborted. `count` is for the hang watch, and for the time that a worker spends by itself:
+it finds the same waits, and leaves them alone.
 """
 
 from __future__ import annotations

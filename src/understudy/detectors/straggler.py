@@ -1,0 +1,212 @@
+"""Which rank computes more slowly than its replicas? Judged from how much of their time the workers spend by themselves.
+
+In a job whose ranks train together all of them take the same time for a step, for all wait for the slowest. What tells it apart is that it
+hardly waits. Every worker shows on its page how much time it has spent by itself in each activity, from looks some ten times a second
+(`worker.process.own_time`). Each rank's part of the time is compared with the median of its replicas' (ranks of the same role: they hold
+the same, or shards of the same, so the same is to be computed), in windows of at least `STEPS` steps, `SECONDS`, and `LOOKS` looks.
+
+A rank is slow in a window if it spends more than `margin` times that median by itself, and if a step would be shorter by `SHARE` of it, and
+by `FLOOR`, without that. It is a straggler if it was slow in `WINDOWS` in a row, and chance does not explain it: what these windows'
+looks have seen together is more than `margin` apart also if both sides are `DEVIATIONS` standard deviations off (Wilson's interval for a
+binomial proportion). Otherwise the next windows in a row are added, until it is. Evidence stands until a window in which the rank is not
+slow, and is made anew with every further proof.
+
+What makes a worker suspect is its time in transactions up to the vote, forward and backward, of which replicas have the same. Behind the
+vote and between transactions a rank may have work of its own (checkpoints, logs, the evaluation of rank 0): the others wait for it, which a
+person should know, but another worker in its place would be no faster. That is a note, of another kind.
+
+Everything begins anew with every generation, holder and role. While a rank recovers, moves or is drilled nothing is judged.
+
+Known limits: without replicas there is nothing to compare with, and if most of a rank's replicas are as slow as it is, it is not named.
+Where waits are not known (NCCL, another platform, a worker of an earlier version) there is no verdict. Replicas that are given more to
+compute again and again (longer sequences, tokens of more experts) are taken for slow, and so is a rank with work of its own in its steps.
+A rank that is slow for less than three windows is not seen, and one that is slower by little more than the margin is seen late.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from operator import attrgetter
+
+from understudy.common.page_view import Activity, PageView
+from understudy.detectors.base import Detector, Evidence, JobView, Severity, Subject
+
+MARGIN = 1.5
+STEPS, SECONDS, LOOKS = 20, 10.0, 50  # of a window, at least
+WINDOWS = 3
+SHARE = 0.1  # of a step
+FLOOR = 0.005  # seconds of a step
+DEVIATIONS = 3.0
+_TRAINS = frozenset({Activity.RUNNING, Activity.VOTED, Activity.COMMITTING, Activity.IDLE})
+
+
+@dataclass(frozen=True)
+class _Phase:
+    activity: Activity
+    own: Callable[[PageView], int]  # milliseconds
+    kind: str
+    severity: Severity
+    where: str
+
+
+_PHASES = (
+    _Phase(Activity.RUNNING, attrgetter("own_running"), "straggler", Severity.SUSPECT, "in forward and backward"),
+    _Phase(Activity.COMMITTING, attrgetter("own_committing"), "busy-behind-votes", Severity.NOTE, "behind the vote"),
+    _Phase(Activity.IDLE, attrgetter("own_idle"), "busy-between-steps", Severity.NOTE, "between transactions"),
+)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    page: PageView
+    clock: float  # the host's monotonic clock
+
+    @property
+    def trains(self) -> bool:
+        return self.page.activity in _TRAINS and self.page.looks > 0
+
+    def follows(self, first: _Reading) -> bool:
+        """Whether both are of one worker that has gone on: pages come from others."""
+        counts = [
+            (reading.clock, reading.page.step, reading.page.looks, *(phase.own(reading.page) for phase in _PHASES))
+            for reading in (first, self)
+        ]
+        return all(before <= after for before, after in zip(*counts, strict=True))
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """What a rank has done in a window."""
+
+    seconds: float
+    steps: int
+    looks: int
+    parts: Sequence[float]  # of the time, by itself, in each of `_PHASES`
+
+    @classmethod
+    def between(cls, first: _Reading, last: _Reading) -> _Spent:
+        seconds = last.clock - first.clock
+        own = [(phase.own(last.page) - phase.own(first.page)) / 1000 for phase in _PHASES]
+        parts = [min(1.0, spent / seconds) if seconds else 0.0 for spent in own]
+        return cls(seconds, last.page.step - first.page.step, last.page.looks - first.page.looks, parts)
+
+    @property
+    def enough(self) -> bool:
+        return self.steps >= STEPS and self.seconds >= SECONDS and self.looks >= LOOKS
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A rank and the median of its replicas in one phase: in a window, or in several in a row together."""
+
+    windows: int
+    seconds: float
+    steps: int
+    looks: int  # of the rank of which there are fewest
+    own: float  # seconds
+    usual: float  # seconds of the median
+
+    def __add__(self, other: _Compared) -> _Compared:
+        return _Compared(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
+
+    def slow(self, margin: float) -> bool:
+        more = self.own - self.usual
+        return self.own > margin * self.usual and more >= SHARE * self.seconds and more >= FLOOR * self.steps
+
+    def proven(self, margin: float) -> bool:
+        """Whether chance does not explain it."""
+        own, usual = self.own / self.seconds, self.usual / self.seconds
+        return self.windows >= WINDOWS and _bounds(own, self.looks)[0] > margin * _bounds(usual, self.looks)[1]
+
+
+class Straggler(Detector):
+    """Fed with readings (`observe`), asked for evidence (`look`). All times are passed in."""
+
+    name = "straggler"
+
+    def __init__(self, margin: float = MARGIN) -> None:
+        self._margin = margin
+        self._newest: dict[str, _Reading] = {}
+        self._assignment: object = None  # what has to stay as it is for readings to be compared
+        self._begun = 0.0  # unix time of the window's begin
+        self._first: Mapping[int, _Reading] = {}  # of each rank, at that time; empty: there is no window
+        self._streaks: dict[tuple[int, _Phase], _Compared] = {}
+        self._found: dict[tuple[int, _Phase], Evidence] = {}
+
+    def observe(self, pages: Mapping[str, PageView], clock: float) -> None:
+        """The pages of one node's workers, read when its monotonic clock showed `clock`."""
+        self._newest.update((worker, _Reading(page, clock)) for worker, page in pages.items())
+
+    def look(self, job: JobView) -> list[Evidence]:
+        for worker in self._newest.keys() - {*job.ranks.values(), *job.idle}:
+            del self._newest[worker]
+        newest = {rank: self._newest[worker] for rank, worker in job.ranks.items() if worker in self._newest}
+        known = job.steady and newest.keys() == set(range(len(job.roles))) and all(reading.trains for reading in newest.values())
+        assignment = job.generation, tuple(job.roles), dict(job.ranks)
+        if not known or not self._first or assignment != self._assignment:
+            self._assignment = assignment
+            self._begin(newest if known else {}, job.now)
+        elif job.now - self._begun >= SECONDS:
+            if not all(newest[rank].follows(first) for rank, first in self._first.items()):
+                self._begin(newest, job.now)
+            spent = {rank: _Spent.between(first, newest[rank]) for rank, first in self._first.items()}
+            if all(one.enough for one in spent.values()):
+                self._judge(job, spent)
+                self._begun, self._first = job.now, newest
+        suspected = {rank for rank, phase in (*self._found, *self._streaks) if phase.severity is Severity.SUSPECT}  # or is about to be
+        return [one for (rank, phase), one in self._found.items() if phase.severity is Severity.SUSPECT or rank not in suspected]
+
+    def _begin(self, readings: Mapping[int, _Reading], now: float) -> None:
+        """What was seen before does not count any more."""
+        self._begun, self._first = now, readings
+        self._streaks, self._found = {}, {}
+
+    def _judge(self, job: JobView, spent: Mapping[int, _Spent]) -> None:
+        """At the end of a window."""
+        replicas: dict[int, list[int]] = {}
+        for rank, role in enumerate(job.roles):
+            replicas.setdefault(role, []).append(rank)
+        for ranks in replicas.values():
+            looks = min(spent[rank].looks for rank in ranks)
+            for number, phase in enumerate(_PHASES if len(ranks) > 1 else ()):
+                ordered = sorted(spent[rank].parts[number] for rank in ranks)
+                for rank in ranks:
+                    one, part = spent[rank], spent[rank].parts[number]
+                    usual = _median_of_others(ordered, part)
+                    compared = _Compared(1, one.seconds, one.steps, looks, part * one.seconds, usual * one.seconds)
+                    self._add(job, rank, phase, compared, len(ranks) - 1)
+
+    def _add(self, job: JobView, rank: int, phase: _Phase, window: _Compared, others: int) -> None:
+        key = rank, phase
+        if not window.slow(self._margin):
+            self._streaks.pop(key, None)
+            self._found.pop(key, None)
+            return
+        streak = self._streaks[key] = self._streaks[key] + window if key in self._streaks else window
+        if streak.proven(self._margin):
+            del self._streaks[key]
+            own, usual = (1000 * seconds / streak.steps for seconds in (streak.own, streak.usual))
+            detail = (
+                f"rank {rank} computes {own:.0f} ms a step itself, its replicas {usual:.0f} ms (median of {others}), "
+                f"for {streak.steps} steps; {phase.where} ({phase.activity.name})"
+            )
+            self._found[key] = Evidence(self.name, Subject.WORKER, job.ranks[rank], phase.severity, detail, job.now, phase.kind)
+
+
+def _median_of_others(ordered: Sequence[float], own: float) -> float:
+    """Of all but one that is `own`."""
+    without = bisect_left(ordered, own)
+    others = len(ordered) - 1
+    middle = [ordered[at + (at >= without)] for at in ((others - 1) // 2, others // 2)]
+    return sum(middle) / 2
+
+
+def _bounds(part: float, looks: int) -> tuple[float, float]:
+    """Between which a probability lies if an event was seen in this part of so many looks: Wilson, JASA 22 (1927)."""
+    z2 = DEVIATIONS**2 / looks
+    centre = part + z2 / 2
+    reach = math.sqrt(z2 * (part * (1 - part) + z2 / 4))
+    return (centre - reach) / (1 + z2), (centre + reach) / (1 + z2)
