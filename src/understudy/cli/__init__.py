@@ -6,6 +6,7 @@ import typer
 
 from understudy.cli.access_command import certs, token
 from understudy.cli.chaos_command import chaos
+from understudy.cli.check_node_command import check_node
 from understudy.cli.doctor_command import doctor
 from understudy.cli.drill_command import drill
 from understudy.cli.events_command import events
@@ -44,6 +45,7 @@ app.command("taint")(taint)
 app.command("stop")(stop)
 app.command("chaos")(chaos)
 app.command("doctor")(doctor)
+app.command("check-node")(check_node)
 app.add_typer(policy)
 SERVICE = "A service for many jobs on many nodes"
 for command in (orchestrator, agent, jobs, nodes, logs, cancel, token):
