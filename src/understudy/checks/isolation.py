@@ -61,7 +61,7 @@ def _run(name: Name, options: Options, token: str, limit: float) -> Result | str
             with contextlib.suppress(BrokenPipeError):  # its exit code says why it has ended
                 given.write(json.dumps({"options": options.model_dump(), "token": token}).encode() + b"\n")
             text = _read(output, time.monotonic() + limit)
-            if text is not None:
+            if text is not None and len(text) <= MOST_OUTPUT:
                 _wait(process)
         finally:
             os.killpg(process.pid, signal.SIGKILL)  # while its end is not collected, its number, and so its group's, is nobody else's

@@ -15,7 +15,7 @@ from understudy.detectors.configuration import Configured
 MIB = 1 << 20
 Name = Literal["detectors", "compute", "memory", "disk", "gpu", "network"]
 NAMES: tuple[Name, ...] = get_args(Name)  # in the order in which they are run: what is quick comes first
-_PEER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})")
+_PEER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
 
 
 def address(peer: str) -> tuple[str, int]:

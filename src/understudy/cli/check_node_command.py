@@ -1,4 +1,7 @@
-"""`understudy check-node`: whether a node may serve (again), by trying out what it must be able to do; and the other side of its network check."""
+"""`understudy check-node`: whether a node may serve (again), by trying out what it must be able to do; and the peer of its network check.
+
+No other command needs numpy, which the checks import; so what runs them is imported where it is needed.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ from understudy.detectors.configuration import read
 from understudy.orchestrator.security import SHORTEST, read_secrets
 
 DEFAULT = Options()
+LIST = ", ".join(NAMES)
 HOW_MUCH, NETWORK, OTHER_SIDE = "How much", "Network", "The other side of the network check"
 
 
@@ -35,9 +39,7 @@ def _option(panel: str, *names: str, help: str, metavar: str | None = None, **mo
 class Flags:
     """The command line as it was typed, in the order of `--help`."""
 
-    only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help=f"Run this check; any number: {', '.join(NAMES)}.")] = (
-        None
-    )
+    only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help=f"Run this check; any number: {LIST}.")] = None
     skip: Annotated[list[str] | None, typer.Option("--skip", metavar="NAME", help="Leave this check out; any number.")] = None
     folder: Annotated[Path, typer.Option("--folder", help="On the disk that is tried out. Default: the current one.")] = Path()
     as_json: AsJson = False
@@ -56,12 +58,10 @@ class Flags:
     min_gbits: Annotated[float, _option(NETWORK, "--min-gbits", help="Gbit/s that each direction must carry.")] = DEFAULT.min_gbits
     token_file: Annotated[
         Path | None,
-        _option(NETWORK, "--token-file", help="File with what both sides know each other by (or UNDERSTUDY_TOKEN). Never sent."),
+        _option(NETWORK, "--token-file", help="File with the secret of both sides (or UNDERSTUDY_TOKEN). It is never sent."),
     ] = None
     serve: Annotated[bool, _option(OTHER_SIDE, "--serve", help="Check nothing: be the peer of other nodes.")] = False
-    host: Annotated[str, _option(OTHER_SIDE, "--host", help="Address to listen on. Any but the loopback address needs a token.")] = (
-        "127.0.0.1"
-    )
+    host: Annotated[str, _option(OTHER_SIDE, "--host", help="Address to listen on. Any but loopback needs a token.")] = "127.0.0.1"
     port: Annotated[int, _option(OTHER_SIDE, "--port", min=0, max=65535, help="Port to listen on; 0: any.")] = 29410
     serve_for: Annotated[float, _option(OTHER_SIDE, "--serve-for", min=0.1, max=604800, help="Seconds after which it ends.")] = 3600.0
 
@@ -155,7 +155,7 @@ def _is_loopback(host: str) -> bool:
 
 def _serve(flags: Flags, secrets: list[str]) -> None:
     """Raises `OSError`."""
-    from understudy.checks.serving import AT_ONCE, Serving  # numpy, which no other command needs
+    from understudy.checks.serving import AT_ONCE, Serving
 
     family = socket.AF_INET6 if ":" in flags.host else socket.AF_INET
     with socket.create_server((flags.host, flags.port), family=family) as listener:
@@ -166,7 +166,7 @@ def _serve(flags: Flags, secrets: list[str]) -> None:
 
 
 def _run(options: Options, token: str) -> Report:
-    from understudy.checks.runner import run_all  # numpy, which no other command needs
+    from understudy.checks.runner import run_all
 
     names = list[str](options.chosen())
     with Console(stderr=True).status("") as shown:
