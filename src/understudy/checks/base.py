@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, computed_field
 
-from understudy.checks.options import Options
+from understudy.checks.options import Name, Options
 from understudy.common.bounds import cut, plain
-from understudy.detectors.configuration import Configured, Name
+from understudy.detectors.configuration import Configured
 
 MOST = 2000  # figures of one check: a node may have many CPUs
 MOST_NOTES = 100
+MOST_CHECKS = 100
 TEXT = 4000  # bytes of a text, as JSON
 TOLD = 8  # failures that are told one by one
 
@@ -48,8 +49,24 @@ class Result(Configured):
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # that it took
 
 
+class Report(Configured, extra="ignore"):
+    """`passed` is made from the results, and not believed when it is read."""
+
+    node: Text  # the host's name
+    began: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # unix time
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    results: Annotated[tuple[Result, ...], Field(max_length=MOST_CHECKS)]
+
+    @computed_field  # type: ignore[prop-decorator]  # as pydantic wants it
+    @property
+    def passed(self) -> bool:
+        """Nothing has failed, and something was tried out: that nothing is known speaks for nobody."""
+        verdicts = [result.verdict for result in self.results]
+        return Verdict.FAILED not in verdicts and Verdict.PASSED in verdicts
+
+
 class Check(ABC):
-    name: str
+    name: Name
     limit: float = 60.0  # seconds that it may take here; whoever takes longer has failed
 
     def __init__(self, options: Options, token: str = "") -> None:

@@ -26,7 +26,7 @@ from typing import IO
 from pydantic import ValidationError
 
 from understudy.checks.base import Result, Verdict
-from understudy.checks.options import Options
+from understudy.checks.options import Name, Options
 from understudy.checks.registry import CHECKS
 from understudy.common.names import TOKEN_VARIABLE
 
@@ -37,7 +37,7 @@ MOST_OUTPUT = 1 << 22  # bytes of a result
 _READ = 1 << 16
 
 
-def isolated(name: str, options: Options, token: str = "") -> Result:
+def isolated(name: Name, options: Options, token: str = "") -> Result:
     """What comes of the check `name`, in a process of its own. Never raises."""
     began = time.monotonic()
     limit = CHECKS[name](options, token).limit + START
@@ -50,7 +50,7 @@ def isolated(name: str, options: Options, token: str = "") -> Result:
     return found.model_copy(update={"seconds": time.monotonic() - began})
 
 
-def _run(name: str, options: Options, token: str, limit: float) -> Result | str:
+def _run(name: Name, options: Options, token: str, limit: float) -> Result | str:
     """The result, or why there is none. Raises `OSError` if it cannot be started."""
     environment = {variable: value for variable, value in os.environ.items() if variable != TOKEN_VARIABLE}
     pipe = subprocess.PIPE
@@ -61,7 +61,7 @@ def _run(name: str, options: Options, token: str, limit: float) -> Result | str:
             with contextlib.suppress(BrokenPipeError):  # its exit code says why it has ended
                 given.write(json.dumps({"options": options.model_dump(), "token": token}).encode() + b"\n")
             text = _read(output, time.monotonic() + limit)
-            if text is not None:
+            if text is not None and len(text) <= MOST_OUTPUT:
                 _wait(process)
         finally:
             os.killpg(process.pid, signal.SIGKILL)  # while its end is not collected, its number, and so its group's, is nobody else's
@@ -105,7 +105,7 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _result(name: str, text: bytes, code: int | None) -> Result | str:
+def _result(name: Name, text: bytes, code: int | None) -> Result | str:
     if text:
         with contextlib.suppress(ValidationError):
             found = Result.model_validate_json(text)
@@ -117,7 +117,7 @@ def _result(name: str, text: bytes, code: int | None) -> Result | str:
     return f"its process ended with exit code {code} and said nothing that could be read"
 
 
-def serve_one(name: str) -> int:
+def serve_one(name: Name) -> int:
     """The process itself: runs the check `name` with what comes on standard input. The exit code."""
     answer = os.dup(1)
     os.dup2(2, 1)  # what others print belongs to nobody who reads JSON
@@ -138,7 +138,7 @@ def _end_with_whoever_asked() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _tried(name: str, options: Options, token: str) -> Result:
+def _tried(name: Name, options: Options, token: str) -> Result:
     try:
         check = CHECKS[name](options, token)
         if why := check.missing():

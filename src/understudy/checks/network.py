@@ -45,7 +45,7 @@ class Network(Check):
                 if found.gbits < self.options.min_gbits:
                     failures.append(f"{way}: {found.gbits:.2f} Gbit/s, {self.options.min_gbits:g} are wanted (--min-gbits)")
         lowest = min((figure.value for figure in figures), default=0.0)
-        return self.judged(failures, f"{len(self.options.peers)} peers, at least {lowest:.2f} Gbit/s in either direction", figures)
+        return self.judged(failures, f"at least {lowest:.2f} Gbit/s to and from each peer", figures)
 
     def _measured(self, peer: str) -> tuple[Received, Received]:
         """What arrived there, and here. Raises `Broken`."""

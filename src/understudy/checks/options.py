@@ -6,14 +6,16 @@ An agent gives them as JSON, so they have bounds. No token is among them: they s
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
-from understudy.detectors.configuration import Configured, Name
+from understudy.detectors.configuration import Configured
 
 MIB = 1 << 20
-_PEER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})")
+Name = Literal["detectors", "compute", "memory", "disk", "gpu", "network"]
+NAMES: tuple[Name, ...] = get_args(Name)  # in the order in which they are run: what is quick comes first
+_PEER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
 
 
 def address(peer: str) -> tuple[str, int]:
@@ -48,3 +50,13 @@ class Options(Configured):
     min_gbits: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.0  # 10^9 bits a second
     gpu_share: Share = 0.25  # of each device's free memory
     gpu_repeats: Annotated[int, Field(ge=2, le=10_000)] = 5
+
+    def chosen(self) -> list[Name]:
+        """The checks to be run, in their order."""
+        return [name for name in NAMES if name in (self.only or NAMES) and name not in self.skip]
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> Options:
+        if not self.chosen():
+            raise ValueError("only and skip leave no check to be run")
+        return self

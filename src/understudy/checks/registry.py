@@ -1,4 +1,4 @@
-"""Which checks there are, in the order in which they are run: what is quick and what others rely on comes first."""
+"""What carries out the checks that `options` names."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from understudy.checks.disk import Disk
 from understudy.checks.gpu import Gpu
 from understudy.checks.memory import Memory
 from understudy.checks.network import Network
-from understudy.checks.options import Options
+from understudy.checks.options import Name
 
-CHECKS: dict[str, type[Check]] = {kind.name: kind for kind in (Detectors, Compute, Memory, Disk, Gpu, Network)}
-
-
-def chosen(options: Options) -> list[str]:
-    """Names. Raises `ValueError` for one that there is not, or if none is left."""
-    for name in (*options.only, *options.skip):
-        if name not in CHECKS:
-            raise ValueError(f"there is no check {name!r}: there are {', '.join(CHECKS)}")
-    found = [name for name in CHECKS if name in (options.only or CHECKS) and name not in options.skip]
-    if not found:
-        raise ValueError("no check is left to be run")
-    return found
+CHECKS: dict[Name, type[Check]] = {
+    "detectors": Detectors,
+    "compute": Compute,
+    "memory": Memory,
+    "disk": Disk,
+    "gpu": Gpu,
+    "network": Network,
+}

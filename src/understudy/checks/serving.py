@@ -47,11 +47,12 @@ class Serving:
     def _serve(self, connection: socket.socket, name: str) -> None:
         try:
             with connection:
-                self._tell(f"{name}: {serve(connection, self._tokens)}")
+                found = serve(connection, self._tokens)
         except Broken as problem:
-            self._tell(f"{name}: {problem}")
+            found = str(problem)
         finally:
             self._places.release()
+        self._tell(f"{name}: {found}")
 
 
 def serve(connection: socket.socket, tokens: tuple[str, ...]) -> str:
