@@ -16,9 +16,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from understudy.checks.base import Verdict
+from understudy.checks.base import Report, Verdict
 from understudy.checks.options import Options
-from understudy.checks.runner import Report
 from understudy.common.dying import dying_with
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.core.events import NodeChecked
