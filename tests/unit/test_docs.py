@@ -69,7 +69,7 @@ def uses(page: Path) -> list[tuple[str, list[str]]]:
     code = [*INLINE.findall(prose(page)), *(line for block in blocks(page, "sh") for line in block.splitlines())]
     found = []
     for line in code:
-        for command, rest in re.findall(r"(?:^|\s)understudy (\w+)([^#]*)", line):
+        for command, rest in re.findall(r"(?:^|\s)understudy (\w[\w-]*)([^#]*)", line):
             own = re.split(r"\s\S*\.py\b|\s-m\s", rest, maxsplit=1)[0]
             found.append((command, OPTION.findall(own)))
     return found
