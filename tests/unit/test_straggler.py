@@ -15,7 +15,7 @@ from understudy.detectors.base import Evidence, JobView, Severity, Subject
 from understudy.detectors.straggler import Straggler
 
 OFFSET = 5000.0  # unix time minus the host's monotonic clock
-EVERY = 0.1  # seconds between two looks of a worker
+EVERY = 0.2  # seconds between two looks of a worker
 SLOW = 200  # seconds: ever so many windows
 
 
@@ -65,7 +65,7 @@ class Ranks:
                     own[number] += int(1000 * EVERY) * (spent <= place < spent + part)
                     spent += part
             self.pages[f"w{rank}"] = page._replace(
-                step=int(self.steps), looks=page.looks + 10, own_running=own[0], own_committing=own[1], own_idle=own[2]
+                step=int(self.steps), looks=page.looks + round(1.0 / EVERY), own_running=own[0], own_committing=own[1], own_idle=own[2]
             )
         return self.look()
 

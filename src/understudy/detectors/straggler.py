@@ -1,7 +1,7 @@
 """Which rank computes more slowly than its replicas? Judged from how much of their time the workers spend by themselves.
 
 In a job whose ranks train together all of them take the same time for a step, for all wait for the slowest. What tells it apart is that it
-hardly waits. Every worker shows on its page how much time it has spent by itself in each activity, from looks some ten times a second
+hardly waits. Every worker shows on its page how much time it has spent by itself in each activity, from looks some five times a second
 (`worker.process.own_time`). Each rank's part of the time is compared with the median of its replicas' (ranks of the same role: they hold
 the same, or shards of the same, so the same is to be computed), in windows of at least `STEPS` steps, `SECONDS`, and `LOOKS` looks.
 
@@ -35,7 +35,7 @@ from understudy.common.page_view import Activity, PageView
 from understudy.detectors.base import Detector, Evidence, JobView, Severity, Subject
 
 MARGIN = 1.5
-STEPS, SECONDS, LOOKS = 20, 10.0, 50  # of a window, at least
+STEPS, SECONDS, LOOKS = 20, 10.0, 40  # of a window, at least
 WINDOWS = 3
 SHARE = 0.1  # of a step
 FLOOR = 0.005  # seconds of a step

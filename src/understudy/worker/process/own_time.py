@@ -3,15 +3,15 @@
 Ranks that train together need the same time for a step, however slow one of them is: the others wait for it. What tells them
 apart is the time that each spends by itself, and that is what the orchestrator compares (`detectors.straggler`).
 
-About ten times a second a thread of its own looks whether the main thread runs. If that sleeps, and some thread waits for another worker
+Some five times a second a thread of its own looks whether the main thread runs. If that sleeps, and some thread waits for another worker
 (`Handlers.waits`), this worker waits; else it is at work: it computes, reads a file, waits for its loader. A thread that waits beside a
 main thread that computes (for an all-reduce behind the backward pass) makes no difference: a rank that is ahead by a little has one all
 the time. Each look stands for the time since the one before, so one that is late, because the process was stopped or had no
 processor, counts for all that time. The time between two is drawn, because a step that takes just as long would always be seen at the
 same place.
 
-A look costs some microseconds while the main thread computes, and a turn of the interpreter's lock. Only while that one sleeps are all
-threads looked at, at some ten microseconds each, which is in nobody's way.
+A look costs some fifty microseconds while the main thread computes, most of them for a turn of the interpreter's lock. Only while that one
+sleeps are all threads looked at, for some hundred to three hundred microseconds, which is in nobody's way (docs/benchmarks.md).
 
 Known limits: a rank that waits for others in a way of the script's own (a file, a store) is taken for one at work. Where waits cannot be
 known (NCCL, another platform) nothing is, and the page says so. A main thread that sleeps while another one computes for it and a
@@ -29,7 +29,7 @@ from collections.abc import Callable
 from understudy.common.page_view import Activity
 from understudy.links.page import PageWriter
 
-INTERVAL = 0.1  # seconds between two looks, on average
+INTERVAL = 0.2  # seconds between two looks, on average
 _COUNTED = (Activity.RUNNING, Activity.VOTED, Activity.COMMITTING, Activity.IDLE)
 
 

@@ -109,7 +109,7 @@ class Backend(ABC):
         return False
 
     def waits(self) -> int:
-        """From threads of the runtime's own, ten times a second while the main thread sleeps: how many threads of this process wait
+        """From threads of the runtime's own, some five times a second while the main thread sleeps: how many threads of this process wait
         for peers in communicators of this kind; `UNKNOWN` if that cannot be known. Changes nothing."""
         return UNKNOWN
 
