@@ -1,4 +1,4 @@
-"""Somebody who may tell what speaks against nodes, and nothing else, does: a rank moves, bit by bit as undisturbed, and it is over again."""
+"""Somebody who may tell what speaks against nodes, and nothing else, does: a rank moves, bit by bit as undisturbed."""
 
 from __future__ import annotations
 

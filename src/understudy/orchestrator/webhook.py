@@ -66,11 +66,11 @@ class Told(BaseModel):
 class Alert(BaseModel):
     """As Alertmanager has it; what is not needed is not looked at."""
 
-    status: Literal["firing", "resolved"]
-    labels: dict[str, Short] = Field(max_length=200)
-    annotations: dict[str, Short] = Field(default_factory=dict, max_length=200)
-    starts_at: datetime = Field(alias="startsAt")
-    ends_at: datetime | None = Field(default=None, alias="endsAt")
+    status: Literal["firing", "resolved"] = Field(description="whether it lasts")
+    labels: dict[str, Short] = Field(max_length=200, description="`alertname`, `severity`, those that name the node, `gpu` or `device`")
+    annotations: dict[str, Short] = Field(default_factory=dict, max_length=200, description="`summary` or `description`: for a person")
+    starts_at: datetime = Field(alias="startsAt", description="since when it lasts")
+    ends_at: datetime | None = Field(default=None, alias="endsAt", description="when it ended; in the year 1: it has not")
 
     @property
     def name(self) -> str:
@@ -113,8 +113,8 @@ class Alert(BaseModel):
 class Notification(BaseModel):
     """What Alertmanager sends (`webhook_config`), in version 4 of its format."""
 
-    version: Literal["4"]
-    alerts: list[Alert] = Field(max_length=MOST)
+    version: Literal["4"] = Field(description="of the format")
+    alerts: list[Alert] = Field(max_length=MOST, description="those that are told of now")
 
 
 class Answer(BaseModel):
