@@ -153,6 +153,7 @@ def test_a_cpu_that_computes_wrongly(node: Node) -> None:
     assert node.fails("compute").startswith(f"CPU {cpus[-1]} computes wrongly (")
 
 
+@pytest.mark.whole
 def test_a_cpu_that_ends_its_process(node: Node) -> None:
     """Stands in: `numpy.sqrt` that ends as an instruction does that the CPU takes for none."""
     node.spoil("import numpy, os, signal; numpy.sqrt = lambda numbers: os.kill(os.getpid(), signal.SIGILL)")
@@ -173,17 +174,20 @@ def test_memory_that_does_not_hold(node: Node) -> None:
     assert "1 words in block 0 of 1 do not hold the pattern that was written (bits that differ: 0x100000)" in node.fails("memory")
 
 
+@pytest.mark.whole
 def test_memory_that_cannot_be_corrected(node: Node) -> None:
     """Stands in: the signal that the kernel sends then."""
     node.spoil("import os, signal; from understudy.checks import memory; memory.write = lambda *_: os.kill(os.getpid(), signal.SIGBUS)")
     assert node.fails("memory") == "its process was ended by SIGBUS: the kernel found memory that it cannot correct"
 
 
+@pytest.mark.whole
 def test_a_disk_that_is_full(node: Node, small: Path) -> None:
     (small / "filling").write_bytes(bytes(2 << 20))
     assert f"{small} has 0.00 GiB free, 0.02 GiB are wanted" in node.fails("disk", "--folder", str(small))
 
 
+@pytest.mark.whole
 def test_a_disk_that_fills_up_while_it_is_written(node: Node) -> None:
     """Stands in for the limit of a disk: the limit of the size of a file, which the kernel holds."""
 
@@ -227,6 +231,7 @@ def test_a_detector_of_another_package_suspects_it(node: Node) -> None:
     assert "fan: device fan0: the fan is loud (loud)" in node.fails("detectors")
 
 
+@pytest.mark.whole
 def test_a_detector_that_cannot_be_loaded(node: Node) -> None:
     packages.install(node.packages, "fans", GROUP, "fans:Away", FAN)
     assert "the entry point fans = fans:Away of understudy.detectors (fans 1.0) cannot be loaded" in node.fails("detectors")
@@ -242,6 +247,7 @@ def hanging(node: Node) -> Iterator[tuple[subprocess.Popen[bytes], Mark]]:
         yield running, mark
 
 
+@pytest.mark.whole
 def test_killed_it_leaves_no_process_behind(node: Node) -> None:
     with hanging(node) as (running, mark):
         running.kill()
@@ -249,6 +255,7 @@ def test_killed_it_leaves_no_process_behind(node: Node) -> None:
         mark.wait_until_none()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_can_be_called_off(node: Node, number: signal.Signals) -> None:
     with hanging(node) as (running, mark):
@@ -300,6 +307,7 @@ def test_the_network_to_a_peer(node: Node, serve: Serve, secret: Path) -> None:
     assert "it does not know this token" in node.fails(*words[1:-2])
 
 
+@pytest.mark.whole
 def test_a_peer_that_is_away(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         peer = f"127.0.0.1:{free.getsockname()[1]}"
@@ -315,6 +323,7 @@ def test_a_peer_that_sends_spoilt_data(node: Node) -> None:
     assert detail == f"from {peer}: 1 of 3 MiB arrive otherwise than they were sent"
 
 
+@pytest.mark.whole
 def test_a_peer_that_stops_in_the_middle(node: Node) -> None:
     """Stands in: a peer of the test's own, which says nothing more behind its first block, and does not close either."""
     over = threading.Event()
@@ -331,6 +340,7 @@ def test_a_peer_that_stops_in_the_middle(node: Node) -> None:
     assert detail == f"{peer}: nothing came from it for 5 s"
 
 
+@pytest.mark.whole
 @needs_hosts
 def test_two_hosts(tmp_path: Path, serve: Serve, secret: Path) -> None:
     """A link that is made slow, and one that is gone."""

@@ -51,6 +51,7 @@ def waits(job: Submitted, condition: Callable[[dict[str, Any]], bool]) -> None:
     wait_until(lambda: condition(job.status()), f"{job.name} stands as it should", LONG)
 
 
+@pytest.mark.whole
 @needs_hosts
 def test_a_rank_leaves_the_node_that_fails_a_check_until_it_does_no_more(
     tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]
@@ -136,6 +137,7 @@ def training(tmp_path: Path) -> Iterator[Training]:
         mark.wait_until_none()  # no check outlives the job
 
 
+@pytest.mark.whole
 def test_checks_that_do_wrong_are_told_once_and_training_goes_on(training: Training, tmp_path: Path) -> None:
     text = '[[command]]\nname = "absent"\nargv = ["/no/such/program"]\nevery = 0.1\n'
     for name, (script, _) in WRONG.items():

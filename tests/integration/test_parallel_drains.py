@@ -18,7 +18,7 @@ from tests.matrix.run import Finished, compare, last_step, log_of, undisturbed
 PACE = 0.05  # seconds of a step, so that there are not too many of them
 
 
-@pytest.mark.parametrize("mode", PARALLEL)
+@pytest.mark.parametrize("mode", [mode if mode == "hsdp" else pytest.param(mode, marks=pytest.mark.whole) for mode in PARALLEL])
 def test_ranks_leave_a_node_one_after_the_other(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

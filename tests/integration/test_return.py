@@ -121,6 +121,7 @@ def test_a_node_passes_its_check_and_its_rank_goes_home(service: Service, undist
     assert home["ranks"][0]["detail"] == f"node {node}, where it was at first, is trusted again"
 
 
+@pytest.mark.whole
 def test_one_that_comes_and_goes_moves_its_rank_once(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     job, node = held(service, check=False, after="30s")
     lamp = service.folder / f"lamp of {node}"
@@ -138,6 +139,7 @@ def test_one_that_comes_and_goes_moves_its_rank_once(service: Service, undisturb
     assert [incident["rank"] for incident in ends(job, undisturbed_spread).incidents] == [1, 1], "away, and home"
 
 
+@pytest.mark.whole
 def test_a_node_that_was_patched_serves_again(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """It is drained, everything there ends at once as when it is started anew, and its agent comes back."""
     job, node = held(service, check=True)

@@ -82,6 +82,7 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
     assert incident["ranks"][0]["detail"] == f"node {node} is tainted: 91 degrees (alertmanager:gpuhot), by rule 'alerts'"
 
 
+@pytest.mark.whole
 def test_a_token_of_one_job_speaks_of_that_job_only(service: Service) -> None:
     for name in ("first", "second"):
         job = service.run(name, ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "0", "--drill", "off"], "spread.py", WAIT="1")
