@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Started, Training, survived, training, understudy
 
