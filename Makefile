@@ -22,13 +22,19 @@ ON_NEWEST := tests/contract tests/faults/test_step.py tests/faults/test_losses.p
 	tests/unit/test_torch_internals.py -k "not on_purpose and not does_not_end"
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
-.PHONY: help setup demo test newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
+# Everything about nodes that are left: detectors, policies, drains, checks, going home.
+LEAVING := tests/integration/test_evidence.py tests/integration/test_detectors.py tests/integration/test_webhook.py \
+	tests/integration/test_straggler.py tests/integration/test_drain.py tests/integration/test_parallel_drains.py \
+	tests/integration/test_return.py tests/integration/test_check_node.py tests/integration/test_prometheus.py
+
+.PHONY: help setup demo test leaving newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its tools; tested: torch 2.13 to 2.14, Python 3.11 to 3.13"
 	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
 	@echo "make test    lint, types, imports and all tests"
 	@echo "make newest  types and part of the tests on torch $(TORCH_NEWEST), in .venv-newest: groups, faults, one script of each kind"
+	@echo "make leaving nodes that are left before they fail: detectors, policies, drains, checks and going home, whole"
 	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
 	@echo "make mutants changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
 	@echo "make matrix  every fault in every phase, in every way to be parallel, on real jobs (hundreds of cells)"
@@ -61,6 +67,9 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15
+
+leaving: setup
+	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 -m "whole or not whole" $(LEAVING)
 
 # Whole on another torch: make test TORCH_VERSION=...
 newest: $(NEWEST_STAMP)

@@ -120,6 +120,7 @@ def test_what_was_seen_while_the_orchestrator_was_away_is_told_as_it_is_when_it_
             await orchestrator.stop()
             await asyncio.to_thread(found, finding % "2e9")
             await asyncio.to_thread(found, finding % "5")
+            await asyncio.to_thread(found, "[]")
             mark = len(orchestrator.heard)
             await orchestrator.start()
             seen = await orchestrator.hears(Seen, after=mark)

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.test_cli_run import ask
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["status"], ["report"], ["migrate"], ["believe"], ["taint"], ["stop"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["status"], ["report"], ["migrate"], ["believe"], ["taint"], ["stop"], ["check-node"]])
 def test_every_command_explains_itself(tmp_path: Path, command: list[str]) -> None:
     answer = ask(tmp_path, *command, "--help")
     assert answer.returncode == 0

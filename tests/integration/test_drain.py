@@ -105,6 +105,7 @@ def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbe
     assert "drained" in [rank["cause"] for incident in ended.incidents for rank in incident["ranks"]]
 
 
+@pytest.mark.whole
 def test_past_its_deadline_what_is_late_is_left(service: Service, undisturbed_spread: Undisturbed) -> None:
     nodes(service, "ab", 1)
     job = held(service, "job", 0)

@@ -27,7 +27,7 @@ class Flag(NodeDetector):
     name, every = "flag", 0.1
 
     def look(self):
-        agent = next(folder for word in sys.argv for folder in Path(word).parents if folder.name.startswith("agent-"))
+        agent = next(Path(word) for word in sys.argv if Path(word).name.startswith("agent-"))
         flag = agent.with_name(f"flag of {agent.name.removeprefix('agent-')}")
         if flag.exists():
             yield Evidence(self.name, Subject.DEVICE, "", Severity.SUSPECT, flag.read_text(), flag.stat().st_mtime, "flag", "fan0")

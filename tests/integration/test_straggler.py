@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Started, Training, survived, training, understudy
 
@@ -64,6 +65,7 @@ def wait_for(job: Started, words: str) -> None:
     wait_until(said, words, 2 * LONG)
 
 
+@pytest.mark.whole
 def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)

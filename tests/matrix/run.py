@@ -157,7 +157,7 @@ class _Serving:
         except NotAllowed as error:
             self._results[-1].wrong = f"the model does not allow it: {error}"
         logs = self._logs()
-        return Finished(self._results, logs, _last(logs))
+        return Finished(self._results, logs, last_step(logs))
 
     def failed(self, error: Exception, waiting: list[Cell]) -> Finished:
         """The cell that was under way, or the first one if the job did not begin, is wrong."""
@@ -166,10 +166,10 @@ class _Serving:
             self._results.append(Result(waiting.pop(0)))
         self._results[-1].wrong = self._results[-1].wrong or f"{type(error).__name__}: {error}"
         logs = self._logs()
-        return Finished(self._results, logs, _last(logs))
+        return Finished(self._results, logs, last_step(logs))
 
     def _logs(self) -> dict[int, Log]:
-        return {rank: _log(self.training.folder / f"log-{rank}.txt") for rank in range(RANKS)}
+        return {rank: log_of(self.training.folder / f"log-{rank}.txt") for rank in range(RANKS)}
 
 
 def _wrong(cell: Cell, records: list[Record], unexplained: list[int]) -> str:
@@ -194,12 +194,12 @@ def _number(key: str) -> int:
     return int(key.rpartition(" ")[2])
 
 
-def _last(logs: dict[int, Log]) -> int:
+def last_step(logs: dict[int, Log]) -> int:
     """The last step that any rank has logged."""
     return max((_number(key) for log in logs.values() for key in log), default=0)
 
 
-def _log(path: Path) -> Log:
+def log_of(path: Path) -> Log:
     found: Log = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         with suppress(json.JSONDecodeError):  # a worker was killed while it wrote the line
@@ -217,7 +217,7 @@ def undisturbed(mode: str, steps: int, folder: Path, mark: Mark) -> dict[int, Lo
     environment = mark.environment(PYTHONPATH=f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", PYTHONWARNINGS="ignore")
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return {rank: _log(folder / f"log-{rank}.txt") for rank in range(RANKS)}
+    return {rank: log_of(folder / f"log-{rank}.txt") for rank in range(RANKS)}
 
 
 def compare(finished: Finished, reference: dict[int, Log]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from understudy.agent.memory import FIRST_GUESS, RESERVE, Room, footprint, refusal, room
+from understudy.agent.memory import FIRST_GUESS, RESERVE, footprint, refusal
+from understudy.common.room import Room, room
 
 GIB = 1 << 30
 

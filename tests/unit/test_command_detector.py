@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.integration.processes import Mark, marked, wait_for_end, wait_until
 
@@ -41,10 +42,7 @@ def mark() -> Iterator[Mark]:
 
 def children() -> list[int]:
     """Of this process, zombies, too."""
-    found = []
-    for task in Path("/proc/self/task").iterdir():
-        found += (task / "children").read_text().split()
-    return [int(pid) for pid in found]
+    return [child.pid for child in psutil.Process().children()]
 
 
 def check(mark: Mark, *argv: str, **more: Any) -> Command:

@@ -6,7 +6,8 @@ import pytest
 from tests.unit.core_job import Job, assigned, moving, of
 
 from understudy.core import commands, events
-from understudy.core.model import JobSpec
+from understudy.core.machine import Machine
+from understudy.core.model import JobSpec, Timeouts
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
@@ -104,3 +105,36 @@ def test_its_own_local_rank_and_not_the_lowest_that_is_free() -> None:
     job.warm()
     found = assigned(job.lose("w3"))
     assert (job.node_of(found.worker), found.environment["LOCAL_RANK"]) == ("n0", "3")
+
+
+def test_the_domain_of_a_tainted_node_is_shunned_too() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), domains=("rack", "b", "rack", "b"), spares={2: 1, 3: 1})
+    found = assigned(job.submit(events.NodeTainted("n0", "about to fail", "nvml", leave=True)))
+    assert job.node_of(found.worker) == "n3"
+
+
+def placed(*labels: dict[str, str]) -> Job:
+    """A job on the first two nodes; each of the others has a spare."""
+    job = Job.__new__(Job)
+    job.now, job.machine = 0.0, Machine(JobSpec("job", 2, 1, nodes=2, spares=0), Timeouts())
+    for number, given in enumerate(labels):
+        job.submit(events.NodeJoined(f"n{number}", f"h{number}", number, "", 0 if number < 2 else 1, None, tuple(given.items())))
+    job.warm()
+    job.commit(0)
+    return job
+
+
+@pytest.mark.parametrize(
+    ("third", "fourth", "taken"),
+    [
+        ({"switch": "s2"}, {"switch": "s1"}, "n3"),
+        ({"switch": "s1"}, {"switch": "s1"}, "n2"),
+        ({}, {"switch": "s1"}, "n2"),  # nothing is known against it
+        ({"switch": "s2", "block": "b1"}, {"switch": "s2", "block": "b2"}, "n2"),
+        ({"colour": "red"}, {"colour": "blue"}, "n2"),
+    ],
+)
+def test_of_spares_elsewhere_one_near_in_the_network_comes_first(third: dict[str, str], fourth: dict[str, str], taken: str) -> None:
+    home = {"switch": "s1", "block": "b1", "colour": "blue"}
+    job = placed(home, home, third, fourth)
+    assert job.node_of(assigned(job.lose("w0")).worker) == taken

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.core import commands, events, home, taints
+from understudy.core import commands, drain, events, home
 from understudy.core.assignment import choose_spare
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
@@ -234,7 +234,7 @@ def check_taints(state: JobState) -> None:
         return
     for rank, name in state.ranks.items():
         node = state.nodes[state.workers[name].node]
-        if any(taint.leave for taint in node.taints.values()) and state.unmoved.get(rank, 0) < taints.ATTEMPTS:
+        if any(taint.leave for taint in node.taints.values()) and state.unmoved.get(rank, 0) < drain.ATTEMPTS:
             spare = choose_spare(state, rank)
             assert spare is None or state.nodes[spare.node].taint, f"rank {rank} stays on a node that is to be left"
     for node in state.nodes.values():

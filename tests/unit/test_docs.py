@@ -32,6 +32,7 @@ from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.security import Access
+from understudy.policy.rules import parse as policy
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -69,7 +70,7 @@ def uses(page: Path) -> list[tuple[str, list[str]]]:
     code = [*INLINE.findall(prose(page)), *(line for block in blocks(page, "sh") for line in block.splitlines())]
     found = []
     for line in code:
-        for command, rest in re.findall(r"(?:^|\s)understudy (\w+)([^#]*)", line):
+        for command, rest in re.findall(r"(?:^|\s)understudy (\w[\w-]*)([^#]*)", line):
             own = re.split(r"\s\S*\.py\b|\s-m\s", rest, maxsplit=1)[0]
             found.append((command, OPTION.findall(own)))
     return found
@@ -130,8 +131,15 @@ def test_plans_of_faults_can_be_carried_out(page: Path) -> None:
     for block in blocks(page, "toml"):
         if "entry-points" in block or "[[command]]" in block:
             continue  # tests/unit/test_extending.py, test_detector_choice.py
+        if "[[rule]]" in block:
+            continue  # below
         plan = make(tomllib.loads(block), registry())
         assert schedule(plan, registry(), 4, ["node0", "node1"])
+
+
+def test_the_policy_of_the_page_can_be_used() -> None:
+    (block,) = [block for block in blocks(ROOT / "docs" / "operations.md", "toml") if "[[rule]]" in block]
+    assert [rule.name for rule in policy(block, "operations.md").rule] == ["a GPU that fell off the bus", "a link that flaps", "slow ranks"]
 
 
 @EVERY_PAGE

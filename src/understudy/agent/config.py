@@ -25,6 +25,7 @@ class AgentConfig:
     spares: int = -1  # wanted on this node; -1: its share of the job's
     streams: bool = False  # what workers print goes to the orchestrator instead of this process's stdout and stderr
     domain: str = ""  # what fails together with this node: a rack, a switch; empty: nothing else
+    labels: tuple[tuple[str, str], ...] = ()  # of its place in the network (`core.assignment.NEAR`)
     timeouts: Timeouts = field(default_factory=Timeouts)
     orchestrator: str = ""  # its URL; empty: it runs on this node and says so in the run directory
     certificate: str = ""  # the certificate to trust, for https

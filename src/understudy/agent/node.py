@@ -159,6 +159,7 @@ class NodeAgent:
             spares=part.spares,
             streams=True,
             domain=c.domain,
+            labels=tuple(c.labels.items()),
             timeouts=message.timeouts,
             orchestrator=c.orchestrator,
             certificate=c.certificate,

@@ -25,6 +25,7 @@ from urllib.parse import quote
 
 from understudy.agent import memory, processes
 from understudy.agent.adoption import Met, Reception, left_behind
+from understudy.agent.check import NodeCheck
 from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import reap
 from understudy.agent.detection import NodeDetectors, looking
@@ -40,6 +41,7 @@ from understudy.agent.supervisor_link import SupervisorLink
 from understudy.agent.template import Template
 from understudy.agent.worker import Worker
 from understudy.common.names import ORCHESTRATOR, WORKERS, page_path
+from understudy.common.room import room
 from understudy.common.tls import trusting
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
@@ -79,6 +81,7 @@ class Agent:
         self._end: asyncio.Future[End] = self._loop.create_future()
         self._choices = choose(config.detectors, names=[socket.gethostname()], since=config.began or time.time()) if config.looks else []
         self._detectors: NodeDetectors | None = None
+        self._check = NodeCheck(config.node, config.run_dir, self._checked)
         self._shutdown = Shutdown(config, self._workers, self._output.say)
         self._footprint: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -161,6 +164,8 @@ class Agent:
                 self._start(message)
             case commands.KillWorker():
                 self._kill(message)
+            case commands.CheckNode(node=self._config.node):
+                self._check.begin()
             case commands.EndJob():
                 if not self._end.done():
                     self._end.set_result(End(message.exit_code, message.message, patient=True, told=True))
@@ -192,7 +197,7 @@ class Agent:
             return
         if self._end.done() or command.worker in self._starting:
             return
-        if command.spare and (why := memory.refusal(self._footprint, memory.room())) is not None:
+        if command.spare and (why := memory.refusal(self._footprint, room())) is not None:
             self._orchestrator.send(events.StartRefused(command.worker, self._config.node, why))
             return
         page_path(self._config.run_dir, command.worker).unlink(missing_ok=True)
@@ -378,6 +383,11 @@ class Agent:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._output.say, looking(self._config.node, names))
 
+    def _checked(self, answer: events.NodeChecked) -> None:
+        """On the check's thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._orchestrator.send, answer)
+
     def _stream(self, text: str) -> None:
         """On a writer's thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -385,6 +395,6 @@ class Agent:
 
     def _resync_events(self) -> list[Sent]:
         c, known = self._config, (*self._workers, *self._starting)
-        joined = events.NodeJoined(c.node, c.address, c.node_rank, c.domain, c.spares, known)
+        joined = events.NodeJoined(c.node, c.address, c.node_rank, c.domain, c.spares, known, c.labels)
         seen = self._detectors.known() if self._detectors is not None else []
         return [joined, *(event for worker in self._workers.values() for event in worker.resync_events()), *seen]

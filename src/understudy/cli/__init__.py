@@ -6,6 +6,7 @@ import typer
 
 from understudy.cli.access_command import certs, token
 from understudy.cli.chaos_command import chaos
+from understudy.cli.check_node_command import check_node
 from understudy.cli.detectors_command import detectors
 from understudy.cli.doctor_command import doctor
 from understudy.cli.drain_command import drain, undrain
@@ -49,6 +50,7 @@ app.command("stop")(stop)
 app.command("chaos")(chaos)
 app.command("doctor")(doctor)
 app.command("detectors")(detectors)
+app.command("check-node")(check_node)
 app.add_typer(policy)
 SERVICE = "A service for many jobs on many nodes"
 for command in (orchestrator, agent, jobs, nodes, logs, cancel, token):

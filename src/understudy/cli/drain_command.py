@@ -91,9 +91,9 @@ def drain(
 
 def undrain(
     node: Name,
-    check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Whether it passes understudy check-node first, as far as the jobs' policies say so.")
-    ] = True,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Trust it at once, without understudy check-node, whatever the jobs' policies say.")
+    ] = False,
     as_json: AsJson = False,
     run_dir: RunDir = None,
     orchestrator: OrchestratorUrl = "",
@@ -105,7 +105,7 @@ def undrain(
 
     Exit codes: 0 done, 1 nobody answers, 2 wrong usage, 4 it is not drained.
     """
-    jobs = _place(node, run_dir, orchestrator, job, token_file, tls_cert).ask("undrain", {"check": check})
+    jobs = _place(node, run_dir, orchestrator, job, token_file, tls_cert).ask("undrain", {"check": not no_check})
     if as_json:
         print(json.dumps({"node": node, "jobs": jobs}))
     else:

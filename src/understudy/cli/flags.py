@@ -213,6 +213,14 @@ class Flags:
     failure_domain: Annotated[
         str, _option(NODES, "--failure-domain", help="What fails together with this node, such as its rack or switch. Default: nothing.")
     ] = ""
+    label: Annotated[
+        list[str] | None,
+        _option(
+            NODES,
+            "--label",
+            help="KEY=VALUE of this node's place in the network, any number: nvlink, switch or block. A spare with the same is preferred.",
+        ),
+    ] = None
     heartbeat: Annotated[float, _option(NODES, "--heartbeat", help="Seconds between two signs of life of a node.")] = Timeouts.heartbeat
     node_timeout: Annotated[float, _option(NODES, "--node-timeout", help="Seconds without one after which a node is lost.")] = (
         Timeouts.node_lost

@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,6 +44,7 @@ class Launch:
     endpoints: tuple[tuple[str, int], ...]  # hosts and ports of all orchestrators, on the first nodes; empty: one, on node 0
     local_addr: str | None
     domain: str
+    labels: tuple[tuple[str, str], ...]
     role: str
     log_dir: str
     redirects: tuple[tuple[int, int], ...]
@@ -111,6 +112,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         endpoints=endpoints,
         local_addr=flags.local_addr,
         domain=flags.failure_domain,
+        labels=labels(flags.label or []),
         role=flags.role,
         log_dir=str(Path(flags.log_dir).absolute()) if flags.log_dir else "",
         redirects=_streams("--redirects", flags.redirects),
@@ -236,6 +238,17 @@ def _endpoints(flags: Flags, nodes: int) -> tuple[tuple[str, int], ...]:
             "they are those of nodes 0, 1, 2, ..., each of which runs an orchestrator"
         )
     return endpoints
+
+
+def labels(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Of a node, from KEY=VALUE. Raises `Usage`."""
+    found: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise Usage(f"--label {text}: give KEY=VALUE")
+        found[key] = value
+    return tuple(found.items())
 
 
 def _policy(file: Path | None) -> str:

@@ -15,6 +15,7 @@ import typer
 
 from understudy.agent.node import NodeAgent, NodeConfig
 from understudy.agent.orchestrator_link import Refused
+from understudy.cli.launch import Usage, labels
 from understudy.cli.target import TLS, service
 from understudy.common.console import say
 from understudy.core.model import Timeouts
@@ -84,7 +85,9 @@ def agent(
     name: Annotated[str, typer.Option("--name", help="This node's name. Default: the host's.")] = "",
     slots: Annotated[int, typer.Option("--slots", min=1, help="How many workers this node takes, one for each GPU for instance.")] = 1,
     failure_domain: Annotated[str, typer.Option("--failure-domain", help="What fails together with this node: its rack, its switch.")] = "",
-    label: Annotated[list[str] | None, typer.Option("--label", help="KEY=VALUE, for people; any number.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", help="KEY=VALUE, any number. nvlink, switch and block say which nodes are near.")
+    ] = None,
     address: Annotated[str, typer.Option("--address", help="Where other nodes reach this one's workers. Default: found out.")] = "",
     state_dir: Annotated[Path, typer.Option("--state-dir", help="Workers' output and what is needed to find them again.")] = STATE,
     token_file: Annotated[
@@ -103,13 +106,11 @@ def agent(
 
     Ending it ends no job: what it has started goes on, and the next agent with the same folder takes it up again.
     """
-    labels = {}
-    for text in label or []:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            say(f"--label {text}: give KEY=VALUE")
-            raise typer.Exit(2)
-        labels[key] = value
+    try:
+        named = dict(labels(label or []))
+    except Usage as error:
+        say(str(error))
+        raise typer.Exit(2) from error
     try:
         text = read_file(detectors) if detectors is not None else ""
         choose(text)
@@ -124,7 +125,7 @@ def agent(
         address=address or _address(server.url),
         slots=slots,
         domain=failure_domain,
-        labels=labels,
+        labels=named,
         state=state_dir.absolute(),
         certificate=server.certificate,
         heartbeat=heartbeat,

@@ -10,10 +10,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from understudy.checks.base import Report, Verdict
 from understudy.common.bounds import plain
 from understudy.common.finding import LIMITED, MISSING, OK
 from understudy.common.phases import PHASES
 from understudy.core.drill import advice
+
+MOST_FIGURES = 8  # of a check; a node may have many CPUs
 
 
 def seconds(value: float | None) -> str:
@@ -139,6 +142,21 @@ def doctor_view(found: dict[str, Any]) -> RenderableType:
         status = Text(one["status"], style=colors[one["status"]])
         table.add_row(status, _cell(one["what"]), _cell(one["detail"]), Text(plain(one["to_do"])))
     return Group(*(Text(plain(line)) for line in _about(found)), table)
+
+
+def checks_view(report: Report) -> RenderableType:
+    """What `understudy check-node` has found, the worst last."""
+    order = (Verdict.SKIPPED, Verdict.PASSED, Verdict.FAILED)
+    colors = dict(zip(order, ("dim", "green", "red"), strict=True))
+    table = Table("", "check", "found", "measured", "time")
+    for one in sorted(report.results, key=lambda one: order.index(one.verdict)):
+        figures = [f"{figure.name}: {figure.value:.4g} {figure.unit}" for figure in one.figures]
+        if len(figures) > MOST_FIGURES:
+            figures = [*figures[:MOST_FIGURES], f"and {len(figures) - MOST_FIGURES} more (--json)"]
+        found = "\n".join([one.detail, *(f"note: {note}" for note in one.notes)])
+        verdict = Text(str(one.verdict), style=colors[one.verdict])
+        table.add_row(verdict, one.check, Text(plain(found)), Text(plain("\n".join(figures))), f"{one.seconds:.1f} s")
+    return table
 
 
 def _about(found: dict[str, Any]) -> Iterator[str]:

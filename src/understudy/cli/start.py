@@ -65,6 +65,7 @@ def execute(
         program=plan.program,
         workers_per_node=plan.spec.workers_per_node,
         domain=plan.domain,
+        labels=plan.labels,
         orchestrator=remote,
         certificate=certificate,
         role=plan.role,

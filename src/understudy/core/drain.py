@@ -19,6 +19,7 @@ from understudy.core.state import DRAIN, JobState, Node, Worker
 from understudy.core.transitions import WorkerState
 
 TIMER = "drain"
+ATTEMPTS = 2  # to move a rank from a node that is to be left
 _IDLE = (WorkerState.STARTING, WorkerState.WARM, WorkerState.REHEARSING)
 
 
@@ -70,12 +71,14 @@ def _end_spares(state: JobState, node: Node) -> None:
 
 
 def hindrance(state: JobState, node: Node) -> str:
-    """What the ranks there wait for; empty if they need not, or are on their way."""
+    """What the ranks there wait for; empty if they need not, or one is on its way."""
     ranks = ranks_on(state, node)
-    if not ranks or node.drain is None or not node.drain.leave:
+    if not ranks or node.drain is None or not node.drain.leave or (state.migration is not None and state.migration.rank in ranks):
         return ""
     if state.unsettled():
         return state.unsettled()
+    if all(state.unmoved.get(rank, 0) >= ATTEMPTS for rank in ranks):
+        return "its move has failed twice: ask for it once more"
     spare = choose_spare(state, ranks[0])
     if spare is None or state.nodes[spare.node].taints:
         return "no spare is warm on another node that is trusted"

@@ -24,6 +24,7 @@ from dataclasses import replace
 
 from understudy.core import admission, drain, home
 from understudy.core.assignment import choose_spare
+from understudy.core.drain import ATTEMPTS
 from understudy.core.events import MigrationAsked, NodeChecked, NodeTainted
 from understudy.core.migration import asked
 from understudy.core.quiesce import want_more
@@ -32,7 +33,6 @@ from understudy.core.transitions import Phase, Why
 
 OPERATOR = "operator"  # source of what a person says
 TIMER = "taint"
-ATTEMPTS = 2  # to move a rank
 
 
 def node_tainted(state: JobState, event: NodeTainted) -> None:

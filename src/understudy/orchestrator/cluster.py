@@ -146,18 +146,19 @@ class Cluster:
         tainted = self._drained.get(name) or next((node.taint for node in known if node is not None and node.taint), "")
         return tainted or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
 
-    def observe(self, evidence: Evidence) -> list[str]:
+    def observe(self, evidence: Evidence, may: Callable[[str], bool] = lambda job: True) -> list[str]:
         """Evidence about a node: each job that has it does what its own policy says, and no new one is placed there while it holds. Gives
         these jobs' names.
         """
         node = self.nodes.get(evidence.name)
         known = (job.service.machine.state.nodes.get(evidence.name) for job in self._jobs.all())
         trusted_at = max((one.trusted_at for one in known if one is not None), default=0.0)
-        if node is not None and evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT and evidence.happened > trusted_at:
+        counts = evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT and evidence.happened > trusted_at
+        if node is not None and counts and may(""):
             key = evidence.detector, evidence.kind, evidence.part
             if key in node.suspected or len(node.suspected) < SUSPICIONS:
                 node.suspected[key] = evidence
-        return self._jobs.observe(evidence)
+        return self._jobs.observe(evidence, may)
 
     def _bring_back(self) -> None:
         """Parts on nodes that their jobs have lost, and that are here again, with no more against them than a check that is due."""

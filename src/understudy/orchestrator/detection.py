@@ -11,10 +11,11 @@ from itertools import islice
 from understudy import extensions
 from understudy.common.bounds import FIRST_TIME, LAST_TIME
 from understudy.core import migration
+from understudy.core.drain import ATTEMPTS
 from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed, WorkerLost
 from understudy.core.model import LossCause
 from understudy.core.state import DRAIN, JobState, Node
-from understudy.core.taints import ATTEMPTS, OPERATOR
+from understudy.core.taints import OPERATOR
 from understudy.core.transitions import Phase, WorkerState
 from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, Severity, Subject
 from understudy.links.messages import Seen

@@ -56,12 +56,15 @@ class Jobs:
         """In the order in which they were begun."""
         return list(self._jobs.values())
 
-    def observe(self, evidence: Evidence) -> list[str]:
-        """Evidence about a node goes to every job that has it and is not over. Gives their names."""
+    def observe(self, evidence: Evidence, may: Callable[[str], bool] = lambda job: True) -> list[str]:
+        """Evidence about a node goes to every job that has it and is not over, as far as whoever tells it `may` speak of that job. Gives
+        these jobs' names.
+        """
         has = [job for job in self._jobs.values() if not job.running.done() and evidence.name in job.service.machine.state.nodes]
-        for job in has:
+        told = [job for job in has if may(job.name)]
+        for job in told:
             job.service.observe(evidence)
-        return [job.name for job in has]
+        return [job.name for job in told]
 
     def put_aside(self, name: str, why: str) -> None:
         """Nothing is decided for this job, and nothing is ended: what trains goes on without us. All others are not touched by it."""

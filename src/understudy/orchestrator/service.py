@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from understudy.common.bounds import bounded
+from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
 from understudy.common.page_view import PageView
 from understudy.core.commands import Command, SetTimer
@@ -338,8 +338,12 @@ class Service:
     def _respond(self, evidence: Evidence, now: float) -> bool:
         """Whether anything follows from it."""
         news = self._responses.news(evidence)
-        if news:
-            self.submit(observed(evidence))
+        try:
+            if news:
+                self.submit(observed(evidence))
+        except OutOfBounds as error:  # of a detector of another package
+            self._complain(f"what the detector {plain(evidence.detector[:64])} says is left out: {error}")
+            return False
         event = self._responses.event_of(evidence, self.machine.state, now, again=not news)
         if event is not None:
             self.submit(event)

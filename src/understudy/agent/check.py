@@ -1,0 +1,92 @@
+"""The check that a node passes before it is trusted again (`understudy.checks`): in a process of its own, with a limit.
+
+It runs on a thread that starts it and waits for it, so nobody else collects its exit status, and it ends if the agent does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from understudy.checks.base import Report, Verdict
+from understudy.checks.options import Options
+from understudy.common.dying import dying_with
+from understudy.common.names import TOKEN_VARIABLE
+from understudy.core.events import NodeChecked
+
+LIMIT = 600.0  # seconds
+MOST_OUTPUT = 1 << 20  # bytes
+TOLD = 1000  # characters of why it has failed
+
+
+class NodeCheck:
+    """At most one at a time."""
+
+    def __init__(self, node: str, folder: Path, tell: Callable[[NodeChecked], None]) -> None:
+        """`folder`: on the disk that is tried out. `tell` is called on another thread."""
+        self._node = node
+        self._folder = folder
+        self._tell = tell
+        self._running: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def begin(self) -> None:
+        """Nothing, if one is running: it tells how it went."""
+        if self._running is None or not self._running.is_alive():
+            self._running = threading.Thread(target=self._run, name="understudy-check", daemon=True)
+            self._running.start()
+
+    def close(self) -> None:
+        """Ends it with everything that it has started. Nothing is told any more."""
+        self._closed = True
+        self._kill()
+
+    def _run(self) -> None:
+        try:
+            answer = self._judged()
+        except (OSError, subprocess.SubprocessError) as error:
+            answer = NodeChecked(self._node, False, f"it cannot be made: {error}")
+        if not self._closed:
+            self._tell(answer)
+
+    def _judged(self) -> NodeChecked:
+        # The network needs somebody at the other end, and detectors look at this node all the time.
+        options = Options(folder=str(self._folder), skip=("network", "detectors"))
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "understudy.checks", "--json", options.model_dump_json()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=dying_with(os.getpid(), signal.SIGKILL),
+            env={name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
+        )
+        try:
+            said, _ = self._process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            self._process.communicate()
+            return NodeChecked(self._node, False, f"it takes longer than {LIMIT:g} s")
+        try:
+            report = Report.model_validate_json(said[:MOST_OUTPUT])
+        except ValidationError:
+            return NodeChecked(self._node, False, f"it ended with exit code {self._process.returncode} and no report")
+        failed = [f"{result.check}: {result.detail}" for result in report.results if result.verdict is Verdict.FAILED]
+        if report.passed != (self._process.returncode == 0):
+            return NodeChecked(self._node, False, f"its report and its exit code {self._process.returncode} do not agree")
+        return NodeChecked(self._node, report.passed, "; ".join(failed)[:TOLD] or ("" if report.passed else "nothing could be tried out"))
+
+    def _kill(self) -> None:
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)

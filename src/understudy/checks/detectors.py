@@ -1,0 +1,104 @@
+"""Every detector that looks at a node looks once: those that ship and find here what they look at, and those of other packages.
+
+Something that is suspected fails the check; a note is a note. A detector that raises, or takes longer than its limit, speaks against itself
+only, so it is a note, too, as in an agent (`agent.detection`). Known limit: a counter that tells by its rise tells nothing in one look.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from understudy.checks.base import Check, Figure, Result
+from understudy.checks.options import Options
+from understudy.detectors.base import Evidence, NodeDetector, Severity
+from understudy.detectors.choice import Choice, choose
+from understudy.detectors.configuration import first_line
+
+MOST = 100  # pieces of evidence of one look
+LONGEST = 120.0  # seconds that all looks together may take, however many detectors there are
+
+
+class Detectors(Check):
+    name = "detectors"
+
+    def __init__(self, options: Options, token: str = "", kinds: Callable[[], list[type[NodeDetector]]] | None = None) -> None:
+        super().__init__(options, token)
+        self._kinds = kinds
+        self.limit = LONGEST + 30.0
+
+    def run(self) -> Result:
+        failures, notes, looked = list[str](), list[str](), list[_Look]()
+        for choice in choose() if self._kinds is None else map(Choice.of, self._kinds()):
+            look = _Look(choice)
+            if why := look.missing():
+                notes.append(f"{look.title} is left out: {why}")
+            else:
+                looked.append(look)
+        end = time.monotonic() + LONGEST
+        for look in looked:
+            look.begin()
+        for look in looked:
+            if problem := look.problem(end):
+                notes.append(f"{look.title} says nothing about the node: {problem}")
+            for evidence in look.found:
+                (failures if evidence.severity is Severity.SUSPECT else notes).append(_words(evidence))
+        figures = [Figure(name=look.title, value=look.seconds, unit="s") for look in looked]
+        silent = f"{', '.join(look.title for look in looked)}: nothing is suspected" if looked else "there is no detector that could look"
+        return self.judged(failures, silent, figures, notes)
+
+
+class _Look:
+    """One look of one detector, on a thread of its own."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.title = choice.name
+        self.seconds = 0.0
+        self.found: list[Evidence] = []
+        self._choice = choice
+        self._limit = NodeDetector.limit
+        self._error = ""
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def missing(self) -> str:
+        try:
+            return first_line(self._choice.missing())
+        except Exception as error:
+            return first_line(f"{type(error).__name__}: {error}")
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def problem(self, end: float) -> str:
+        """After its end, or when its limit is over: what is wrong with the detector itself; "" if nothing is."""
+        self._thread.join(max(0.0, min(self._limit, end - time.monotonic())))
+        if self._thread.is_alive():
+            return "its look takes too long"
+        return self._error
+
+    def _look(self) -> None:
+        began = time.monotonic()
+        try:
+            detector = self._choice.make()
+            self._limit = float(detector.limit)
+            self.found = list(_current(detector))
+        except Exception as error:  # whatever it raises speaks against itself only
+            self._error = first_line(f"{type(error).__name__}: {error}")
+        self.seconds = time.monotonic() - began
+
+
+def _current(detector: NodeDetector) -> Iterator[Evidence]:
+    """What it finds and what has not worn off. Raises `ValueError` for what is no evidence, or too much of it."""
+    now = time.time()
+    for number, one in enumerate(islice(detector.look(), MOST + 1)):
+        if number == MOST or not isinstance(one, Evidence) or not isinstance(one.severity, Severity):
+            raise ValueError(f"it finds more than {MOST} things in one look" if number == MOST else f"{one!r} is no evidence")
+        if not 0 < one.until <= now:
+            yield one
+
+
+def _words(evidence: Evidence) -> str:
+    what = " ".join(filter(None, (str(evidence.subject), evidence.part)))
+    return f"{evidence.detector}: {what}: {evidence.detail}" + (f" ({evidence.kind})" if evidence.kind else "")

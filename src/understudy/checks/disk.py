@@ -1,0 +1,105 @@
+"""A file in a given folder is written, brought to the disk and read back; before that there must be room for it, and more.
+
+The file has no name, so nothing is left whatever happens. It is read past the system's cache where the file system can do that (O_DIRECT);
+else the cache is asked to forget it (posix_fadvise), which it need not do, and the result says that the bytes may have come from there.
+
+Known limits: a disk has a cache of its own, and a network file system a server's; what is read may come from these. Other blocks of the
+disk than those that the file gets are not tried out. A disk that never answers leaves this process waiting in the kernel (`isolation`).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import tempfile
+import time
+
+import xxhash
+
+from understudy.checks import stream
+from understudy.checks.base import Check, Figure, Result
+from understudy.checks.options import MIB, Options
+
+SLOWEST = 10e6  # bytes a second: whoever is slower has failed
+
+
+class Disk(Check):
+    name = "disk"
+
+    def __init__(self, options: Options, token: str = "") -> None:
+        super().__init__(options, token)
+        self.limit = 30.0 + 2 * options.disk_size * MIB / SLOWEST
+
+    def run(self) -> Result:
+        folder, size = self.options.folder, self.options.disk_size * MIB
+        try:
+            free = shutil.disk_usage(folder).free
+            figures = [Figure(name="free", value=free / (1 << 30), unit="GiB")]
+            failures = self._short_of_room(free, size)
+            if failures:
+                return self.judged(failures, "", figures)
+            return self._tried(size, figures)
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            why = f"{error.strerror}; make room there, or raise what this user may use" if full else error.strerror
+            return self.judged([f"{folder}: {size // MIB} MiB could not be written and read back: {why}"], "")
+
+    def _short_of_room(self, free: int, size: int) -> list[str]:
+        needed = max(size, int(self.options.min_free * (1 << 30)))
+        if free >= needed:
+            return []
+        return [f"{self.options.folder} has {free / (1 << 30):.2f} GiB free, {needed / (1 << 30):.2f} GiB are wanted (--min-free)"]
+
+    def _tried(self, size: int, figures: list[Figure]) -> Result:
+        """Raises `OSError`."""
+        seed = int.from_bytes(os.urandom(8), "little")
+        count = size // stream.BLOCK
+        with tempfile.TemporaryFile(dir=self.options.folder, buffering=0) as file:
+            digests = []
+            written = 0.0  # seconds
+            for number in range(count):
+                block = stream.block(seed, number)
+                digests.append(xxhash.xxh3_128_digest(block))
+                began = time.monotonic()
+                _write(file.fileno(), block)
+                written += time.monotonic() - began
+            began = time.monotonic()
+            os.fsync(file.fileno())
+            written += time.monotonic() - began
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            direct = _read_past_the_cache(file.fileno())
+            began = time.monotonic()
+            wrong = [number for number in range(count) if xxhash.xxh3_128_digest(_read(file.fileno(), number)) != digests[number]]
+            read = time.monotonic() - began
+        figures = [
+            *figures,
+            Figure(name="written", value=size / max(written, 1e-9) / 1e6, unit="MB/s"),
+            Figure(name="read", value=size / max(read, 1e-9) / 1e6, unit="MB/s"),
+        ]
+        failures = [f"{self.options.folder}: other bytes are read than were written, at {number} MiB of the file" for number in wrong]
+        notes = [] if direct else ["this file system cannot be read past the cache: what was read may have come from there"]
+        return self.judged(failures, f"{size // MIB} MiB in {self.options.folder} are read as they were written", figures, notes)
+
+
+def _write(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _read_past_the_cache(descriptor: int) -> bool:
+    """Whether reads do that from now on."""
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_DIRECT)
+    except OSError:
+        return False
+    return True
+
+
+def _read(descriptor: int, number: int) -> bytes:
+    """Block `number`, or as much of it as there is."""
+    with mmap.mmap(-1, stream.BLOCK) as aligned:  # as O_DIRECT wants it
+        count = os.preadv(descriptor, [aligned], number * stream.BLOCK)
+        return aligned[:count]

@@ -1,0 +1,148 @@
+"""Each check runs in a process of its own, because what it tries out may be broken: bad memory ends a process with SIGBUS, a bad CPU
+with SIGSEGV or SIGILL, and a disk may never answer. All of that is a failure of the check, and no end of whoever asked for it.
+
+The process has a session of its own, and everything in its process group goes with it: at its limit, at the end of whoever asked (then its
+standard input ends, and it kills its group itself), and when it is done. It is what the kernel ends first when memory runs out. It gets the
+options and the token on its standard input, and has no token in its environment.
+
+Known limit: a process in an uninterruptible wait does not obey SIGKILL. It is left behind, and told about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO
+
+from pydantic import ValidationError
+
+from understudy.checks.base import Result, Verdict
+from understudy.checks.options import Name, Options
+from understudy.checks.registry import CHECKS
+from understudy.common.names import TOKEN_VARIABLE
+
+COMMAND = (sys.executable, "-P", "-m", "understudy.checks", "--one")
+START = 30.0  # seconds beside the check's own limit, to start Python
+GRACE = 5.0  # seconds for the kernel, after SIGKILL
+MOST_OUTPUT = 1 << 22  # bytes of a result
+_READ = 1 << 16
+
+
+def isolated(name: Name, options: Options, token: str = "") -> Result:
+    """What comes of the check `name`, in a process of its own. Never raises."""
+    began = time.monotonic()
+    limit = CHECKS[name](options, token).limit + START
+    try:
+        found = _run(name, options, token, limit)
+    except OSError as error:
+        found = f"it could not be started: {error.strerror}"
+    if isinstance(found, str):
+        found = Result(check=name, verdict=Verdict.FAILED, detail=found)
+    return found.model_copy(update={"seconds": time.monotonic() - began})
+
+
+def _run(name: Name, options: Options, token: str, limit: float) -> Result | str:
+    """The result, or why there is none. Raises `OSError` if it cannot be started."""
+    environment = {variable: value for variable, value in os.environ.items() if variable != TOKEN_VARIABLE}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([*COMMAND, name], stdin=pipe, stdout=pipe, env=environment, bufsize=0, start_new_session=True)
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin as given, process.stdout as output:
+        try:
+            with contextlib.suppress(BrokenPipeError):  # its exit code says why it has ended
+                given.write(json.dumps({"options": options.model_dump(), "token": token}).encode() + b"\n")
+            text = _read(output, time.monotonic() + limit)
+            if text is not None and len(text) <= MOST_OUTPUT:
+                _wait(process)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # while its end is not collected, its number, and so its group's, is nobody else's
+            ended = _ended(process)
+    if text is None:
+        return f"it was not done after {limit:.0f} s" + ("" if ended else ", and it cannot be ended: it waits in the kernel")
+    if len(text) > MOST_OUTPUT:
+        return f"it said more than {MOST_OUTPUT} bytes"
+    return _result(name, text, process.returncode)
+
+
+def _read(output: IO[bytes], end: float) -> bytes | None:
+    """All that it says, up to a little more than `MOST_OUTPUT`; None if it is not done by `end`."""
+    text = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(output, selectors.EVENT_READ)
+        while len(text) <= MOST_OUTPUT:
+            if not selector.select(max(0.0, end - time.monotonic())):
+                return None
+            data = os.read(output.fileno(), _READ)
+            if not data:
+                break
+            text += data
+    return text
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    """Until it has ended, for `GRACE` seconds at most. Does not collect it."""
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        select.select([pidfd], [], [], GRACE)
+    finally:
+        os.close(pidfd)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _result(name: Name, text: bytes, code: int | None) -> Result | str:
+    if text:
+        with contextlib.suppress(ValidationError):
+            found = Result.model_validate_json(text)
+            if found.check == name:
+                return found
+    if code is not None and code < 0:
+        known = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        return f"its process was ended by {known}" + (": the kernel found memory that it cannot correct" if known == "SIGBUS" else "")
+    return f"its process ended with exit code {code} and said nothing that could be read"
+
+
+def serve_one(name: Name) -> int:
+    """The process itself: runs the check `name` with what comes on standard input. The exit code."""
+    answer = os.dup(1)
+    os.dup2(2, 1)  # what others print belongs to nobody who reads JSON
+    given = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_whoever_asked, daemon=True).start()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    found = _tried(name, Options.model_validate(given["options"]), str(given["token"]))
+    with os.fdopen(answer, "wb") as out:
+        out.write(found.model_dump_json().encode())
+    sys.stderr.flush()
+    os._exit(0)  # nobody waits for a thread that hangs
+
+
+def _end_with_whoever_asked() -> None:
+    while os.read(0, _READ):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+def _tried(name: Name, options: Options, token: str) -> Result:
+    try:
+        check = CHECKS[name](options, token)
+        if why := check.missing():
+            return Result(check=name, verdict=Verdict.SKIPPED, detail=why)
+        return check.run()
+    except Exception as error:
+        return Result(check=name, verdict=Verdict.FAILED, detail=f"it could not be carried out: {type(error).__name__}: {error}")

@@ -1,0 +1,112 @@
+"""A share of the memory that is free is written with a pattern that says where it lies, and with its complement, and read back.
+
+Each 64-bit word gets its own number times an odd constant, so what was meant for another address is seen, and every bit is tried both ways.
+All of it is written before any of it is read, so that what is read comes from memory and not from a cache.
+
+The node never runs out of memory by it: what is free is looked at before each block is taken (`common.room`: the host and the limit of the
+control group), `RESERVE` is left, and should the kernel still have to choose, it ends this process first (`isolation`).
+
+Known limits: the kernel chooses which memory it gives, so the rest of it is not tried out; an error that the hardware corrects is not seen
+here (the kernel's log tells of it); one that it finds and cannot correct ends the process with SIGBUS, which is a failure, too.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.checks.base import Check, Figure, Result
+from understudy.checks.options import MIB, Options
+from understudy.common.room import room
+
+BLOCK = 64 * MIB
+RESERVE = 512 * MIB  # always left to others
+SLOWEST = 100e6  # bytes a second, in which a pattern must be written and read
+MULTIPLIER = 0x9E3779B97F4A7C15  # odd
+_WORDS = 1 << 15  # at a time: what stays in a cache
+
+Numbers = NDArray[np.uint64]
+_OFFSETS: Numbers = np.arange(_WORDS, dtype=np.uint64) * np.uint64(MULTIPLIER)
+
+
+def _pattern(first: int, complement: bool, out: Numbers) -> None:
+    """That of the words from number `first` on; at most `_WORDS`."""
+    np.add(_OFFSETS[: out.size], np.uint64(first * MULTIPLIER % (1 << 64)), out=out)
+    if complement:
+        np.invert(out, out=out)
+
+
+def write(block: Numbers, first: int, complement: bool) -> None:
+    """`first`: the number of the block's first word among all that are tried out."""
+    for start in range(0, block.size, _WORDS):
+        _pattern(first + start, complement, block[start : start + _WORDS])
+
+
+def wrong_bits(block: Numbers, first: int, complement: bool) -> tuple[int, int]:
+    """Of how many words something else is read back than was written, and which bits of them, all together."""
+    wanted: Numbers = np.empty(_WORDS, np.uint64)
+    words = bits = 0
+    for start in range(0, block.size, _WORDS):
+        found = block[start : start + _WORDS]
+        _pattern(first + start, complement, wanted[: found.size])
+        if not np.array_equal(found, wanted[: found.size]):
+            different = found ^ wanted[: found.size]
+            words += int(np.count_nonzero(different))
+            bits |= int(np.bitwise_or.reduce(different))
+    return words, bits
+
+
+class Memory(Check):
+    name = "memory"
+
+    def __init__(self, options: Options, token: str = "") -> None:
+        super().__init__(options, token)
+        self.limit = 60.0 + 4 * options.memory_most * MIB / SLOWEST
+
+    def missing(self) -> str:
+        return "" if self._size() >= BLOCK else f"less than {BLOCK // MIB} MiB could be tried out: {room().available // MIB} MiB are free"
+
+    def _size(self) -> int:
+        free = room().available
+        return min(int(free * self.options.memory_share), free - RESERVE, self.options.memory_most * MIB)
+
+    def run(self) -> Result:
+        wanted, blocks, notes = self._size() // BLOCK, list[Numbers](), list[str]()
+        written, read = list[float](), list[float]()  # seconds, for each pattern
+        failures = []
+        for complement in (False, True):
+            began = time.monotonic()
+            for number in range(wanted):
+                if number == len(blocks):
+                    if room().available < RESERVE + BLOCK:
+                        notes.append(f"memory got scarce meanwhile: {number} of {wanted} blocks of {BLOCK // MIB} MiB are tried out")
+                        wanted = number
+                        break
+                    blocks.append(np.empty(BLOCK // 8, np.uint64))
+                write(blocks[number], number * BLOCK // 8, complement)
+            written.append(time.monotonic() - began)
+            began = time.monotonic()
+            failures += self._read(blocks, complement)
+            read.append(time.monotonic() - began)
+        size = len(blocks) * BLOCK
+        if not size:
+            failures.append("there was no memory to be tried out")
+        figures = [
+            Figure(name="size", value=size / MIB, unit="MiB"),
+            Figure(name="written", value=size / max(min(written), 1e-9) / 1e9, unit="GB/s"),
+            Figure(name="read", value=size / max(min(read), 1e-9) / 1e9, unit="GB/s"),
+        ]
+        return self.judged(failures, f"{size // MIB} MiB hold what is written into them", figures, notes)
+
+    def _read(self, blocks: list[Numbers], complement: bool) -> list[str]:
+        pattern = "the complement" if complement else "the pattern"
+        failures = []
+        for number, block in enumerate(blocks):
+            words, bits = wrong_bits(block, number * BLOCK // 8, complement)
+            if words:
+                failures.append(
+                    f"{words} words in block {number} of {len(blocks)} do not hold {pattern} that was written (bits that differ: {bits:#x})"
+                )
+        return failures

@@ -1,0 +1,62 @@
+"""What is to be checked, and how much of it. The defaults take some seconds for each check.
+
+An agent gives them as JSON, so they have bounds. No token is among them: they stand in command lines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, Field, model_validator
+
+from understudy.detectors.configuration import Configured
+
+MIB = 1 << 20
+Name = Literal["detectors", "compute", "memory", "disk", "gpu", "network"]
+NAMES: tuple[Name, ...] = get_args(Name)  # in the order in which they are run: what is quick comes first
+_PEER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
+
+
+def address(peer: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT or [HOST]:PORT. Raises `ValueError`."""
+    match = _PEER.fullmatch(peer)
+    if match is None or not 0 < int(match["port"]) < 1 << 16:
+        raise ValueError(f"{peer[:80]!a} is no peer: give HOST:PORT, and an IPv6 address in brackets")
+    return match["bracketed"] or match["host"], int(match["port"])
+
+
+def _is_peer(peer: str) -> str:
+    address(peer)
+    return peer
+
+
+Peer = Annotated[str, Field(max_length=300), AfterValidator(_is_peer)]
+Names = Annotated[tuple[Name, ...], Field(max_length=100)]
+Share = Annotated[float, Field(gt=0, le=0.9, allow_inf_nan=False)]
+
+
+class Options(Configured):
+    only: Names = ()  # names of checks; none: all
+    skip: Names = ()
+    compute_passes: Annotated[int, Field(ge=1, le=1_000_000)] = 25  # of the known work, on each CPU
+    memory_share: Share = 0.25  # of what is free
+    memory_most: Annotated[int, Field(ge=64, le=1 << 24)] = 2048  # MiB
+    folder: Annotated[str, Field(min_length=1, max_length=4096)] = "."  # on the disk that is tried out
+    disk_size: Annotated[int, Field(ge=4, le=1 << 20)] = 128  # MiB
+    min_free: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 1.0  # GiB on that disk
+    peers: Annotated[tuple[Peer, ...], Field(max_length=64)] = ()
+    network_seconds: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 2.0  # in each direction, for each peer
+    min_gbits: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.0  # 10^9 bits a second
+    gpu_share: Share = 0.25  # of each device's free memory
+    gpu_repeats: Annotated[int, Field(ge=2, le=10_000)] = 5
+
+    def chosen(self) -> list[Name]:
+        """The checks to be run, in their order."""
+        return [name for name in NAMES if name in (self.only or NAMES) and name not in self.skip]
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> Options:
+        if not self.chosen():
+            raise ValueError("only and skip leave no check to be run")
+        return self

@@ -1,0 +1,67 @@
+"""The other side of the network check: `understudy check-node --serve`. Serves some clients at a time, each for a while, and ends itself.
+
+Whoever has not shown that it has the token (`peers`) costs one of the places for `peers.HANDSHAKE` seconds at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from understudy.checks import peers
+from understudy.checks.peers import Broken, Line
+
+AT_ONCE = 8  # clients
+SLACK = 20.0  # seconds beside those of sending
+
+
+class Serving:
+    def __init__(self, listener: socket.socket, tokens: Sequence[str], tell: Callable[[str], None]) -> None:
+        """`tokens`: any of them is good; none: everybody is let in who has none either. `tell` is called on any thread."""
+        self._listener = listener
+        self._tokens = tuple(tokens) or ("",)
+        self._tell = tell
+        self._places = threading.BoundedSemaphore(AT_ONCE)
+
+    def run(self, seconds: float) -> None:
+        """Until they are over. Who is being served then is cut off with the process."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._listener.settimeout(left)
+            try:
+                connection, address = self._listener.accept()
+            except TimeoutError:
+                return
+            except ConnectionError:  # it has gone again
+                continue
+            if self._places.acquire(blocking=False):
+                threading.Thread(target=self._serve, args=(connection, str(address[0])), daemon=True).start()
+            else:
+                with connection, contextlib.suppress(OSError):
+                    connection.settimeout(0.0)
+                    connection.send(peers.BUSY)
+
+    def _serve(self, connection: socket.socket, name: str) -> None:
+        try:
+            with connection:
+                found = serve(connection, self._tokens)
+        except Broken as problem:
+            found = str(problem)
+        finally:
+            self._places.release()
+        self._tell(f"{name}: {found}")
+
+
+def serve(connection: socket.socket, tokens: tuple[str, ...]) -> str:
+    """One client. What came of it, for a person. Raises `Broken`."""
+    line = Line(connection, peers.HANDSHAKE)
+    request = peers.admit(line, tokens)
+    line.allow(2 * request.seconds + SLACK)
+    upwards, downwards = peers.both(request.seed)
+    received = upwards.receive(line)
+    line.send(received.packed())
+    downwards.send(line, request.seconds)
+    return f"{received.gbits:.2f} Gbit/s from it, {received.wrong} of {received.count} blocks wrong; and as long to it"

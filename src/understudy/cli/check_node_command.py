@@ -1,0 +1,173 @@
+"""`understudy check-node`: whether a node may serve (again), by trying out what it must be able to do; and the peer of its network check.
+
+No other command needs numpy, which the checks import; so what runs them is imported where it is needed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from understudy.checks.base import Report, Verdict
+from understudy.checks.options import NAMES, Options, address
+from understudy.cli.job_commands import AsJson
+from understudy.cli.options import takes
+from understudy.cli.show import checks_view
+from understudy.common.console import say
+from understudy.common.names import TOKEN_VARIABLE
+from understudy.detectors.configuration import read
+from understudy.orchestrator.security import SHORTEST, read_secrets
+
+DEFAULT = Options()
+LIST = ", ".join(NAMES)
+HOW_MUCH, NETWORK, OTHER_SIDE = "How much", "Network", "The other side of the network check"
+
+
+def _option(panel: str, *names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=panel, **more)
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The command line as it was typed, in the order of `--help`."""
+
+    only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help=f"Run this check; any number: {LIST}.")] = None
+    skip: Annotated[list[str] | None, typer.Option("--skip", metavar="NAME", help="Leave this check out; any number.")] = None
+    folder: Annotated[Path, typer.Option("--folder", help="On the disk that is tried out. Default: the current one.")] = Path()
+    as_json: AsJson = False
+    passes: Annotated[int, _option(HOW_MUCH, "--passes", help="Times that each CPU does the known work.")] = DEFAULT.compute_passes
+    memory_share: Annotated[float, _option(HOW_MUCH, "--memory-share", help="Share of the free memory, up to 0.9.")] = DEFAULT.memory_share
+    memory_most: Annotated[int, _option(HOW_MUCH, "--memory-most", help="But no more than so many MiB.")] = DEFAULT.memory_most
+    disk_size: Annotated[int, _option(HOW_MUCH, "--disk-size", help="MiB to be written and read back.")] = DEFAULT.disk_size
+    min_free: Annotated[float, _option(HOW_MUCH, "--min-free", help="GiB that must be free on that disk.")] = DEFAULT.min_free
+    gpu_share: Annotated[float, _option(HOW_MUCH, "--gpu-share", help="Share of each GPU's free memory, up to 0.9.")] = DEFAULT.gpu_share
+    gpu_repeats: Annotated[int, _option(HOW_MUCH, "--gpu-repeats", help="Times that each GPU does the same work.")] = DEFAULT.gpu_repeats
+    peer: Annotated[
+        list[str] | None,
+        _option(NETWORK, "--peer", metavar="HOST:PORT", help="Measure the network to this node, where --serve runs; any number."),
+    ] = None
+    seconds: Annotated[float, _option(NETWORK, "--seconds", help="For each peer, in each direction.")] = DEFAULT.network_seconds
+    min_gbits: Annotated[float, _option(NETWORK, "--min-gbits", help="Gbit/s that each direction must carry.")] = DEFAULT.min_gbits
+    token_file: Annotated[
+        Path | None,
+        _option(NETWORK, "--token-file", help="File with the secret of both sides (or UNDERSTUDY_TOKEN). It is never sent."),
+    ] = None
+    serve: Annotated[bool, _option(OTHER_SIDE, "--serve", help="Check nothing: be the peer of other nodes.")] = False
+    host: Annotated[str, _option(OTHER_SIDE, "--host", help="Address to listen on. Any but loopback needs a token.")] = "127.0.0.1"
+    port: Annotated[int, _option(OTHER_SIDE, "--port", min=0, max=65535, help="Port to listen on; 0: any.")] = 29410
+    serve_for: Annotated[float, _option(OTHER_SIDE, "--serve-for", min=0.1, max=604800, help="Seconds after which it ends.")] = 3600.0
+
+
+@takes(Flags)
+def check_node(flags: Flags) -> None:
+    """Try out what this node must be able to do before it serves, or serves again after it was suspected, drained or patched.
+
+    detectors: no detector suspects it, the kernel's log and NVIDIA's library included. compute: every CPU comes to a known result.
+    memory: what is written is read back. disk: there is room, and what is written is read back. gpu: all GPUs compute the same, and their
+    memory holds. network: as much as it should carry, both ways, unchanged; only with --peer.
+
+    It takes some 10 seconds, and 4 more for each peer. It uses what is free and leaves nothing behind, but a job that trains beside it
+    becomes slower. It is short: what fails only when it is hot, or once a day, passes.
+
+    Exit code: 0 if the node passed, 1 if a check failed or none could be run, 2 if the options make no sense.
+
+    [bold]understudy check-node[/bold]
+
+    [bold]understudy check-node --serve --host 10.0.0.5 --token-file secret[/bold]
+      On one node; then, on another one, with the same secret:
+
+    [bold]understudy check-node --peer 10.0.0.5:29410 --min-gbits 80 --token-file secret[/bold]
+
+    [bold]understudy check-node --only memory --memory-share 0.8 --memory-most 1000000[/bold]
+      Most of the memory, which takes longer.
+    """
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        secrets = _secrets(flags)
+        if flags.serve:
+            _serve(flags, secrets)
+            raise typer.Exit(0)
+        options = _options(flags)
+    except (ValueError, OSError) as error:
+        say(str(error) if isinstance(error, ValueError) else f"{error.filename or flags.host}: {error.strerror or error}")
+        raise typer.Exit(2) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+    try:
+        report = _run(options, secrets[0] if secrets else "")
+    except KeyboardInterrupt:
+        say("the check is called off")
+        raise typer.Exit(130) from None
+    if flags.as_json:
+        print(report.model_dump_json(indent=1))
+    else:
+        Console().print(checks_view(report))
+        say(verdict(report))
+    raise typer.Exit(0 if report.passed else 1)
+
+
+def _interrupted(number: int, frame: object) -> None:
+    raise KeyboardInterrupt  # as after Ctrl-C: nothing is left running
+
+
+def verdict(report: Report) -> str:
+    failed = [result.check for result in report.results if result.verdict is Verdict.FAILED]
+    if failed:
+        return f"this node does not pass: {', '.join(failed)}"
+    return "this node passes" if report.passed else "this node does not pass: nothing of it could be tried out"
+
+
+def _options(flags: Flags) -> Options:
+    """Raises `ValueError`."""
+    named = {"compute_passes": "passes", "peers": "peer", "network_seconds": "seconds"}
+    given = {name: getattr(flags, named.get(name, name)) for name in Options.model_fields}
+    return read(Options, {**given, **{name: given[name] or () for name in ("only", "skip", "peers")}, "folder": str(flags.folder)})
+
+
+def _secrets(flags: Flags) -> list[str]:
+    """Raises `OSError`, and `ValueError` if one is needed or could be guessed."""
+    secrets = read_secrets(flags.token_file, os.environ.get(TOKEN_VARIABLE, ""))
+    others = [flags.host] if flags.serve else [address(peer)[0] for peer in flags.peer or ()]
+    for host in others:
+        if _is_loopback(host):
+            continue
+        if not secrets:
+            raise ValueError(f"{host} is not the loopback address: give both sides the same long random text with --token-file")
+        if any(len(secret) < SHORTEST for secret in secrets):
+            raise ValueError(f"the secret in --token-file or UNDERSTUDY_TOKEN is too easy to guess: at least {SHORTEST} characters")
+    return secrets
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name: it may be that of any host
+        return False
+
+
+def _serve(flags: Flags, secrets: list[str]) -> None:
+    """Raises `OSError`."""
+    from understudy.checks.serving import AT_ONCE, Serving
+
+    family = socket.AF_INET6 if ":" in flags.host else socket.AF_INET
+    with socket.create_server((flags.host, flags.port), family=family) as listener:
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]:{port}" if listener.family == socket.AF_INET6 else f"{host}:{port}"
+        say(f"listening on {shown} for {flags.serve_for:g} s, {AT_ONCE} nodes at the same time: understudy check-node --peer {shown}")
+        Serving(listener, secrets, say).run(flags.serve_for)
+
+
+def _run(options: Options, token: str) -> Report:
+    from understudy.checks.runner import run_all
+
+    names = list[str](options.chosen())
+    with Console(stderr=True).status("") as shown:
+        return run_all(options, token, lambda name: shown.update(f"{name} ({names.index(name) + 1} of {len(names)})"))

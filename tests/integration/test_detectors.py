@@ -1,0 +1,156 @@
+"""An operator's checks of nodes, in jobs and in a service: ranks leave a node that fails one, and a check that does wrong hurts nobody."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.hosts import Host, needs_hosts, network
+from tests.integration.processes import marked, wait_until
+from tests.integration.service import Service, Submitted
+from tests.integration.test_hosts import Spread
+from tests.integration.training import LONG, Outcome, Training
+
+LOUD = {"subject": "device", "part": "fan0", "kind": "loud", "severity": "suspect", "detail": "the fan is loud"}
+WHY = "the check fan: the fan is loud (command:fan), by rule 'a node or a part of it that is suspected'"
+
+
+def detectors(folder: Path, where: str) -> Path:
+    """A file with a check that fails on the node for which there is a flag, and says when the flag is gone. `where`: which node it is, in
+    words of a shell. What has run it, and with which environment, it writes down.
+    """
+    check = folder / "check fan"
+    check.write_text(
+        f"""#!/bin/sh
+echo $PPID >> "{folder}/parents"
+env > "{folder}/environment"
+flag="{folder}/flag of {where}"
+if [ -e "$flag" ]; then echo '{json.dumps([{**LOUD, "for": 3600}])}'; else echo '{json.dumps([{**LOUD, "until": 1}])}'; fi
+"""
+    )
+    check.chmod(0o755)
+    file = folder / "detectors.toml"
+    file.write_text(f'off = ["kernel"]\n[[command]]\nname = "fan"\nargv = [{json.dumps(str(check))}]\nevery = 0.2\noutput = "json"\n')
+    return file
+
+
+def network_of(host: Host) -> str:
+    command = ["ip", "netns", "exec", host.namespace, "readlink", "/proc/self/ns/net"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=LONG).stdout.strip()
+
+
+def nodes(status: dict[str, Any]) -> list[str]:
+    return [rank["node"] for rank in status["ranks"]]
+
+
+def waits(job: Submitted, condition: Callable[[dict[str, Any]], bool]) -> None:
+    wait_until(lambda: condition(job.status()), f"{job.name} stands as it should", LONG)
+
+
+@pytest.mark.whole
+@needs_hosts
+def test_a_rank_leaves_the_node_that_fails_a_check_until_it_does_no_more(
+    tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]
+) -> None:
+    file = detectors(tmp_path, "$(readlink /proc/self/ns/net)")
+    with marked() as mark, network(2) as hosts:
+        job = Spread(hosts, tmp_path / "job", mark, "--drill", "off", "--detectors", str(file), HELD="1:6", WAIT="1")
+        job.wait_for("held 6")
+        wait_until(lambda: [spare["state"] for spare in job.ask("status")["spares"]] == ["warm"] * 2, "warm spares", LONG)
+        flag = tmp_path / f"flag of {network_of(hosts[1])}"
+        flag.touch()
+        wait_until(lambda: job.ask("status")["state"] == "recovering", "a spare that has set up, and the pause", LONG)
+        assert job.ask("status")["taints"] == {"node1": WHY}
+        (job.folder / "let go").touch()
+        wait_until(lambda: nodes(job.ask("status")) == ["node0", "node0"], "no rank on that node", LONG)
+        flag.unlink()
+        wait_until(lambda: job.ask("status")["taints"] == {}, "the end of the taint", LONG)
+        (job.folder / "end").touch()
+        ended = job.ends()
+    assert ended.code == 0, ended.output
+    assert ended.record == undisturbed_spread(2).record
+    (incident,) = ended.incidents
+    assert (incident["planned"], incident["cause"], incident["rank"]) == (True, "migrated", 1)
+    for number in (0, 1):
+        assert f"node{number}: command:fan looks for trouble" in (job.folder / f"output{number}.txt").read_text()
+
+
+def test_all_jobs_leave_a_node_that_fails_a_check_of_its_agent(
+    tmp_path: Path, undisturbed_spread: Callable[[int], Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check runs in the node's agent: once for all jobs, and not with what a job has in its environment."""
+    file = detectors(tmp_path, "$NODE")
+    with marked() as mark:
+        service = Service(tmp_path, mark)
+        for name in "ab":
+            monkeypatch.setenv("NODE", name)
+            service.start_agent(name, 4, None, "--detectors", str(file))
+        monkeypatch.delenv("NODE")
+        service.wait_for_nodes(2)
+        service.wait_for_words("agent-a.txt", "node a: command:fan looks for trouble")
+        flags = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "2", "--drill", "off"]
+        jobs = []
+        for name in ("first", "second"):
+            job = service.run(name, flags, "spread.py", HELD="1:6", WAIT="1", SECRET_OF_A_JOB="1")
+            job.wait_for("held 6")
+            waits(job, lambda status: [spare["state"] for spare in status["spares"]] == ["warm"] * 2)
+            jobs.append(job)
+        (bad,) = {nodes(job.status())[1] for job in jobs}
+        flag = tmp_path / f"flag of {bad}"
+        flag.touch()
+        for job in jobs:
+            waits(job, lambda status: status["state"] == "recovering")
+            assert job.status()["taints"] == {bad: WHY}
+            job.let("let go")
+        for job in jobs:
+            waits(job, lambda status: bad not in nodes(status))
+        assert "the fan is loud" in next(node["taint"] for node in service.ask("nodes") if node["node"] == bad)
+        flag.unlink()
+        for job in jobs:
+            waits(job, lambda status: status["taints"] == {})
+            job.let("end")
+        for job in jobs:
+            ended = job.ends()
+            assert ended.code == 0, ended.output
+            assert ended.record == undisturbed_spread(2).record
+        wait_until(lambda: not any(node["taint"] for node in service.ask("nodes")), "trusted nodes", LONG)
+        ran = set(map(int, (tmp_path / "parents").read_text().split()))
+        assert ran == {agent.pid for agent in service.agents.values()}
+        assert "SECRET_OF_A_JOB" not in (tmp_path / "environment").read_text()
+
+
+WRONG = {
+    "hangs": ("echo x >> runs; exec sleep 1000", "it had not ended after 0.3 s, and was killed"),
+    "floods": ("echo x >> runs; exec yes", "it printed more than 65536 bytes"),
+    "raises": ("echo x >> runs; exit 7", "it ended with exit code 7"),
+}
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Training]:
+    with marked() as mark:
+        yield Training(tmp_path, mark)
+        mark.wait_until_none()  # no check outlives the job
+
+
+@pytest.mark.whole
+def test_checks_that_do_wrong_are_told_once_and_training_goes_on(training: Training, tmp_path: Path) -> None:
+    text = '[[command]]\nname = "absent"\nargv = ["/no/such/program"]\nevery = 0.1\n'
+    for name, (script, _) in WRONG.items():
+        argv = json.dumps(["/bin/sh", "-c", script.replace("runs", str(tmp_path / name))])
+        text += f'[[command]]\nname = "{name}"\nargv = {argv}\nevery = 0.1\nlimit = 0.3\n'
+    (tmp_path / "detectors.toml").write_text(text)
+    flags = ["--nproc-per-node", "1", "--spares", "0", "--run-dir", "FOLDER/run", "--detectors", str(tmp_path / "detectors.toml")]
+    job = training.start(["-m", "understudy.cli", "run", *flags], "spread.py", WAIT="1", OMP_NUM_THREADS="1")
+    told = [f"the check {name} says nothing about the node: {what}" for name, (_, what) in WRONG.items()]
+    told.append("the check absent says nothing about the node: it cannot be started: No such file or directory")
+    wait_until(lambda: all(words in job.output for words in told), "what is told", LONG)
+    wait_until(lambda: all((tmp_path / name).stat().st_size > 8 for name in WRONG), "more runs", LONG)
+    (job.folder / "end").touch()
+    ended = job.succeeds()
+    assert [ended.output.count(words) for words in told] == [1] * len(told), ended.output
+    assert ended.incidents == [] and ended.ask("status")["taints"] == {}

@@ -1,0 +1,141 @@
+"""`checks.gpu`: what is made of what a program tells of devices, and that program's parts on torch's CPU device. No GPU is needed, and none
+is tried out: programs in the place of `worker.doctor.devices` print what it would.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from understudy.checks import gpu
+from understudy.checks.base import Result, Verdict
+from understudy.checks.gpu import Gpu
+from understudy.checks.options import Options
+from understudy.worker.doctor import devices
+
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+
+
+def device(number: int, *digests: str, model: str = "H100", **more: Any) -> dict[str, Any]:
+    found = {"device": f"cuda:{number}", "model": model, "digests": {"float32": list(digests)}, "seconds": {"float32": 1.0}}
+    return {**found, "bytes": 1 << 30, "wrong": 0, "error": "", **more}
+
+
+def judged(*found: dict[str, Any], built: str = "CUDA 13.0") -> Result:
+    return printed(json.dumps({"built": built, "devices": found}))
+
+
+def printed(text: str) -> Result:
+    return Gpu(Options(), command=(sys.executable, "-c", f"print({text!r})")).run()
+
+
+def test_all_the_same() -> None:
+    found = judged(device(0, A, A), device(1, A, A), device(2, B, B, model="A100"))
+    assert (found.verdict, found.detail) == (Verdict.PASSED, "2 x H100, 1 x A100: all compute the same, and their memory holds")
+    assert ("cuda:0 float32", 200.0, "ms") in [(figure.name, figure.value, figure.unit) for figure in found.figures]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([device(0, A, A, B)], "cuda:0 comes to 2 different results in 3 times the same float32 product"),
+        (
+            [device(0, A, A), device(1, B, B), device(2, A, A)],
+            "cuda:1: not the same float32 product as the 2 other devices of model H100",
+        ),
+        (
+            [device(0, A, A), device(1, B, B)],
+            "cuda:0, cuda:1: 2 different float32 products on devices of model H100, and no majority for one",
+        ),
+        ([device(0, A, A, wrong=3)], "cuda:0: 3 words of its memory do not hold what was written"),
+        ([device(0, error="RuntimeError: CUDA error: unspecified launch failure\nmore")], "unspecified launch failure"),
+        ([], "there are GPUs here, but torch, which is built for CUDA 13.0, finds none"),
+    ],
+)
+def test_what_speaks_against_a_device(found: list[dict[str, Any]], words: str) -> None:
+    result = judged(*found)
+    assert result.verdict is Verdict.FAILED
+    assert words in result.detail
+
+
+def test_a_program_that_ends_otherwise() -> None:
+    def ends(code: str) -> str:
+        return Gpu(Options(), command=(sys.executable, "-c", code)).run().detail
+
+    assert ends("import sys; sys.exit('no driver')") == "the program that tries out the GPUs ended with exit code 1: no driver"
+    assert ends("import os; os.abort()") == "the program that tries out the GPUs was ended by signal 6"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"built": "", "devices": 5}', json.dumps({"built": "", "devices": [device(0, "not hex")]})])
+def test_what_is_no_answer(text: str) -> None:
+    with pytest.raises(ValueError):  # a check may raise what it likes
+        printed(text)
+
+
+def test_without_a_gpu_it_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "nvidiactl").touch()
+    assert Gpu(Options(), places=tmp_path).missing() == "there is no GPU here"
+    (tmp_path / "nvidia0").touch()
+    assert Gpu(Options(), places=tmp_path).missing() == ""
+
+
+def test_without_torch_it_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kfd").touch()
+    monkeypatch.setattr(gpu, "find_spec", lambda name: None)
+    assert "torch, which it is tried out with, is not installed" in Gpu(Options(), places=tmp_path).missing()
+
+
+def test_the_program_finds_no_device_here() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    found = Gpu(Options()).run()
+    assert found.verdict is Verdict.FAILED and "finds none" in found.detail
+
+
+def examined(**more: int) -> dict[str, Any]:
+    return devices.examined(torch.device("cpu"), 3, 5000, **{"side": 32, "block": 1024, **more})
+
+
+def test_its_parts_on_a_cpu() -> None:
+    one, other = examined(), examined()
+    assert one["error"] == "" and one["bytes"] == 4096 and one["wrong"] == 0
+    assert set(one["digests"]) == set(devices.KINDS)
+    assert one["digests"] == other["digests"]
+    assert all(len(digests) == 3 and len(set(digests)) == 1 for digests in one["digests"].values())
+    assert judged({**one, "device": "cuda:0"}).verdict is Verdict.PASSED
+
+
+def test_memory_that_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = torch.add
+
+    def spoilt(*given: Any, out: torch.Tensor) -> torch.Tensor:
+        found = add(*given, out=out)
+        found[17] ^= 8
+        return found
+
+    monkeypatch.setattr(torch, "add", spoilt)
+    assert examined()["wrong"] == 8  # one word in each of four blocks, with both patterns
+
+
+def test_a_product_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest change of one element of one repeat's last product."""
+    multiply, calls = torch.Tensor.__matmul__, list[None]()
+
+    def spoilt(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        found = multiply(one, other)
+        calls.append(None)
+        if len(calls) == 6:
+            found[3, 5] = torch.nextafter(found[3, 5], torch.tensor(9.0))
+        return found
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", spoilt)
+    assert len(set(examined()["digests"]["float32"])) == 2
+
+
+def test_a_device_that_fails_is_told() -> None:
+    assert "Error" in devices.examined(torch.device("meta"), 2, 0, 32, 1024)["error"]
