@@ -27,11 +27,12 @@ LEAVING := tests/integration/test_evidence.py tests/integration/test_detectors.p
 	tests/integration/test_straggler.py tests/integration/test_drain.py tests/integration/test_parallel_drains.py \
 	tests/integration/test_return.py tests/integration/test_check_node.py tests/integration/test_prometheus.py
 
-.PHONY: help setup demo test leaving newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
+.PHONY: help setup demo drain test leaving newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its tools; tested: torch 2.13 to 2.14, Python 3.11 to 3.13"
 	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
+	@echo "make drain   train on two nodes, drain one of them under the job, compare with the undisturbed run"
 	@echo "make test    lint, types, imports and all tests"
 	@echo "make newest  types and part of the tests on torch $(TORCH_NEWEST), in .venv-newest: groups, faults, one script of each kind"
 	@echo "make leaving nodes that are left before they fail: detectors, policies, drains, checks and going home, whole"
@@ -58,6 +59,9 @@ $(STAMP): pyproject.toml
 
 demo: setup
 	$(BIN)/python examples/demo.py
+
+drain: setup
+	$(BIN)/python examples/drain.py
 
 lint: setup
 	$(BIN)/ruff check $(SOURCES)

@@ -16,124 +16,75 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
 from rich.console import Console
 from rich.table import Table
 
-from recovery import MODELS, machine
+from recovery import MODELS, machine  # and so `examples` is on the path
+from running import SCRIPT
+from service import LocalService, until
 
-SCRIPT = Path(__file__).parents[1] / "examples" / "train_gpt.py"
 POLICY = '[limits]\nnodes_per_hour = 100000\n[trust]\ncheck = false\n[[rule]]\nname = "all"\nsubject = ["node"]\naction = "leave"\n'
-LIMIT = 300.0  # seconds for anything that is waited for
 ROWS = ("decision", "set-up", "pause", "new place")
 
 Figures = dict[str, list[float]]
 
 
-def until(condition: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + LIMIT
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise SystemExit(f"still waiting for {what}")
-        time.sleep(0.05)
-    return found
+class Measured:
+    """One job after the other on a service with two nodes."""
 
-
-class Service:
-    """An orchestrator and two agents, and one job after the other."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.folder = folder
-        self._stack = stack
-        self._environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        state = folder / "orchestrator"
-        self._start(["orchestrator", "--listen", "127.0.0.1:0", "--state-dir", str(state)], "orchestrator.txt")
-        said = state / "orchestrator.json"
-        until(said.exists, "the orchestrator")
-        self.url = json.loads(said.read_text())["url"]
-        self._environment["UNDERSTUDY_ORCHESTRATOR"] = self.url
-        for name in "ab":
-            self._start(["agent", "--name", name, "--slots", "2", "--state-dir", str(folder / f"agent-{name}")], f"agent-{name}.txt")
-        self.http = stack.enter_context(httpx.Client(base_url=self.url, trust_env=False, timeout=30.0))
-        until(lambda: sum(node["state"] == "here" for node in self.get("nodes")) == 2, "both nodes")
-
-    def _start(self, words: list[str], output: str) -> subprocess.Popen[bytes]:
-        with (self.folder / output).open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "understudy.cli", *words],
-                cwd=self.folder,
-                env=self._environment,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._stack.callback(process.wait)
-        self._stack.callback(process.send_signal, signal.SIGTERM)
-        return process
-
-    def get(self, what: str) -> Any:
-        return self.http.get(f"/v1/{what}").raise_for_status().json()
+    def __init__(self, service: LocalService) -> None:
+        self._service = service
 
     def tell(self, node: str, **more: float) -> float:
         """Evidence against a node; when it was told."""
         then = time.time()
-        self.http.post("/v1/evidence", json=[{"node": node, "source": "bench", "kind": "hot", **more}]).raise_for_status()
+        self._service.http.post("/v1/evidence", json=[{"node": node, "source": "bench", "kind": "hot", **more}]).raise_for_status()
         return then
 
     def moves(self, name: str, prepared: int, model: str, count: int) -> Figures:
         """Of one job."""
-        policy = self.folder / "policy.toml"
+        policy = self._service.folder / "policy.toml"
         policy.write_text(POLICY)
-        words = ["run", "--rdzv-id", name, "--nnodes", "2", "--nproc-per-node", "1", "--spares", "2", "--prepare", str(prepared)]
-        words += ["--drill", "off", "--policy", str(policy), "--detach", str(SCRIPT), "--steps", "1000000", *MODELS[model]]
-        self._start(words, f"{name}.txt").wait()
+        words = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "2", "--prepare", str(prepared)]
+        words += ["--drill", "off", "--policy", str(policy), str(SCRIPT), "--steps", "1000000", *MODELS[model]]
+        self._service.submit(name, *words)
         found: Figures = {row: [] for row in ROWS}
         for _ in range(count):
             for row, value in self._move(name, "prepared" if prepared else "warm").items():
                 found[row].append(value)
-        self.http.post(f"/v1/jobs/{name}/stop", json={}).raise_for_status()
-        until(lambda: self.get(f"jobs/{name}/status")["exit_code"] is not None, "the end of the job")
-        until(lambda: all(node["free"] == 2 for node in self.get("nodes")), "free slots")
+        self._service.http.post(f"/v1/jobs/{name}/stop", json={}).raise_for_status()
+        until(lambda: self._service.get(f"jobs/{name}/status")["exit_code"] is not None, "the end of the job")
+        until(lambda: all(node["free"] == 2 for node in self._service.get("nodes")), "free slots")
         return found
 
     def _move(self, name: str, wanted: str) -> dict[str, float]:
         """Of rank 1, to the other node. `wanted`: the state of both spares before."""
 
         def ready() -> bool:
-            status = self.get(f"jobs/{name}/status")
+            status = self._service.get(f"jobs/{name}/status")
             return bool(status["state"] == "training" and [spare["state"] for spare in status["spares"]] == [wanted] * 2)
 
         until(ready, f"two {wanted} spares")
-        node = self.get(f"jobs/{name}/status")["ranks"][1]["node"]
+        node = self._service.get(f"jobs/{name}/status")["ranks"][1]["node"]
         before = len(self._closed(name))
         told = self.tell(node)
         until(lambda: len(self._closed(name)) > before, "the move")
         incident = self._closed(name)[-1]
-        tainted = max(event["time"] for event in self._events(name) if event["type"] == "NodeTainted" and event["reason"])
+        tainted = max(event["time"] for event in self._service.events(name) if event["type"] == "NodeTainted" and event["reason"])
         ended = incident["fault_at"] + incident["seconds"]
         self.tell(node, until=time.time())
-        until(lambda: not self.get(f"jobs/{name}/status")["taints"], "the end of the taint")
+        until(lambda: not self._service.get(f"jobs/{name}/status")["taints"], "the end of the taint")
         values = (tainted - told, incident["fault_at"] - tainted, incident["seconds"], ended - told)
         return dict(zip(ROWS, values, strict=True))
 
-    def _events(self, name: str) -> list[dict[str, Any]]:
-        lines = self.http.get(f"/v1/jobs/{name}/events").raise_for_status().text.splitlines()
-        return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
-
     def _closed(self, name: str) -> list[dict[str, Any]]:
-        return [incident for incident in self.get(f"jobs/{name}/report")["incidents"] if incident["seconds"] is not None]
+        return [incident for incident in self._service.get(f"jobs/{name}/report")["incidents"] if incident["seconds"] is not None]
 
 
 def main() -> None:
@@ -144,11 +95,11 @@ def main() -> None:
     args = parser.parse_args()
     ways = {"warm": 0, "prepared": 2}
     found: dict[str, Figures] = {way: {row: [] for row in ROWS} for way in ways}
-    with tempfile.TemporaryDirectory(prefix="understudy-leaving-") as folder, ExitStack() as stack:
-        service = Service(Path(folder), stack)
+    with tempfile.TemporaryDirectory(prefix="understudy-leaving-") as folder, LocalService(Path(folder), "ab", slots=2) as service:
+        measured = Measured(service)
         for turn in range(2):
             for way, prepared in ways.items():
-                for row, values in service.moves(f"{way}-{turn}", prepared, args.model, (args.moves + 1 - turn) // 2).items():
+                for row, values in measured.moves(f"{way}-{turn}", prepared, args.model, (args.moves + 1 - turn) // 2).items():
                     found[way][row] += values
     table = Table(f"{args.model} model, 2 ranks", *(f"{way} spares, s (min to max)" for way in ways), "prepared / warm")
     for row in ROWS:

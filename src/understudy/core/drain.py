@@ -73,7 +73,8 @@ def _end_spares(state: JobState, node: Node) -> None:
 def hindrance(state: JobState, node: Node) -> str:
     """What the ranks there wait for; empty if they need not, or one is on its way."""
     ranks = ranks_on(state, node)
-    if not ranks or node.drain is None or not node.drain.leave or (state.migration is not None and state.migration.rank in ranks):
+    leaves = state.migration is not None and state.workers[state.migration.leaver].node == node.name
+    if not ranks or node.drain is None or not node.drain.leave or leaves:
         return ""
     if state.unsettled():
         return state.unsettled()
