@@ -36,7 +36,7 @@ CHANGES = {
     ],
     "core/machine.py": [(HANDLED, f"{HANDLED}    events.Weather: lambda *_: None,\n")],
     "core/commands.py": [("    leavers: tuple[int, ...]  #", "    hint: str = 'none'\n    leavers: tuple[int, ...] = ()  #")],
-    "common/page_view.py": [("    waits: Count = UNKNOWN  #", "    waits: Count = UNKNOWN  # and more\n    heat: float = 36.6\n    #")],
+    "common/page_view.py": [("    own_idle: Count = 0\n", "    own_idle: Count = 0\n    heat: float = 36.6\n")],
     "worker/process/control.py": [("        self._replay.remember(event)\n", SAY)],
 }
 

@@ -25,7 +25,7 @@ def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
     job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
     served = SimpleNamespace(service=SimpleNamespace(machine=job.machine))
     observed: list[Evidence] = []
-    jobs = SimpleNamespace(all=lambda: [served], observe=observed.append, aside={})
+    jobs = SimpleNamespace(all=lambda: [served], observe=lambda evidence, may: observed.append(evidence), aside={})
 
     async def scenario() -> None:
         cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from understudy.common.bounds import LAST_TIME, plain
 from understudy.detectors.base import Evidence, Severity, Subject
@@ -22,8 +22,16 @@ OLDEST = 7 * 86400.0  # seconds: what happened before that is no news
 NODE_LABELS = ("node", "Hostname", "hostname", "nodename", "instance")  # of an alert; the DCGM exporter says Hostname
 SUSPECT = ("critical", "error", "page")  # values of an alert's label `severity`
 
-Short = Annotated[str, Field(max_length=1000), BeforeValidator(lambda text: plain(text) if isinstance(text, str) else text)]
+Short = Annotated[str, Field(max_length=1000), AfterValidator(plain)]
 UnixTime = Annotated[float, Field(ge=0, lt=LAST_TIME, allow_inf_nan=False)]
+
+
+def _unix(moment: datetime) -> float:
+    """Of the year 1, which stands for never, and of one that no clock shows: 0."""
+    try:
+        return max(0.0, moment.timestamp())
+    except (OverflowError, ValueError):
+        return 0.0
 
 
 class Told(BaseModel):
@@ -38,24 +46,18 @@ class Told(BaseModel):
     kind: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$", description="what was seen, always the same for the same thing")
     severity: Literal["note", "suspect"] = Field(default="suspect", description="`note`: people should know. `suspect`: the policy decides")
     subject: Literal["node", "device", "link"] = Field(default="node", description="what it is about")
-    part: str = Field(default="", max_length=64, description="of a device or a link: which, such as `gpu3`")
+    part: str = Field(default="", pattern=f"{PART}|^$", description="of a device or a link: which, such as `gpu3`; of a node: empty")
     detail: Short = Field(default="", description="for a person")
     happened: UnixTime | None = Field(default=None, description="unix time; null: now")
     until: UnixTime | None = Field(default=None, description="unix time from which on it says nothing; if that has passed, it is over now")
     lasts: float | None = Field(default=None, gt=0, le=366 * 86400, description="the same, in seconds from now")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Told:
+    def evidence(self, node: str, now: float) -> Evidence:
+        """About a node by its name. Raises `ValueError`."""
         if self.until is not None and self.lasts is not None:
             raise ValueError("until and lasts: give one of them")
         if (self.subject == "node") == bool(self.part):
             raise ValueError("a device or a link needs its part, and a node has none")
-        if self.part and not re.fullmatch(PART, self.part):
-            raise ValueError("part is a word such as gpu3, nvme0n1 or eth0")
-        return self
-
-    def evidence(self, node: str, now: float) -> Evidence:
-        """About a node by its name. Raises `ValueError`."""
         happened = _believed(self.happened, now) if self.happened is not None else now
         until = now + self.lasts if self.lasts is not None else self.until or 0.0
         detail = self.detail or self.kind
@@ -95,15 +97,15 @@ class Alert(BaseModel):
         kind = re.sub(r"[^a-z0-9_.-]", "-", self.name.lower())[:64].strip("-_.") or "alert"
         severe = self.labels.get("severity", "") in suspect
         said = next((self.annotations[key] for key in ("summary", "description", "message") if self.annotations.get(key)), self.name)
-        ended = self.ends_at is not None and 0 < self.ends_at.timestamp() <= now
-        until = self.ends_at.timestamp() if self.ends_at is not None and ended else now if self.status == "resolved" else 0.0
+        ended = self.ends_at is not None and 0 < _unix(self.ends_at) <= now
+        until = _unix(self.ends_at) if self.ends_at is not None and ended else now if self.status == "resolved" else 0.0
         return Evidence(
             f"alertmanager:{kind}",
             Subject.DEVICE if part else Subject.NODE,
             node,
             Severity.SUSPECT if severe else Severity.NOTE,
             first_line(said) or kind,
-            max(now - OLDEST, min(self.starts_at.timestamp(), now)),
+            max(now - OLDEST, min(_unix(self.starts_at), now)),
             kind,
             part,
             until,
