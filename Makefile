@@ -16,10 +16,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 NEWEST_STAMP := $(NEWEST)/.setup-torch-$(TORCH_NEWEST)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
-# What depends most on torch: groups, faults in every place, one script of each kind.
+# What depends most on torch: groups, faults in every place, the scripts of the diagonal that lean on it most (`make conformance` has all).
 ON_NEWEST := tests/contract tests/faults/test_step.py tests/faults/test_losses.py tests/faults/test_silent.py \
 	tests/conformance/test_diagonal.py tests/integration/test_leaks.py tests/integration/test_gloo_waits.py \
-	tests/unit/test_torch_internals.py -k "not on_purpose and not does_not_end"
+	tests/unit/test_torch_internals.py -k "not on_purpose and not does_not_end and not moco and not leaves_eval and not nanogpt \
+	and not prefetched and not arguments_changed and not mixing and not two_forwards"
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
 # Everything about nodes that are left: detectors, policies, drains, checks, going home.
@@ -34,7 +35,7 @@ help:
 	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
 	@echo "make drain   train on two nodes, drain one of them under the job, compare with the undisturbed run"
 	@echo "make test    lint, types, imports and all tests"
-	@echo "make newest  types and part of the tests on torch $(TORCH_NEWEST), in .venv-newest: groups, faults, one script of each kind"
+	@echo "make newest  types and part of the tests on torch $(TORCH_NEWEST), in .venv-newest: groups, faults, some scripts"
 	@echo "make leaving nodes that are left before they fail: detectors, policies, drains, checks and going home, whole"
 	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
 	@echo "make mutants changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
