@@ -10,10 +10,11 @@ from typing import cast
 
 from tests.unit.core_job import Job
 
-from understudy.core.events import NodeTainted
+from understudy.core.events import LostNode, NodesLost, NodeTainted
 from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.links.messages import Hello, Seen, encode
+from understudy.links.submission import Submission
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.security import Access
@@ -42,5 +43,23 @@ def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
         cluster.observe(replace(HOT, happened=201.0))
         assert cluster.taint("n0") == "91 degrees (thermometer)"
         assert len(observed) == 6, "each job decides for itself"
+
+    asyncio.run(scenario())
+
+
+def test_a_part_on_a_node_that_is_back_is_started_once(tmp_path: Path) -> None:
+    """Until it has said that it is there, which takes it seconds, a look at the nodes asks for nothing more."""
+    job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
+    job.machine.handle(NodesLost((LostNode("n0", "silent"),)), 100.0)
+    served = SimpleNamespace(name="job", service=SimpleNamespace(machine=job.machine))
+    jobs = SimpleNamespace(all=lambda: [served], get=lambda name: served, aside={})
+
+    async def scenario() -> None:
+        cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        link = cluster.attach(Hello("n0", "here", 2, "", {}, ()))
+        cluster._requests["job"] = Submission(name="job", program=["train.py"], folder="/", nodes=2, spares=2)
+        for _ in range(10):
+            cluster._bring_back()
+        assert link.outbox.qsize() == 1 and cluster.nodes["n0"].restarts == {"job": 1}
 
     asyncio.run(scenario())

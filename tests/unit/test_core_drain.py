@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from tests.unit.core_job import Job, assigned, of
 
 from understudy.core import commands, drain, events
 from understudy.core.model import JobSpec
+from understudy.orchestrator import doubts
 
 DRAIN = events.NodeTainted("n0", "a new kernel", "drain", leave=True)
 
@@ -87,3 +90,17 @@ def test_what_a_rank_waits_for_is_said() -> None:
     assert drain.hindrance(job.machine.state, node) == "no spare is warm on another node that is trusted"
     job.warm()
     assert drain.hindrance(job.machine.state, node) == "", "it is on its way"
+
+
+def test_a_node_is_empty_only_when_its_processes_are_known_to_have_ended() -> None:
+    """Whoever switches it off relies on that: also when its agent has not been heard yet, as after a new start of the orchestrator."""
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 1})
+    job.submit(events.NodeTainted("n2", "a new kernel", "drain", leave=True))
+
+    def stage(there: Collection[str] | None) -> str:
+        (found,) = doubts.drains(job.machine.state, lambda node: there)
+        return found["stage"]
+
+    assert [stage(there) for there in (None, {"w2"}, ())] == ["draining", "draining", "drained"]
+    job.submit(events.NodesLost((events.LostNode("n2", "silent"),)))
+    assert stage({"w2"}) == "drained", "nothing runs on a node that is lost"

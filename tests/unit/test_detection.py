@@ -13,8 +13,9 @@ from tests.unit.core_job import Job
 from understudy import extensions
 from understudy.core.events import Committed, Event, MigrationAsked, NodeTainted, WorkerLost
 from understudy.core.model import JobSpec, LossCause
+from understudy.core.state import OURS
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
-from understudy.orchestrator.detection import OtherDetectors, Responses
+from understudy.orchestrator.detection import TAINTS, OtherDetectors, Responses
 from understudy.policy.rules import default, parse
 
 LIMIT = 30.0
@@ -149,6 +150,28 @@ def test_what_is_over_lifts_no_other_taint() -> None:
     job.sees(replace(HOT, subject=Subject.DEVICE, part="gpu0"), 100.0)
     job.sees(replace(HOT, until=120.0), 120.0)
     assert set(job.state.nodes["n0"].taints) == {("operator", ""), ("thermometer", "gpu0")}
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_a_detector_cannot_speak_as_a_person_does(name: str) -> None:
+    """One on a node, or whoever has its agent's token: it neither drains the node nor lifts what a person has said."""
+    job = Answered()
+    liar = replace(HOT, detector=name)
+    assert job.sees(liar, 100.0) is None
+    assert job.state.nodes["n0"].taints == {}
+    job.job.machine.handle(NodeTainted("n0", "a new kernel", name, leave=True), 101.0)
+    job.sees(replace(liar, happened=102.0), 102.0)
+    assert job.sees(replace(liar, until=103.0), 103.0) is None
+    assert set(job.state.nodes["n0"].taints) == {(name, "")}
+
+
+def test_a_detector_that_names_parts_and_kinds_without_end_fills_nothing() -> None:
+    job = Answered()
+    for number in range(3 * TAINTS):
+        job.sees(replace(HOT, subject=Subject.DEVICE, part=f"gpu{number}"), 100.0)
+        job.sees(replace(HOT, kind=f"kind{number}"), 100.0)
+    assert len(job.state.nodes["n0"].taints) == TAINTS
+    assert max(map(len, job.responses._ends.values())) <= TAINTS and len(job.responses._ends) <= TAINTS
 
 
 def test_a_hold_goes_on_when_what_was_seen_is_over() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from understudy.core.commands import CheckNode
+from understudy.core.drain import ranks_on
 from understudy.core.events import NodeChecked
 from understudy.core.state import CHECK, JobState, Node, Taint
 from understudy.core.transitions import Why
@@ -22,7 +23,7 @@ AGAIN = 600.0  # seconds from a check that was not passed, or of which nothing i
 
 def begin(state: JobState, node: Node) -> bool:
     """Whether `node`, which has no taint any more, has to pass its check."""
-    if not state.spec.admission or any(state.holder(rank).node == node.name for rank in state.ranks):
+    if not state.spec.admission or ranks_on(state, node):
         return False
     node.taints[CHECK] = Taint(CHECK[0], "it is to pass its check first (understudy check-node)")
     state.tell(f"node {node.name} is checked before it is trusted again")

@@ -1,5 +1,5 @@
-"""Replicas that differ: the odd one is replaced if most of its replicas speak against it, else the job is held. A redo
-that differs from what it redoes holds the job, too.
+"""Replicas that differ: the odd one is replaced if most of its replicas speak against it, else the job is held. A redo that differs from
+what it redoes holds the job, too.
 
 The workers compare (`worker/protocol/comparison.py`, `redo.py`, and in every recovery) and say what they found; nobody of them goes on in
 that generation.
@@ -29,11 +29,9 @@ from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
 from understudy.core.model import DrillVerdict, LossCause
 from understudy.core.quiesce import advance, begin
-from understudy.core.state import Dispute, JobState, Stage, Taint, Worker
+from understudy.core.state import CORRUPT, Dispute, JobState, Stage, Taint, Worker
 from understudy.core.taints import taint
 from understudy.core.transitions import Phase, Why, WorkerState
-
-CORRUPT = "corrupt"  # source of taints of nodes whose rank held something else than its replicas
 
 
 def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:

@@ -37,8 +37,13 @@ class Taint:
     done: bool = False  # of a drain: nothing of the job is there any more
 
 
+OPERATOR = "operator"  # source of what a person says
+CORRUPT = "corrupt"  # ... of what is said of a node whose rank held something else than its replicas
 DRAIN = ("drain", "")  # source and part of the taint of a node that is emptied, because a person says so
 CHECK = ("check", "")  # ... of one that is to pass its check before it is trusted again
+
+
+OURS = frozenset({OPERATOR, CORRUPT, DRAIN[0], CHECK[0]})  # sources that no detector can be: what they say counts for more
 
 
 @dataclass

@@ -28,10 +28,9 @@ from understudy.core.drain import ATTEMPTS
 from understudy.core.events import MigrationAsked, NodeChecked, NodeTainted
 from understudy.core.migration import asked
 from understudy.core.quiesce import want_more
-from understudy.core.state import CHECK, DRAIN, JobState, Node, Taint, Worker
+from understudy.core.state import CHECK, DRAIN, OPERATOR, JobState, Node, Taint, Worker
 from understudy.core.transitions import Phase, Why
 
-OPERATOR = "operator"  # source of what a person says
 TIMER = "taint"
 
 

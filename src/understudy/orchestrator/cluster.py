@@ -171,10 +171,11 @@ class Cluster:
                 slots = known.room + (state.spec.workers_per_node if known.rank < state.spec.nodes else 0)
                 if node is None or node.link is None or self._drained.get(name) or node.doubt(time.time()) or node.free() < slots:
                     continue
-                times = node.restarts[job.name] = node.restarts.get(job.name, 0) + 1
-                if times <= RESTARTS and all(part.job != job.name for part in node.hello.parts):
-                    self._tell(f"node {name} is here again: job {job.name} gets its {slots} slots back")
-                    self._start(node, Part(job.name, known.rank, slots, slots))
+                if any(part.job == job.name for part in node.hello.parts) or node.restarts.get(job.name, 0) >= RESTARTS:
+                    continue
+                node.restarts[job.name] = node.restarts.get(job.name, 0) + 1
+                self._tell(f"node {name} is here again: job {job.name} gets its {slots} slots back")
+                self._start(node, Part(job.name, known.rank, slots, slots))
 
     def jobs_on(self, name: str) -> list[ServedJob]:
         """Jobs that are not over and have this node."""

@@ -14,8 +14,7 @@ from understudy.core import migration
 from understudy.core.drain import ATTEMPTS
 from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed, WorkerLost
 from understudy.core.model import LossCause
-from understudy.core.state import DRAIN, JobState, Node
-from understudy.core.taints import OPERATOR
+from understudy.core.state import OURS, JobState, Node
 from understudy.core.transitions import Phase, WorkerState
 from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, Severity, Subject
 from understudy.links.messages import Seen
@@ -23,6 +22,7 @@ from understudy.policy.engine import Decision, Engine, Standing, held_back
 from understudy.policy.rules import Action, Policy
 
 MOST = 1000  # pieces of evidence that a detector may find in one look; notes of one job
+TAINTS = 100  # of one node: a detector may name parts without end
 OFTEN = 10.0  # seconds
 LITTLE = 0.1  # of the time that a taint still lasts: an end that is put off by less is let be
 
@@ -61,6 +61,7 @@ def view_of(state: JobState, steps: Mapping[str, int], now: float) -> JobView:
 class Responses:
     """What follows from evidence about one job: what its policy says, as far as the machine does not know it already.
 
+    A detector that calls itself as a person's word is called (`OURS`) is heard, and sets and lifts nothing.
     What was seen before a person said that the node is to be trusted says nothing any more: an agent repeats what it has seen.
     Where the policy's limits do not let ranks leave a node now, it is tainted all the same, and asked again at every look (`look`).
     """
@@ -94,15 +95,15 @@ class Responses:
 
     def recall(self, event: Event, state: JobState, then: float) -> None:
         """What the journal has: counted as it was by who led at that time."""
-        if isinstance(event, NodeTainted) and event.leave and event.source not in (OPERATOR, DRAIN[0]):
+        if isinstance(event, NodeTainted) and event.leave and event.source not in OURS:
             self._left.append(then)
         if isinstance(event, Observed) and self.news(evidence := observed_as(event)):
             decision = self._engine.decide(evidence, {worker.name: worker.node for worker in state.workers.values()}, then)
             key = decision.node, evidence.detector, evidence.part
             if decision.over:
                 self._ends.get(key, {}).pop(evidence.kind, None)
-            elif decision.action in (Action.TAINT, Action.LEAVE) and evidence.subject is not Subject.WORKER:
-                self._ends.setdefault(key, {})[evidence.kind] = decision.until
+            elif self._taints(decision):
+                self._keep_end(key, evidence.kind, decision.until)
 
     def event_of(self, evidence: Evidence, state: JobState, now: float, *, again: bool = False) -> Event | None:
         """What the machine is told, None if it knows already, or if nothing but a person should. `again`: it is no news."""
@@ -119,20 +120,33 @@ class Responses:
             return self._move(evidence.name, decision.why, node, state, now)
         if decision.over:
             return self._over(evidence, node)
-        if decision.action in (Action.TAINT, Action.LEAVE):
-            ends = self._ends.setdefault((node.name, evidence.detector, evidence.part), {})
-            ends[evidence.kind] = decision.until
+        room = len(node.taints) < TAINTS or (evidence.detector, evidence.part) in node.taints
+        if self._taints(decision) and room:
+            ends = self._keep_end((node.name, evidence.detector, evidence.part), evidence.kind, decision.until)
             leaves = decision.action is Action.LEAVE
             asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, _last(ends.values()), leaves)
             return self._new(asked, state, now)
         self._note(decision)
         return None
 
+    @staticmethod
+    def _taints(decision: Decision) -> bool:
+        """Whether a taint of the node follows. (Of a worker that is to be left the rank moves, and the node keeps its name.)"""
+        moves = decision.action is Action.LEAVE and decision.evidence.subject is Subject.WORKER
+        return decision.action in (Action.TAINT, Action.LEAVE) and not moves and decision.evidence.detector not in OURS
+
+    def _keep_end(self, key: tuple[str, str, str], kind: str, until: float) -> dict[str, float]:
+        """When each kind of what was seen there ends."""
+        ends = self._ends.setdefault(key, {})
+        if kind in ends or len(ends) < TAINTS:
+            ends[kind] = until
+        return ends
+
     def _over(self, evidence: Evidence, node: Node) -> NodeTainted | None:
         """What was seen has ended. The taint ends with the last of what its detector has seen in that part of the node."""
         key = node.name, evidence.detector, evidence.part
         ends = self._ends.get(key, {})
-        known = node.taints.get(key[1:])
+        known = node.taints.get(key[1:]) if evidence.detector not in OURS else None
         if ends.pop(evidence.kind, None) is None or known is None:
             return None
         if ends:

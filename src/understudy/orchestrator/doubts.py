@@ -74,21 +74,24 @@ def taints(state: JobState) -> list[TaintStatus]:
     ]
 
 
-def drains(state: JobState, there: Callable[[str], Collection[str]]) -> list[DrainStatus]:
-    """`there`: of a node, workers whose processes have not ended."""
+There = Callable[[str], Collection[str] | None]  # of a node, workers whose processes have not ended; None: that is not known
+
+
+def drains(state: JobState, there: There) -> list[DrainStatus]:
     return [_drain(state, node, there(node.name)) for node in state.nodes.values() if DRAIN in node.taints]
 
 
-def _drain(state: JobState, node: Node, there: Collection[str]) -> DrainStatus:
+def _drain(state: JobState, node: Node, known: Collection[str] | None) -> DrainStatus:
+    there = () if node.lost else known
     asked = node.taints[DRAIN]
     ranks = drain.ranks_on(state, node) if state.ended is None else []
-    empty = not there and (asked.done or state.ended is not None or node.lost)
+    empty = there is not None and not there and (asked.done or state.ended is not None or node.lost)
     return DrainStatus(
         node=node.name,
         reason=asked.reason,
         stage="drained" if empty else "late" if ranks and not asked.leave else "draining",
         ranks=ranks,
-        workers=sorted(there),
+        workers=sorted(there or ()),
         deadline=asked.deadline or None,
         then="lose" if asked.lose else "keep",
         waits_for=drain.hindrance(state, node) if state.ended is None else "",

@@ -15,14 +15,11 @@ from pathlib import Path
 from understudy.common.names import JOURNAL
 from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed, WorkerLost
 from understudy.core.machine import Machine
-from understudy.core.state import CHECK, DRAIN, JobState, Taint
-from understudy.core.taints import OPERATOR
+from understudy.core.state import OURS, JobState, Taint
 from understudy.orchestrator import journal
 from understudy.orchestrator.detection import Responses, observed_as
 from understudy.orchestrator.views import NoJournal
 from understudy.policy.rules import Policy
-
-_KEPT = (OPERATOR, DRAIN[0], CHECK[0], "corrupt")
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ def _as_it_would_be(state: JobState, taints: dict[str, dict[tuple[str, str], Tai
         mine = taints.get(name, {})
         for key in [key for key, taint in mine.items() if 0 < taint.until <= now]:
             del mine[key]
-        kept = {key: taint for key, taint in node.taints.items() if key[0] in _KEPT}
+        kept = {key: taint for key, taint in node.taints.items() if key[0] in OURS}
         nodes[name] = replace(node, taints=kept | mine)
     return replace(state, nodes=nodes)
 

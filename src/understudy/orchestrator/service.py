@@ -315,10 +315,12 @@ class Service:
         self._readings.clear()
         return self._pages
 
-    def there(self, node: str) -> frozenset[str]:
-        """Workers whose processes have not ended, those that were released or lost included."""
+    def there(self, node: str) -> frozenset[str] | None:
+        """Workers whose processes had not ended at the node's last heartbeat, those that were released or lost included; None: nothing was
+        heard of it yet.
+        """
         _ = self.pages  # what has come
-        return self._there.get(node, frozenset()) if node in self._links else frozenset()
+        return self._there.get(node)
 
     async def _watch_pages(self) -> None:
         kept = looked = 0.0

@@ -6,7 +6,7 @@ Times are unix seconds, durations are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -203,7 +203,7 @@ class NoJournal(FileNotFoundError):
     """The directory holds no journal of a run."""
 
 
-def status(machine: Machine, pages: Mapping[str, PageView], there: Callable[[str], Collection[str]] = lambda node: ()) -> Status:
+def status(machine: Machine, pages: Mapping[str, PageView], there: doubts.There = lambda node: ()) -> Status:
     """`there`: of a node, workers whose processes have not ended, as far as that is known."""
     state = machine.state
     ranks = []
