@@ -17,6 +17,7 @@ from tests.integration.processes import Mark, marked, wait_until
 
 JOBS = Path(__file__).with_name("jobs")
 LONG = 240.0  # seconds; a job of these tests takes about ten
+SHOWN = 5000  # characters of what a job has written
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,11 @@ class Training:
     def __init__(self, folder: Path, mark: Mark) -> None:
         self._folder = folder
         self._mark = mark
-        self._started = 0
+        self.started: list[Started] = []
 
     def start(self, command: list[str], script: str, *arguments: str, **environment: str) -> Started:
         """`script`: a file of `jobs`, or behind "-m" a module there."""
-        self._started += 1
-        folder = self._folder / f"{self._started}"
+        folder = self._folder / f"{len(self.started) + 1}"
         folder.mkdir()
         module = command[-1:] == ["-m"]
         if module:
@@ -100,7 +100,8 @@ class Training:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        return Started(process, folder)
+        self.started.append(Started(process, folder))
+        return self.started[-1]
 
     def begin(self, script: str, *arguments: str, ranks: int = 2, spares: int = 1, faults: str = "", **environment: str) -> Started:
         flags = ["--nproc-per-node", str(ranks), "--spares", str(spares), "--no-replenish", "--run-dir", "FOLDER/run"]
@@ -144,7 +145,10 @@ def template_of(folder: Path, but: int = 0) -> int:
 @pytest.fixture
 def training(tmp_path: Path) -> Iterator[Training]:
     with marked() as mark:
-        yield Training(tmp_path, mark)
+        jobs = Training(tmp_path, mark)
+        yield jobs
+        for job in jobs.started:  # shown where the test has failed
+            print(f"{job.folder} has written:\n{job.output[-SHOWN:]}")
 
 
 def survived(outcome: Outcome, reference: Outcome | Started, losses: int = 1, unseen: Mapping[str, int] = {}) -> list[dict[str, Any]]:

@@ -56,7 +56,7 @@ def test_a_part_on_a_node_that_is_back_is_started_once(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
-        link = cluster.attach(Hello("n0", "here", 2, "", {}, ()))
+        link = cluster.attach(Hello("n0", "here", 40, "", {}, ()))
         cluster._requests["job"] = Submission(name="job", program=["train.py"], folder="/", nodes=2, spares=2)
         for _ in range(10):
             cluster._bring_back()

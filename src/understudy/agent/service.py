@@ -123,6 +123,7 @@ class Agent:
             await asyncio.gather(*watchers, return_exceptions=True)
             if reception is not None:
                 reception.close()
+            await self._template.close()
             await self._strays.of_all()
             await self._output.drain(None, patience=2.0)
             await self._output.close(patience=3.0)

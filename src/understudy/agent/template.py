@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -31,6 +32,7 @@ class Template:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._turn = asyncio.Lock()
+        self._closed = False
         whole = worker_environment(config, os.environ, PLACEHOLDER)
         self._environment = {name: value for name, value in whole.items() if name == WORKER_VARIABLE or PLACEHOLDER not in value}
         self._apart = config.worker_command != WORKER_COMMAND or os.environ.get(SWITCH) == "0"
@@ -39,6 +41,8 @@ class Template:
         """A new worker, in `own` already. Raises `OSError` or `subprocess.SubprocessError` when it cannot be started."""
         async with self._turn:
             for _ in range(ATTEMPTS):
+                if self._closed:
+                    raise OSError("the agent ends")
                 if self._apart:
                     started = start(self._config, worker)
                     self._own.add(started.pid)
@@ -112,6 +116,17 @@ class Template:
         except ConnectionError:
             return None
         return json.loads(answer) if answer else None
+
+    async def close(self) -> None:
+        """Ends the template, if there is one, and collects it: an orphan is left to the host's first process, which may let it lie."""
+        self._closed = True
+        if self._process is not None:
+            self._process.kill()  # whoever waits for its answer hears that it is gone
+        async with self._turn:
+            if self._process is not None and self._connection is not None:
+                self._connection.close()
+                with contextlib.suppress(subprocess.TimeoutExpired):  # it waits inside the kernel
+                    await asyncio.to_thread(self._process.wait, ENDING)
 
     async def _bury(self) -> None:
         """Forgets a template that is gone. Raises `OSError` if it ended by itself: another one would, too."""

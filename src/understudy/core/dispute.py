@@ -7,7 +7,8 @@ that generation.
     replicas_differ   who is odd: it is lost (or had finished, and is gone), its node is tainted, a spare takes its rank like after any loss
                       nobody can tell: everyone comes to rest, and `quiesce.advance` decides nothing as long as there is a dispute
     redo_differs      the same; all ranks stand in the vote of the redo, and only its state is left. So all of them are one side, and
-                      whoever is believed, all go on with it: the vote is rolled forward
+                      whoever is believed, all go on with it: the vote is rolled forward. If another loss forbids that, the step is done
+                      once more, and what that comes to nobody has believed: if it differs, the job is held again
     believed          somebody has said who is right: those that hold something else are lost, and the job goes on
 
 Where it is known why a redo differs (the device does not compute reproducibly; a rank was corrupt before) it is told, and not held.
