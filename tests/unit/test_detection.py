@@ -151,19 +151,6 @@ def test_what_is_over_lifts_no_other_taint() -> None:
     assert set(job.state.nodes["n0"].taints) == {("operator", ""), ("thermometer", "gpu0")}
 
 
-@pytest.mark.parametrize("name", ["operator", "corrupt", "drain", "check"])
-def test_a_detector_cannot_speak_as_a_person_does(name: str) -> None:
-    """One on a node, or whoever has its agent's token: it neither drains the node nor lifts what a person has said."""
-    job = Answered()
-    liar = replace(HOT, detector=name)
-    assert job.sees(liar, 100.0) is None
-    assert job.state.nodes["n0"].taints == {}
-    job.job.machine.handle(NodeTainted("n0", "a new kernel", name, leave=True), 101.0)
-    job.sees(replace(liar, happened=102.0), 102.0)
-    assert job.sees(replace(liar, until=103.0), 103.0) is None
-    assert set(job.state.nodes["n0"].taints) == {(name, "")}
-
-
 def test_a_detector_that_names_parts_and_kinds_without_end_fills_nothing() -> None:
     job = Answered()
     for number in range(3 * TAINTS):

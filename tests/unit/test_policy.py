@@ -177,7 +177,7 @@ def test_a_policy_that_cannot_be_meant_is_refused_with_its_place(what: str) -> N
 
 def test_it_is_explained_in_sentences() -> None:
     done = "the node gets no more ranks and spares, and its ranks leave it"
-    assert explain(default())[2] == f"3. a node or a part of it that is suspected: of severity lost or suspect: {done}."
+    assert explain(default())[3] == f"4. a node or a part of it that is suspected: of severity lost or suspect: {done}."
     policy = parse('[limits]\nquiet_hours = ["22:00-06:00"]\n' + THREE, "x.toml")
     assert explain(policy) == [
         "1. flaky: detector nvml, kind pcie-*, on nodes rack1-*, about a device, seen 3 times within 600 s: "

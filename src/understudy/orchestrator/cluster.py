@@ -31,6 +31,7 @@ from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
+from understudy.orchestrator.verdicts import RESERVED
 from understudy.policy.rules import applied, default, parse
 
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
@@ -153,7 +154,8 @@ class Cluster:
         node = self.nodes.get(evidence.name)
         known = (job.service.machine.state.nodes.get(evidence.name) for job in self._jobs.all())
         trusted_at = max((one.trusted_at for one in known if one is not None), default=0.0)
-        counts = evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT and evidence.happened > trusted_at
+        counts = evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT and evidence.detector not in RESERVED
+        counts = counts and evidence.happened > trusted_at
         if node is not None and counts and may(""):
             key = evidence.detector, evidence.kind, evidence.part
             if key in node.suspected or len(node.suspected) < SUSPICIONS:

@@ -14,10 +14,11 @@ from understudy.core import migration
 from understudy.core.drain import ATTEMPTS
 from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed, WorkerLost
 from understudy.core.model import LossCause
-from understudy.core.state import OURS, JobState, Node
+from understudy.core.state import CORRUPT, OURS, JobState, Node
 from understudy.core.transitions import Phase, WorkerState
 from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, Severity, Subject
 from understudy.links.messages import Seen
+from understudy.orchestrator.verdicts import HEARTBEAT
 from understudy.policy.engine import Decision, Engine, Standing, held_back
 from understudy.policy.rules import Action, Policy
 
@@ -61,7 +62,7 @@ def view_of(state: JobState, steps: Mapping[str, int], now: float) -> JobView:
 class Responses:
     """What follows from evidence about one job: what its policy says, as far as the machine does not know it already.
 
-    A detector that calls itself as a person's word is called (`OURS`) is heard, and sets and lifts nothing.
+    No detector can call itself as a person's word is called: whoever has this makes sure of it (`verdicts.RESERVED`).
     What was seen before a person said that the node is to be trusted says nothing any more: an agent repeats what it has seen.
     Where the policy's limits do not let ranks leave a node now, it is tainted all the same, and asked again at every look (`look`).
     """
@@ -95,7 +96,7 @@ class Responses:
 
     def recall(self, event: Event, state: JobState, then: float) -> None:
         """What the journal has: counted as it was by who led at that time."""
-        if isinstance(event, NodeTainted) and event.leave and event.source not in OURS:
+        if isinstance(event, NodeTainted) and event.leave and event.source not in OURS - {CORRUPT}:
             self._left.append(then)
         if isinstance(event, Observed) and self.news(evidence := observed_as(event)):
             decision = self._engine.decide(evidence, {worker.name: worker.node for worker in state.workers.values()}, then)
@@ -114,7 +115,8 @@ class Responses:
             detail = decision.why if evidence.detector != "hang" else evidence.detail
             return WorkerLost(evidence.name, LossCause.HUNG, detail, evidence.happened) if there else None
         node = state.nodes.get(decision.node)
-        if node is None or node.lost or 0 < evidence.happened <= node.trusted_at:
+        away = node is not None and node.lost and evidence.detector != HEARTBEAT  # that one is about just this
+        if node is None or away or 0 < evidence.happened <= node.trusted_at:
             return None
         if decision.action is Action.LEAVE and evidence.subject is Subject.WORKER:
             return self._move(evidence.name, decision.why, node, state, now)
@@ -124,7 +126,8 @@ class Responses:
         if self._taints(decision) and room:
             ends = self._keep_end((node.name, evidence.detector, evidence.part), evidence.kind, decision.until)
             leaves = decision.action is Action.LEAVE
-            asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, _last(ends.values()), leaves)
+            until = _last(ends.values()) if evidence.detector != CORRUPT else 0.0  # what the core has set has no end
+            asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, until, leaves)
             return self._new(asked, state, now)
         self._note(decision)
         return None
@@ -133,7 +136,7 @@ class Responses:
     def _taints(decision: Decision) -> bool:
         """Whether a taint of the node follows. (Of a worker that is to be left the rank moves, and the node keeps its name.)"""
         moves = decision.action is Action.LEAVE and decision.evidence.subject is Subject.WORKER
-        return decision.action in (Action.TAINT, Action.LEAVE) and not moves and decision.evidence.detector not in OURS
+        return decision.action in (Action.TAINT, Action.LEAVE) and not moves
 
     def _keep_end(self, key: tuple[str, str, str], kind: str, until: float) -> dict[str, float]:
         """When each kind of what was seen there ends."""
@@ -146,7 +149,7 @@ class Responses:
         """What was seen has ended. The taint ends with the last of what its detector has seen in that part of the node."""
         key = node.name, evidence.detector, evidence.part
         ends = self._ends.get(key, {})
-        known = node.taints.get(key[1:]) if evidence.detector not in OURS else None
+        known = node.taints.get(key[1:])
         if ends.pop(evidence.kind, None) is None or known is None:
             return None
         if ends:

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
@@ -40,6 +40,7 @@ from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, e
 from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.liveness import Liveness, SilentSince
+from understudy.orchestrator.verdicts import RESERVED, corrupt, silence
 from understudy.policy.rules import Policy, default
 
 WATCH = 0.2  # seconds between two looks for silent nodes
@@ -252,6 +253,8 @@ class Service:
             self._links.pop(node).outbox.put_nowait(Close(SILENT, "nothing was heard of this node for too long"))
         if gone.lost:
             self.submit(NodesLost(gone.lost))
+            for one in gone.lost if not self._ended.is_set() else ():
+                self._respond(silence(one, self._clock()), self._clock())
         return bool(gone.lost)
 
     def receive(self, link: AgentLink, text: str) -> None:
@@ -351,6 +354,14 @@ class Service:
             self.submit(event)
         return event is not None
 
+    def _allowed(self, seen: Iterable[Evidence]) -> Iterator[Evidence]:
+        """Evidence of others, without what is called as our own is: that counts for more."""
+        for evidence in seen:
+            if evidence.detector in RESERVED:
+                self._complain(f"evidence about {plain(evidence.name)[:100]} is left out: no other detector can be called {evidence.detector}")
+            else:
+                yield evidence
+
     def look(self) -> None:
         """Does a worker hang? Then it is lost. Is one slow? The policy says what follows. Is a drill due? Then it begins."""
         state, now = self.machine.state, self._clock()
@@ -363,7 +374,7 @@ class Service:
                 return  # what the others have found meanwhile they keep
         seen, self._seen = self._seen, deque(maxlen=MOST)
         found = False
-        for evidence in (*seen, *self._straggler.look(view), *self._others.look(view)):
+        for evidence in (*corrupt(state, now), *self._allowed(seen), *self._straggler.look(view), *self._allowed(self._others.look(view))):
             found = self._respond(evidence, now) or found
         if (event := self._responses.look(state, now)) is not None:
             self.submit(event)
