@@ -47,6 +47,10 @@ def nodes(status: dict[str, Any]) -> list[str]:
     return [rank["node"] for rank in status["ranks"]]
 
 
+def nodes_of(job: Submitted) -> list[str]:
+    return nodes(job.status())
+
+
 def waits(job: Submitted, condition: Callable[[dict[str, Any]], bool]) -> None:
     wait_until(lambda: condition(job.status()), f"{job.name} stands as it should", LONG)
 

@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.processes import wait_until
+from tests.integration.processes import wait_for_end, wait_until
 from tests.integration.training import LONG, Started, Training, survived, training, understudy
 
 __all__ = ["training"]
@@ -20,6 +20,8 @@ __all__ = ["training"]
 RANKS, SLOW = 4, 2
 RUN = 0.02  # seconds in which a slowed process runs, ...
 STOP = 0.1  # ... and stands still behind that
+CGROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # of version 1, and of version 2
+Slowed = Callable[[int], contextlib.AbstractContextManager[None]]
 POLICY = """
 [[rule]]
 name = "slow"
@@ -30,8 +32,8 @@ action = "leave"
 
 
 @contextlib.contextmanager
-def slowed(pid: int) -> Iterator[None]:
-    """A process that is stopped again and again, until it has ended."""
+def stopped_now_and_then(pid: int) -> Iterator[None]:
+    """A process that is stopped again and again, as `cpulimit` does it, until it has ended."""
     process, over = os.pidfd_open(pid), threading.Event()
 
     def work() -> None:
@@ -51,6 +53,32 @@ def slowed(pid: int) -> Iterator[None]:
         os.close(process)
 
 
+@contextlib.contextmanager
+def in_a_cgroup(pid: int) -> Iterator[None]:
+    """A process that gets so much of one processor as the kernel lets its control group have."""
+    period, quota = 100_000, int(100_000 * RUN / (RUN + STOP))  # microseconds
+    group = next((root for root in CGROUPS if (root / "cgroup.procs").exists()), CGROUPS[0]) / f"understudy-test-{os.getpid()}-{pid}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made: {error}")
+    try:
+        try:
+            if (group / "cpu.cfs_quota_us").exists():
+                (group / "cpu.cfs_quota_us").write_text(str(quota))
+            else:
+                (group / "cpu.max").write_text(f"{quota} {period}")
+            (group / "cgroup.procs").write_text(str(pid))
+        except OSError as error:
+            pytest.skip(f"this control group limits no processor: {error}")
+        yield
+        wait_for_end(pid, LONG)
+    finally:
+        with contextlib.suppress(OSError):  # it has ended, as it should
+            (group.parent / "cgroup.procs").write_text(str(pid))
+        group.rmdir()
+
+
 def status(job: Started) -> dict[str, Any]:
     assert job.process.poll() is None, job.output
     found: dict[str, Any] = json.loads(understudy("status", "--json", "--run-dir", str(job.folder / "run")).stdout)
@@ -66,7 +94,8 @@ def wait_for(job: Started, words: str) -> None:
 
 
 @pytest.mark.whole
-def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path) -> None:
+@pytest.mark.parametrize("slowed", [stopped_now_and_then, in_a_cgroup])
+def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path, slowed: Slowed) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)
     flags = ["--nproc-per-node", str(RANKS), "--spares", "1", "--no-replenish", "--drill", "off", "--policy", str(policy)]

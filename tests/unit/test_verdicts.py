@@ -8,7 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from understudy.core.events import Committed, Event, LostNode, NodeJoined, NodesLost, NodeTainted, Observed, ReplicasDiffer, WorkerStarted, WorkerWarm
+from understudy.core.events import (
+    Committed,
+    Event,
+    LostNode,
+    NodeJoined,
+    NodesLost,
+    NodeTainted,
+    Observed,
+    ReplicasDiffer,
+    WorkerStarted,
+    WorkerWarm,
+)
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.base import Evidence, Severity, Subject
@@ -70,7 +81,9 @@ def test_no_other_detector_can_speak_as_a_person_or_the_core_does(name: str) -> 
             job.service.look()
         assert job.taints("n0") == {(name, ""): 0.0}
         assert job.observed() == ([("corrupt", "n0", "lost")] if name == "corrupt" else []), "what the core has set is evidence of its own"
-        assert [line for line in job.told if "left out" in line] == [f"evidence about n0 is left out: no other detector can be called {name}"]
+        assert [line for line in job.told if "left out" in line] == [
+            f"evidence about n0 is left out: no other detector can be called {name}"
+        ]
 
     run(scenario)
 
