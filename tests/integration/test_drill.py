@@ -33,13 +33,8 @@ def begin(training: Training, script: str, *arguments: str, ranks: int = 2, flag
     return started
 
 
-def status(started: Started) -> dict[str, Any]:
-    answer = understudy("status", "--json", "--run-dir", str(started.folder / "run"))
-    return dict(json.loads(answer.stdout))
-
-
 def wait_for_spare(started: Started) -> None:
-    wait_until(lambda: any(spare["state"] == "warm" for spare in status(started)["spares"]), "a warm spare", LONG)
+    wait_until(lambda: any(spare["state"] == "warm" for spare in started.status()["spares"]), "a warm spare", LONG)
 
 
 def drill(started: Started, rank: int) -> tuple[int, dict[str, Any]]:
@@ -58,7 +53,7 @@ def test_drills_of_every_rank_change_nothing_and_a_loss_after_them_is_survived(t
         wait_for_spare(started)
     refused = understudy("drill", "--rank", "7", "--run-dir", str(started.folder / "run"))
     assert refused.returncode == 1 and "there is no rank 7" in refused.stderr
-    os.kill(status(started)["ranks"][1]["pid"], signal.SIGKILL)
+    os.kill(started.status()["ranks"][1]["pid"], signal.SIGKILL)
     wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
     (started.folder / "stop").touch()
     started.succeeds()
@@ -69,8 +64,8 @@ def test_drills_of_every_rank_change_nothing_and_a_loss_after_them_is_survived(t
 
 def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(training: Training) -> None:
     started = begin(training, str(SOAK), "--pace", "0.1", flags=("--drill", "3"))
-    wait_until(lambda: any(found["verdict"] for found in status(started)["drills"]), "a drill", LONG)
-    found = status(started)
+    wait_until(lambda: any(found["verdict"] for found in started.status()["drills"]), "a drill", LONG)
+    found = started.status()
     drilled = [one for one in found["drills"] if one["verdict"]]  # more than one, where this test was slow to look
     assert [(one["verdict"], one["rank"]) for one in drilled] == [("same", number % 2) for number in range(len(drilled))], found
     assert found["ranks"][0]["proven"] in [one["step"] for one in drilled] and found["ranks"][1]["proven"] is not None, found
@@ -145,7 +140,7 @@ def test_a_spare_saves_nothing(training: Training) -> None:
     started = begin(training, "hidden.py", "saves", flags=LIMITS)
     code, found = drill(started, 1)
     assert (code, found["verdict"], found["left_out"]) == (0, "partly", 0) and "up to where the step saves" in found["detail"], found
-    pids = {str(rank["pid"]) for rank in status(started)["ranks"]}
+    pids = {str(rank["pid"]) for rank in started.status()["ranks"]}
     assert {path.name.removeprefix("saved-") for path in started.folder.glob("saved-*")} == pids
     (started.folder / "stop").touch()
     assert not started.succeeds().incidents
@@ -155,10 +150,10 @@ def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training
     started = begin(training, "hidden.py", "stopped", flags=LIMITS)
     asked = understudy("drill", "--rank", "0", "--json", "--run-dir", str(started.folder / "run"))
     assert json.loads(asked.stdout)["number"] == 1, asked.stderr
-    wait_until(lambda: status(started)["drills"][0]["stage"] == "computing", "the drill", LONG)
-    os.kill(status(started)["ranks"][0]["pid"], signal.SIGKILL)
+    wait_until(lambda: started.status()["drills"][0]["stage"] == "computing", "the drill", LONG)
+    os.kill(started.status()["ranks"][0]["pid"], signal.SIGKILL)
     wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
-    found = status(started)["drills"][0]
+    found = started.status()["drills"][0]
     assert found["verdict"] == "broken" and "called off: rank 0" in found["detail"], found
     (started.folder / "stop").touch()
     started.succeeds()
@@ -170,7 +165,7 @@ def test_the_spare_of_a_drill_takes_the_rank_that_is_killed_while_it_is_in_the_s
     for name in ("go on", "end"):
         (reference.folder / name).touch()
     started = begin(training, "moving.py", "held", flags=("--drill", "off"))
-    before = status(started)
+    before = started.status()
     (spare,) = before["spares"]
     template = template_of(started.folder)
     os.kill(template, signal.SIGSTOP)  # the fresh spare does not come

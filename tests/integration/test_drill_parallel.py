@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.processes import wait_until
-from tests.integration.test_drill import begin, drill, status, wait_for_spare
+from tests.integration.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training
 
 __all__ = ["training"]
@@ -31,7 +31,7 @@ def test_ranks_of_data_pipeline_and_tensor_parallelism_are_proven_and_one_is_los
         assert (code, found["verdict"], found["detail"]) == (0, "same", ""), found
         assert found["collectives"] > 4, found
         wait_for_spare(started)
-    os.kill(status(started)["ranks"][5]["pid"], signal.SIGKILL)
+    os.kill(started.status()["ranks"][5]["pid"], signal.SIGKILL)
     wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
     (started.folder / "stop").touch()
     (incident,) = started.succeeds().incidents

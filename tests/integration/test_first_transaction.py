@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 
 import pytest
 from tests.integration.processes import wait_until
-from tests.integration.training import LONG, Outcome, Training, survived, training, understudy
+from tests.integration.training import LONG, Outcome, Training, survived, training
 
 __all__ = ["training"]
 
@@ -79,12 +78,11 @@ def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: 
     status: dict[str, list[dict[str, object]]] = {}
 
     def proven() -> bool:
-        assert started.process.poll() is None, started.output
-        answer = understudy("status", "--json", "--run-dir", str(started.folder / "run"))
-        status.update(json.loads(answer.stdout or "{}"))
-        spares = any(spare["state"] == "warm" for spare in status.get("spares", []))
-        return spares and all(rank["proven"] is not None for rank in status["ranks"])
+        status.update(started.status())
+        spares = any(spare["state"] == "warm" for spare in status["spares"])
+        return spares and [rank["proven"] is not None for rank in status["ranks"]] == [True, True]
 
+    started.wait_for("coverage: ")
     wait_until(proven, "a drill", LONG)
     (started.folder / "unlike").touch()
     os.kill(int(str(status["ranks"][1]["pid"])), signal.SIGKILL)

@@ -10,7 +10,7 @@ import signal
 from typing import Any
 
 from tests.integration.processes import wait_until
-from tests.integration.test_drill import begin, drill, status, wait_for_spare
+from tests.integration.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training, understudy
 
 from understudy.chaos.armed import HOLD, Armed, Folder
@@ -26,17 +26,17 @@ def lose_in_vote(started: Started, rank: int, ranks: int = 2, then: Armed | None
     """Kills the worker of this rank when all others stand in the same vote, and have no copy of its. `then`: what comes behind that."""
     chaos = Folder(started.folder / "run")
     for times in itertools.count(1):  # all are held at one step only if none had come to it before all were armed
-        step, names = status(started)["step"] + times * AHEAD, [f"held-{one}-{times}" for one in range(ranks)]
+        step, names = started.status()["step"] + times * AHEAD, [f"held-{one}-{times}" for one in range(ranks)]
         for one, name in enumerate(names):
             chaos.arm(Armed(name, HOLD, one, "vote", step))
-        if max(at["step"] for at in status(started)["ranks"]) < step:
+        if max(at["step"] for at in started.status()["ranks"]) < step:
             break
         for name in names:
             chaos.disarm(name)
     wait_until(lambda: all(map(chaos.has_fired, names)), "all are in the vote", LONG)
     if then is not None:
         chaos.arm(then)
-    os.kill(status(started)["ranks"][rank]["pid"], signal.SIGKILL)
+    os.kill(started.status()["ranks"][rank]["pid"], signal.SIGKILL)
     for name in names:
         chaos.disarm(name)
 
@@ -46,10 +46,10 @@ def held(started: Started) -> dict[str, Any]:
 
     def is_held() -> bool:
         assert started.process.poll() is None, started.output
-        return bool(status(started)["state"] == "held")
+        return bool(started.status()["state"] == "held")
 
     wait_until(is_held, "the job is held", LONG)
-    return status(started)
+    return started.status()
 
 
 def is_over(started: Started) -> bool:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.integration.processes import wait_for_end, wait_until
-from tests.integration.training import LONG, Started, Training, survived, training, understudy
+from tests.integration.training import LONG, Training, survived, training
 
 __all__ = ["training"]
 
@@ -79,34 +77,21 @@ def in_a_cgroup(pid: int) -> Iterator[None]:
         group.rmdir()
 
 
-def status(job: Started) -> dict[str, Any]:
-    assert job.process.poll() is None, job.output
-    found: dict[str, Any] = json.loads(understudy("status", "--json", "--run-dir", str(job.folder / "run")).stdout)
-    return found
-
-
-def wait_for(job: Started, words: str) -> None:
-    def said() -> bool:
-        assert job.process.poll() is None, job.output
-        return words in job.output
-
-    wait_until(said, words, 2 * LONG)
-
-
 @pytest.mark.whole
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("slowed", [stopped_now_and_then, in_a_cgroup])
 def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path, slowed: Slowed) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)
     flags = ["--nproc-per-node", str(RANKS), "--spares", "1", "--no-replenish", "--drill", "off", "--policy", str(policy)]
     job = training.start(["-m", "understudy.cli", "run", *flags, "--run-dir", "FOLDER/run"], "heavy.py")
-    wait_for(job, "coverage: ")
-    wait_until(lambda: [spare["state"] for spare in status(job)["spares"]] == ["warm"] and status(job)["step"] > 20, "steps", LONG)
-    slow = status(job)["ranks"][SLOW]
+    job.wait_for("coverage: ")
+    wait_until(lambda: [spare["state"] for spare in job.status()["spares"]] == ["warm"] and job.status()["step"] > 20, "steps", LONG)
+    slow = job.status()["ranks"][SLOW]
     with slowed(slow["pid"]):
-        wait_for(job, f"incident 1 is over: rank {SLOW} is on ")
-    moved = status(job)
-    wait_until(lambda: status(job)["step"] > moved["step"] + 20, "steps of the newcomer", LONG)
+        job.wait_for(f"incident 1 is over: rank {SLOW} is on ", 2 * LONG)
+    moved = job.status()
+    wait_until(lambda: job.status()["step"] > moved["step"] + 20, "steps of the newcomer", LONG)
     (job.folder / "end").touch()
     outcome = job.succeeds()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.integration.processes import wait_until
-from tests.integration.training import JOBS, LONG, Outcome, Training, template_of, training, understudy
+from tests.integration.training import JOBS, LONG, Outcome, Training, template_of, training
 
 from understudy.agent.config import AgentConfig
 from understudy.agent.processes import hash_seed, worker_environment
@@ -111,12 +111,11 @@ def test_a_killed_template_is_replaced(training: Training) -> None:
     job = training.start(
         ["-m", "understudy.cli", "run", "--nproc-per-node", "1", "--spares", "1", "--run-dir", "FOLDER/run"], "surroundings.py", "wait"
     )
-    run = str(job.folder / "run")
     template = template_of(job.folder)
     os.kill(template, signal.SIGKILL)  # while it imports, with two workers asked for
 
     def spare() -> dict[str, Any] | None:
-        found = json.loads(understudy("status", "--json", "--run-dir", run).stdout)["spares"]
+        found = job.status()["spares"]
         return found[0] if found and found[0]["state"] == "warm" else None
 
     wait_until(spare, "a warm spare", LONG)

@@ -29,8 +29,7 @@ def test_a_rank_is_moved_at_a_step_boundary(training: Training) -> None:
     run = str(job.folder / "run")
 
     def status() -> dict[str, object]:
-        found: dict[str, object] = json.loads(understudy("status", "--json", "--run-dir", run).stdout)
-        return found
+        return job.status()
 
     def there(name: str) -> bool:
         assert job.process.poll() is None, job.output

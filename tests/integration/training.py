@@ -15,6 +15,10 @@ from typing import Any
 import pytest
 from tests.integration.processes import Mark, marked, wait_until
 
+from understudy.cli.client import Server, of_job
+from understudy.cli.run_directory import RunDirectory
+from understudy.links.messages import ONLY
+
 JOBS = Path(__file__).with_name("jobs")
 LONG = 240.0  # seconds; a job of these tests takes about ten
 SHOWN = 5000  # characters of what a job has written
@@ -64,6 +68,21 @@ class Started:
     @property
     def output(self) -> str:
         return (self.folder / "output.txt").read_text()
+
+    def status(self) -> dict[str, Any]:
+        """From its orchestrator itself, for what is asked again and again: a command takes a second of the processor. The job must run."""
+        assert self.process.poll() is None, self.output
+        found: dict[str, Any] = Server.of(RunDirectory(self.folder / "run")).call("GET", of_job(ONLY, "status"), limit=LONG)
+        return found
+
+    def wait_for(self, words: str, limit: float = LONG) -> None:
+        """Until it has written them."""
+
+        def said() -> bool:
+            assert self.process.poll() is None, self.output
+            return words in self.output
+
+        wait_until(said, words, limit)
 
     def ends(self) -> Outcome:
         code = self.process.wait(LONG)

@@ -44,8 +44,8 @@ class Running:
         rules = parse(policy, "x.toml") if policy else None
         self.service = Service(self.machine, journal, clock=lambda: self.now, tell=self.told.append, far=True, policy=rules)
         links = [self.service.attach(NodeJoined(f"n{number}", "127.0.0.1", number)) for number in range(3)]
-        for name, worker in list(self.machine.state.workers.items()):
-            self.service.submit(WorkerStarted(name, worker.node, 1))
+        for name, known in list(self.machine.state.workers.items()):
+            self.service.submit(WorkerStarted(name, known.node, 1))
             self.service.submit(WorkerWarm(name, "127.0.0.1:7000"))
         for worker in self.machine.state.ranks.values():
             self.service.submit(Committed(worker, 0, 0, 1))
