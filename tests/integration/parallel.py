@@ -33,7 +33,7 @@ class Parallel:
         assert begun.returncode == 0, begun
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.service.get("jobs", "job", "status")
+        found: dict[str, Any] = self.service.get("status", job="job")
         return found
 
     def node_of(self, rank: int) -> str:
@@ -71,7 +71,7 @@ class Parallel:
         reference = undisturbed(self.mode, result.steps[1], self.service.folder / "undisturbed", mark)
         compare(Finished([result], logs, result.steps[1]), reference)
         assert not result.wrong, result.wrong
-        incidents: list[dict[str, Any]] = self.service.get("jobs", "job", "report")["incidents"]
+        incidents: list[dict[str, Any]] = self.service.get("report", job="job")["incidents"]
         return incidents
 
     def held_by(self, rank: int) -> int:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ class Service:
 
     def __init__(self, folder: Path, mark: Mark, host: Host | None = None, more: Sequence[str] = (), **variables: str) -> None:
         self._more = list(more)
+        self._plain = host is None and not more and not variables
         self._variables = {name: value for name, value in {"UNDERSTUDY_TOKEN": TOKEN, **variables}.items() if value}
         self.folder = folder
         self.host = host
@@ -86,7 +87,7 @@ class Service:
         def there() -> bool:
             for name, agent in self.agents.items():
                 assert agent.poll() is None, (self.folder / f"agent-{name}.txt").read_text()
-            return bool(sum(node["state"] == "here" for node in self.ask("nodes")) == count)
+            return bool(sum(node["state"] == "here" for node in self.get("nodes")) == count)
 
         wait_until(there, f"{count} nodes", LONG)
 
@@ -103,7 +104,7 @@ class Service:
         words = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", str(spares), "--drill", "off", *flags]
         job = self.run(name, words, "spread.py", **{"HELD": "1:6", "WAIT": "1", **variables})
         job.wait_for("held 6")
-        wait_until(lambda: [spare["state"] for spare in job.status()["spares"]] == ["warm"] * spares, "warm spares", LONG)
+        job.wait_until(lambda status: [spare["state"] for spare in status["spares"]] == ["warm"] * spares, "warm spares")
         return job
 
     def command(self, *words: str, host: Host | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -120,10 +121,14 @@ class Service:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def get(self, *path: str) -> Any:
-        """From the orchestrator itself: for what is asked for often, because a command takes a second of the processor."""
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        answer = httpx.get("/".join((f"{self.url}/v1", *path)), headers=headers, trust_env=False, timeout=LONG)
+    def get(self, *words: str, job: str = "") -> Any:
+        """As `ask`, for what is asked again and again: from the orchestrator itself where that is simple. A command takes a second of the
+        processor.
+        """
+        if not self._plain:
+            return self.ask(*words, *(["--job", job] if job else []))
+        path = "/".join((f"{self.url}/v1", *(["jobs", job] if job else []), *words))
+        answer = httpx.get(path, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=LONG)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -189,14 +194,23 @@ class Submitted:
     def node_of(self, rank: int) -> str:
         return str(self.status()["ranks"][rank]["node"])
 
+    def wait_until(self, condition: Callable[[dict[str, Any]], object], what: str) -> None:
+        """Its status meets the condition."""
+        wait_until(lambda: condition(self.service.get("status", job=self.name)), f"{what} of {self.name}", LONG)
+
     def wait_for_pause(self) -> None:
-        wait_until(lambda: self.status()["state"] == "recovering", "a spare that has set up, and the pause", LONG)
+        self.wait_until(lambda status: status["state"] == "recovering", "a spare that has set up, and the pause")
 
     def moves(self, held: str, *, to: str = "", away_from: str = "") -> None:
         """Rank 1, which is held until it is let go by this name."""
         self.wait_for_pause()
         self.let(held)
-        wait_until(lambda: self.node_of(1) == to if to else self.node_of(1) != away_from, "another node", LONG)
+
+        def there(status: dict[str, Any]) -> bool:
+            node = status["ranks"][1]["node"]
+            return bool(node == to if to else node != away_from)
+
+        self.wait_until(there, "another node")
 
     def kill_rank(self, rank: int) -> None:
         pid = int(self.status()["ranks"][rank]["pid"])

@@ -46,7 +46,8 @@ if [ -e "$flag" ]; then echo '{json.dumps([{**LOUD, "for": 3600}])}'; else echo 
     )
     check.chmod(0o755)
     file = folder / "detectors.toml"
-    file.write_text(f'off = ["kernel"]\n[[command]]\nname = "fan"\nargv = [{json.dumps(str(check))}]\nevery = 0.2\noutput = "json"\n')
+    words = f'name = "fan"\nargv = [{json.dumps(str(check))}]\nevery = 0.2\noutput = "json"'
+    file.write_text(f'off = ["kernel", "nvml"]\n[[command]]\n{words}\n')
     return file
 
 
@@ -255,8 +256,12 @@ class Asked(Page):
 class Fan(Passing):
     detector, kind, part, detail = "command:fan", "loud", "fan0", "the check fan: the fan is loud"
 
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        super().__init__(folder, stack)
+        self._all = fan(folder, "$NODE")  # while nobody runs the program yet
+
     def node(self, name: str) -> tuple[Path, Around]:
-        return fan(self.folder, "$NODE"), Around(variables={"NODE": name})
+        return self._all, Around(variables={"NODE": name})
 
     def appears(self, name: str) -> None:
         (self.folder / f"flag of {name}").touch()

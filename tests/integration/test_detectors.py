@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import marked, wait_until
-from tests.integration.service import Service, Submitted
+from tests.integration.service import Service
 from tests.integration.sights import fan
 from tests.integration.test_hosts import Spread
 from tests.integration.training import LONG, Outcome, Training
@@ -26,10 +26,6 @@ def network_of(host: Host) -> str:
 
 def nodes(status: dict[str, Any]) -> list[str]:
     return [rank["node"] for rank in status["ranks"]]
-
-
-def waits(job: Submitted, condition: Callable[[dict[str, Any]], bool]) -> None:
-    wait_until(lambda: condition(job.status()), f"{job.name} stands as it should", LONG)
 
 
 @pytest.mark.whole
@@ -80,15 +76,15 @@ def test_all_jobs_leave_a_node_that_fails_a_check_of_its_agent(
         flag = tmp_path / f"flag of {bad}"
         flag.touch()
         for job in jobs:
-            waits(job, lambda status: status["state"] == "recovering")
+            job.wait_for_pause()
             assert job.status()["taints"] == {bad: WHY}
             job.let("let go")
         for job in jobs:
-            waits(job, lambda status: bad not in nodes(status))
+            job.wait_until(lambda status: bad not in nodes(status), "no rank on that node")
         assert "the fan is loud" in next(node["taint"] for node in service.ask("nodes") if node["node"] == bad)
         flag.unlink()
         for job in jobs:
-            waits(job, lambda status: status["taints"] == {})
+            job.wait_until(lambda status: status["taints"] == {}, "the end of the taint")
             job.let("end")
         for job in jobs:
             ended = job.ends()

@@ -20,7 +20,7 @@ def test_a_rank_leaves_the_node_of_a_suspect_device(lamps: Service, undisturbed_
     (why,) = job.status()["taints"].values()
     assert why == "it burns (lamp), by rule 'a node or a part of it that is suspected'"
     job.let("let go")
-    wait_until(lambda: all(rank["node"] != node for rank in job.status()["ranks"]), "no rank on that node", LONG)
+    job.wait_until(lambda status: all(rank["node"] != node for rank in status["ranks"]), "no rank on that node")
     (incident,) = job.ends_like(undisturbed_spread(2)).incidents
     assert (incident["planned"], incident["cause"], incident["rank"], incident["decision"]) == (True, "migrated", 1, "boundary")
     assert incident["ranks"][0]["detail"] == f"node {node} is tainted: {why}"
@@ -34,6 +34,6 @@ def test_a_policy_of_the_job_holds_it_back(lamps: Service, undisturbed_spread: C
     lamp(lamps, node).touch()
     told = f"ranks do not leave node {node} yet: 1 warm spares are on trusted nodes (spares_left = 5, and one is taken)"
     wait_until(lambda: told in job.output, told, LONG)
-    wait_until(lambda: node in job.status()["taints"], "the taint", LONG)
+    job.wait_until(lambda status: node in status["taints"], "the taint")
     job.let("let go")
     assert job.ends_like(undisturbed_spread(2)).incidents == []

@@ -114,9 +114,9 @@ def test_what_comes_and_goes_moves_its_rank_once(detector: str, setting: Setting
     job.wait_for("held 9")
     for _ in range(3):
         sight.goes(node)
-        wait_until(lambda: job.status()["taints"] == {}, "it is over", LONG)
+        job.wait_until(lambda status: status["taints"] == {}, "it is over")
         sight.appears(node)
-        wait_until(lambda: job.status()["taints"] == {node: sight.why}, "it is there again", LONG)
+        job.wait_until(lambda status: status["taints"] == {node: sight.why}, "it is there again")
     job.let("let go 9")
     (incident,) = job.ends_like(undisturbed_spread(2)).incidents
     assert (incident["planned"], incident["cause"], incident["rank"]) == (True, "migrated", 1)

@@ -62,9 +62,9 @@ def test_one_that_comes_and_goes_moves_its_rank_once(lamps: Service, undisturbed
     job.wait_for("held 9")
     for _ in range(8):
         light.unlink()
-        wait_until(lambda: job.status()["taints"] == {}, "it is out", LONG)
+        job.wait_until(lambda status: status["taints"] == {}, "it is out")
         light.touch()
-        wait_until(lambda: list(job.status()["taints"]) == [node], "it burns", LONG)
+        job.wait_until(lambda status: list(status["taints"]) == [node], "it burns")
         assert job.status()["incidents"] == 1
     light.unlink()
     job.moves("let go 9", to=node)

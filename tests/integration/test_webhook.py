@@ -63,9 +63,9 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
         assert job.status()["taints"] == {node: "91 degrees (alertmanager:gpuhot), by rule 'alerts'"}
         assert [line["taint"] for line in service.ask("nodes") if line["node"] == node] != [""], "no new jobs go there"
         job.let("let go")
-        wait_until(lambda: all(rank["node"] != node for rank in job.status()["ranks"]), "no rank on that node", LONG)
+        job.wait_until(lambda status: all(rank["node"] != node for rank in status["ranks"]), "no rank on that node")
         assert client.post("/v1/evidence/alertmanager", json=fires(node, "resolved")).status_code == 200
-        wait_until(lambda: job.status()["taints"] == {}, "it is over", LONG)
+        job.wait_until(lambda status: status["taints"] == {}, "it is over")
         assert [line["taint"] for line in service.ask("nodes") if line["node"] == node] == [""]
         note = [{"node": node, "source": "site", "kind": "dust", "severity": "note", "detail": "dusty", "happened": time.time()}]
         assert client.post("/v1/evidence", json=note).json() == [{"node": node, "jobs": ["job"], "why_not": ""}]
