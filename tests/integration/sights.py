@@ -142,10 +142,10 @@ class Gpu(Sight):
 
 
 class Erring(Gpu, Passing):
-    """Each error counts for a second."""
+    """Each error counts for some seconds: more than the time between two looks on a machine that is busy."""
 
     kind, detail = "nvml-error-999", "NVML: Unknown Error (GPU-0 at 00000000:0B:00.0)"
-    settings = "[nvml]\nwears_off = 1\n"
+    settings = "[nvml]\nwears_off = 3\n"
 
     def appears(self, name: str) -> None:
         self.gpus[name].gpu(0, uncorrected="!999")
@@ -231,9 +231,9 @@ class Page(Sight):
 
 
 class Spike(Page, Passing):
-    """Each look counts for a second."""
+    """Each look counts for some seconds."""
 
-    rules = Page.rules.replace("}", ", until = 1}")
+    rules = Page.rules.replace("}", ", until = 3}")
 
     def goes(self, name: str) -> None:
         self.says(name, 0)
