@@ -185,15 +185,15 @@ class Log(Sight):
 
 class Link(Log, Passing):
     kind, part = "link-down", "eth2"
-    detail = "mlx5_core 0000:01:00.0 eth2: Link down"
-    up = "mlx5_core 0000:01:00.0 eth2: Link up"
+    text = "mlx5_core 0000:01:00.0 {}: Link {}"
+    detail = text.format(part, "down")
 
     def goes(self, name: str) -> None:
-        self.says(name, self.up)
+        self.says(name, self.text.format(self.part, "up"))
 
-    def blinks(self, name: str) -> None:
+    def blinks(self, name: str, interface: str) -> None:
         """It is down, and up again at once."""
-        self.says(name, self.detail, self.up)
+        self.says(name, self.text.format(interface, "down"), self.text.format(interface, "up"))
 
 
 def _no_mounts(folder: Path) -> str:
