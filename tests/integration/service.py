@@ -100,8 +100,10 @@ class Service:
         return Submitted(self, job, folder, process)
 
     def held(self, name: str, *flags: str, spares: int = 2, **variables: str) -> Submitted:
-        """A job of two ranks on two nodes, whose rank 1 is held in its step 6, with warm spares. It goes on to its end only if let."""
-        words = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", str(spares), "--drill", "off", *flags]
+        """A job of two ranks on two nodes, whose rank 1 is held in its step 6, with warm spares. It goes on to its end only if let, and
+        is not taken for hung meanwhile.
+        """
+        words = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", str(spares), "--drill", "off", "--hang-limit", "600", *flags]
         job = self.run(name, words, "spread.py", **{"HELD": "1:6", "WAIT": "1", **variables})
         job.wait_for("held 6")
         job.wait_until(lambda status: [spare["state"] for spare in status["spares"]] == ["warm"] * spares, "warm spares")
