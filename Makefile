@@ -26,7 +26,8 @@ SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.p
 # Everything about nodes that are left: detectors, policies, drains, checks, going home.
 LEAVING := tests/integration/test_evidence.py tests/integration/test_detectors.py tests/integration/test_webhook.py \
 	tests/integration/test_straggler.py tests/integration/test_drain.py tests/integration/test_parallel_drains.py \
-	tests/integration/test_return.py tests/integration/test_check_node.py tests/integration/test_prometheus.py
+	tests/integration/test_return.py tests/integration/test_check_node.py tests/integration/test_prometheus.py \
+	tests/integration/test_leaving.py tests/integration/test_disturbed_moves.py
 
 .PHONY: help setup demo drain test leaving newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
 

@@ -15,6 +15,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -48,6 +49,12 @@ def why_not() -> str:
 
 
 needs_hosts = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+
+class Place(Protocol):
+    """Where a process is started, and with what around it."""
+
+    def start(self, command: list[str], folder: Path, environment: dict[str, str], output: Path) -> subprocess.Popen[bytes]: ...
 
 
 class Host:

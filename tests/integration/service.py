@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.integration.hosts import Host
+import httpx
+from tests.integration.hosts import Host, Place
 from tests.integration.processes import Mark, wait_for_end, wait_until
 from tests.integration.training import JOBS, LONG, Outcome
 
@@ -25,6 +26,7 @@ class Service:
 
     def __init__(self, folder: Path, mark: Mark, host: Host | None = None, more: Sequence[str] = (), **variables: str) -> None:
         self._more = list(more)
+        self._plain = host is None and not more and not variables
         self._variables = {name: value for name, value in {"UNDERSTUDY_TOKEN": TOKEN, **variables}.items() if value}
         self.folder = folder
         self.host = host
@@ -33,7 +35,7 @@ class Service:
         self._port = 0
         self.source: Path | None = None  # where `understudy` is taken from by what is started from now on; None: this one
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
-        self._places: dict[str, tuple[Host | None, list[str]]] = {}
+        self._places: dict[str, tuple[Place | None, list[str]]] = {}
         self.start_orchestrator()
 
     def start_orchestrator(self, words: Sequence[str] = ()) -> None:
@@ -67,25 +69,25 @@ class Service:
         self.orchestrator.kill()
         self.orchestrator.wait()
 
-    def start_agent(self, name: str, slots: int, host: Host | None = None, *more: str) -> None:
+    def start_agent(self, name: str, slots: int, place: Place | None = None, *more: str) -> None:
         words = ["agent", "--name", name, "--slots", str(slots), "--state-dir", str(self.folder / f"agent-{name}"), *more]
-        self.start_agent_by(name, words, host)
+        self.start_agent_by(name, words, place)
 
-    def start_agent_by(self, name: str, words: list[str], host: Host | None = None) -> None:
-        self._places[name] = (host, words)
-        self.agents[name] = self._start(host, words, f"agent-{name}.txt")
+    def start_agent_by(self, name: str, words: list[str], place: Place | None = None) -> None:
+        self._places[name] = (place, words)
+        self.agents[name] = self._start(place, words, f"agent-{name}.txt")
 
     def restart_agent(self, name: str) -> None:
-        host, words = self._places[name]
+        place, words = self._places[name]
         self.agents[name].kill()
         self.agents[name].wait()
-        self.agents[name] = self._start(host, words, f"agent-{name}.txt")
+        self.agents[name] = self._start(place, words, f"agent-{name}.txt")
 
     def wait_for_nodes(self, count: int) -> None:
         def there() -> bool:
             for name, agent in self.agents.items():
                 assert agent.poll() is None, (self.folder / f"agent-{name}.txt").read_text()
-            return bool(sum(node["state"] == "here" for node in self.ask("nodes")) == count)
+            return bool(sum(node["state"] == "here" for node in self.get("nodes")) == count)
 
         wait_until(there, f"{count} nodes", LONG)
 
@@ -96,6 +98,16 @@ class Service:
         words = ["run", "--rdzv-id", job, *flags, str(JOBS / script), str(folder)]
         process = self._start(self.host, words, f"{job}/output.txt", OMP_NUM_THREADS="1", **environment)
         return Submitted(self, job, folder, process)
+
+    def held(self, name: str, *flags: str, spares: int = 2, **variables: str) -> Submitted:
+        """A job of two ranks on two nodes, whose rank 1 is held in its step 6, with warm spares. It goes on to its end only if let, and
+        is not taken for hung meanwhile.
+        """
+        words = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", str(spares), "--drill", "off", "--hang-limit", "600", *flags]
+        job = self.run(name, words, "spread.py", **{"HELD": "1:6", "WAIT": "1", **variables})
+        job.wait_for("held 6")
+        job.wait_until(lambda status: [spare["state"] for spare in status["spares"]] == ["warm"] * spares, "warm spares")
+        return job
 
     def command(self, *words: str, host: Host | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -111,16 +123,27 @@ class Service:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
+    def get(self, *words: str, job: str = "") -> Any:
+        """As `ask`, for what is asked again and again: from the orchestrator itself where that is simple. A command takes a second of the
+        processor.
+        """
+        if not self._plain:
+            return self.ask(*words, *(["--job", job] if job else []))
+        path = "/".join((f"{self.url}/v1", *(["jobs", job] if job else []), *words))
+        answer = httpx.get(path, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=LONG)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
     def _environment(self, **more: str) -> dict[str, str]:
         known = {"UNDERSTUDY_ORCHESTRATOR": self.url} if hasattr(self, "url") else {}
         if self.source is not None:
             known["PYTHONPATH"] = f"{self.source}:{os.environ.get('PYTHONPATH', '')}"
         return self._mark.environment(COLUMNS="200", **{**self._variables, **known, **more})
 
-    def _start(self, host: Host | None, words: list[str], output: str, **environment: str) -> subprocess.Popen[bytes]:
+    def _start(self, place: Place | None, words: list[str], output: str, **environment: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "understudy.cli", *words]
-        if host is not None:
-            return host.start(command, self.folder, self._environment(**environment), self.folder / output)
+        if place is not None:
+            return place.start(command, self.folder, self._environment(**environment), self.folder / output)
         with (self.folder / output).open("ab") as file:
             return subprocess.Popen(
                 command,
@@ -170,6 +193,27 @@ class Submitted:
         found: dict[str, Any] = self.service.ask("status", "--job", self.name)
         return found
 
+    def node_of(self, rank: int) -> str:
+        return str(self.status()["ranks"][rank]["node"])
+
+    def wait_until(self, condition: Callable[[dict[str, Any]], object], what: str) -> None:
+        """Its status meets the condition."""
+        wait_until(lambda: condition(self.service.get("status", job=self.name)), f"{what} of {self.name}", LONG)
+
+    def wait_for_pause(self) -> None:
+        self.wait_until(lambda status: status["state"] == "recovering", "a spare that has set up, and the pause")
+
+    def moves(self, held: str, *, to: str = "", away_from: str = "") -> None:
+        """Rank 1, which is held until it is let go by this name."""
+        self.wait_for_pause()
+        self.let(held)
+
+        def there(status: dict[str, Any]) -> bool:
+            node = status["ranks"][1]["node"]
+            return bool(node == to if to else node != away_from)
+
+        self.wait_until(there, "another node")
+
     def kill_rank(self, rank: int) -> None:
         pid = int(self.status()["ranks"][rank]["pid"])
         os.kill(pid, signal.SIGKILL)
@@ -177,6 +221,14 @@ class Submitted:
 
     def ends(self) -> SubmittedOutcome:
         return SubmittedOutcome(self.process.wait(LONG), self.output, self.folder, self)
+
+    def ends_like(self, undisturbed: Outcome) -> SubmittedOutcome:
+        """It goes on to its end, where each rank holds and has logged what it does there, bit by bit."""
+        self.let("end")
+        ended = self.ends()
+        assert ended.code == 0, ended.output
+        assert ended.record == undisturbed.record
+        return ended
 
 
 class SubmittedOutcome(Outcome):

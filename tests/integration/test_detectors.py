@@ -11,31 +11,12 @@ from typing import Any
 import pytest
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import marked, wait_until
-from tests.integration.service import Service, Submitted
+from tests.integration.service import Service
+from tests.integration.sights import fan
 from tests.integration.test_hosts import Spread
 from tests.integration.training import LONG, Outcome, Training
 
-LOUD = {"subject": "device", "part": "fan0", "kind": "loud", "severity": "suspect", "detail": "the fan is loud"}
 WHY = "the check fan: the fan is loud (command:fan), by rule 'a node or a part of it that is suspected'"
-
-
-def detectors(folder: Path, where: str) -> Path:
-    """A file with a check that fails on the node for which there is a flag, and says when the flag is gone. `where`: which node it is, in
-    words of a shell. What has run it, and with which environment, it writes down.
-    """
-    check = folder / "check fan"
-    check.write_text(
-        f"""#!/bin/sh
-echo $PPID >> "{folder}/parents"
-env > "{folder}/environment"
-flag="{folder}/flag of {where}"
-if [ -e "$flag" ]; then echo '{json.dumps([{**LOUD, "for": 3600}])}'; else echo '{json.dumps([{**LOUD, "until": 1}])}'; fi
-"""
-    )
-    check.chmod(0o755)
-    file = folder / "detectors.toml"
-    file.write_text(f'off = ["kernel"]\n[[command]]\nname = "fan"\nargv = [{json.dumps(str(check))}]\nevery = 0.2\noutput = "json"\n')
-    return file
 
 
 def network_of(host: Host) -> str:
@@ -47,20 +28,12 @@ def nodes(status: dict[str, Any]) -> list[str]:
     return [rank["node"] for rank in status["ranks"]]
 
 
-def nodes_of(job: Submitted) -> list[str]:
-    return nodes(job.status())
-
-
-def waits(job: Submitted, condition: Callable[[dict[str, Any]], bool]) -> None:
-    wait_until(lambda: condition(job.status()), f"{job.name} stands as it should", LONG)
-
-
 @pytest.mark.whole
 @needs_hosts
 def test_a_rank_leaves_the_node_that_fails_a_check_until_it_does_no_more(
     tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]
 ) -> None:
-    file = detectors(tmp_path, "$(readlink /proc/self/ns/net)")
+    file = fan(tmp_path, "$(readlink /proc/self/ns/net)")
     with marked() as mark, network(2) as hosts:
         job = Spread(hosts, tmp_path / "job", mark, "--drill", "off", "--detectors", str(file), HELD="1:6", WAIT="1")
         job.wait_for("held 6")
@@ -83,11 +56,12 @@ def test_a_rank_leaves_the_node_that_fails_a_check_until_it_does_no_more(
         assert f"node{number}: command:fan looks for trouble" in (job.folder / f"output{number}.txt").read_text()
 
 
+@pytest.mark.whole
 def test_all_jobs_leave_a_node_that_fails_a_check_of_its_agent(
     tmp_path: Path, undisturbed_spread: Callable[[int], Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check runs in the node's agent: once for all jobs, and not with what a job has in its environment."""
-    file = detectors(tmp_path, "$NODE")
+    file = fan(tmp_path, "$NODE")
     with marked() as mark:
         service = Service(tmp_path, mark)
         for name in "ab":
@@ -96,26 +70,22 @@ def test_all_jobs_leave_a_node_that_fails_a_check_of_its_agent(
         monkeypatch.delenv("NODE")
         service.wait_for_nodes(2)
         service.wait_for_words("agent-a.txt", "node a: command:fan looks for trouble")
-        flags = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "2", "--drill", "off"]
         jobs = []
         for name in ("first", "second"):
-            job = service.run(name, flags, "spread.py", HELD="1:6", WAIT="1", SECRET_OF_A_JOB="1")
-            job.wait_for("held 6")
-            waits(job, lambda status: [spare["state"] for spare in status["spares"]] == ["warm"] * 2)
-            jobs.append(job)
+            jobs.append(service.held(name, SECRET_OF_A_JOB="1"))
         (bad,) = {nodes(job.status())[1] for job in jobs}
         flag = tmp_path / f"flag of {bad}"
         flag.touch()
         for job in jobs:
-            waits(job, lambda status: status["state"] == "recovering")
+            job.wait_for_pause()
             assert job.status()["taints"] == {bad: WHY}
             job.let("let go")
         for job in jobs:
-            waits(job, lambda status: bad not in nodes(status))
+            job.wait_until(lambda status: bad not in nodes(status), "no rank on that node")
         assert "the fan is loud" in next(node["taint"] for node in service.ask("nodes") if node["node"] == bad)
         flag.unlink()
         for job in jobs:
-            waits(job, lambda status: status["taints"] == {})
+            job.wait_until(lambda status: status["taints"] == {}, "the end of the taint")
             job.let("end")
         for job in jobs:
             ended = job.ends()

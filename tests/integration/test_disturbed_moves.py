@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from tests.integration.processes import marked, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
-from tests.integration.test_detectors import WHY, detectors, nodes_of
+from tests.integration.sights import fan
+from tests.integration.test_detectors import WHY
 from tests.integration.training import LONG, Outcome
 
 from understudy.chaos.armed import HOLD, Armed, Folder
 
-RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "4", "--drill", "off", "--chaos"]
 # Where whoever is in the way of rank 1 stands when one of them is killed: points of `understudy.chaos.points`. Before these it sets up.
 SET_UP = "newcomer"
 PAUSE = "between"  # it is waited for: the newcomer is ready, and rank 1 in the middle of a step
@@ -32,7 +32,7 @@ QUICK = ("newcomer", "leaver")
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """With three nodes, on each of which a check looks for a flag."""
-    file = detectors(tmp_path, "$NODE")
+    file = fan(tmp_path, "$NODE")
     with marked() as mark:
         made = Service(tmp_path, mark)
         for name in "abc":
@@ -72,26 +72,15 @@ def kill(pid: int) -> None:
 
 def begin(service: Service, **variables: str) -> Submitted:
     """A job in the middle of a step, with warm spares on a third node. It stops once more in step 9."""
-    job = service.run("job", RANKS, "spread.py", HELD="1:6,1:9", EACH="1", WAIT="1", **variables)
-    job.wait_for("held 6")
-    wait_until(lambda: [spare["state"] for spare in job.status()["spares"]] == ["warm"] * 4, "warm spares", LONG)
-    return job
+    return service.held("job", "--chaos", spares=4, HELD="1:6,1:9", EACH="1", **variables)
 
 
-def ends(job: Submitted, undisturbed: Callable[[int], Outcome]) -> Outcome:
-    job.let("end")
-    ended = job.ends()
-    assert ended.code == 0, ended.output
-    assert ended.record == undisturbed(2).record
-    return ended
+def nodes_of(job: Submitted) -> list[str]:
+    return [rank["node"] for rank in job.service.get("status", job=job.name)["ranks"]]
 
 
 def flag(service: Service, node: str) -> None:
     (service.folder / f"flag of {node}").touch()
-
-
-def wait_for_pause(job: Submitted) -> None:
-    wait_until(lambda: job.status()["state"] == "recovering", "a spare that has set up, and the pause", LONG)
 
 
 @pytest.mark.parametrize(("point", "victim"), [cell if cell == QUICK else pytest.param(*cell, marks=pytest.mark.whole) for cell in CELLS])
@@ -103,7 +92,7 @@ def test_who_dies_on_the_way(service: Service, undisturbed_spread: Callable[[int
     new = begins.wait()
     if point != SET_UP:
         begins.let_go()
-        wait_for_pause(job)
+        job.wait_for_pause()
     if point in MOVE:
         job.let("let go 6")
     if point != PAUSE:
@@ -113,11 +102,11 @@ def test_who_dies_on_the_way(service: Service, undisturbed_spread: Callable[[int
     held.let_go()
     job.let("let go 6")
     job.wait_for("held 9")
-    wait_until(lambda: job.status()["state"] == "recovering" or nodes_of(job)[1] != node, "another spare, or that it has gone", LONG)
+    job.wait_until(lambda now: now["state"] == "recovering" or now["ranks"][1]["node"] != node, "another spare, or that it has gone")
     job.let("let go 9")
-    wait_until(lambda: nodes_of(job)[1] != node, "no rank on that node", LONG)
+    job.wait_until(lambda now: now["ranks"][1]["node"] != node, "no rank on that node")
     assert job.status()["taints"] == {node: WHY}
-    incidents = ends(job, undisturbed_spread).incidents
+    incidents = job.ends_like(undisturbed_spread(2)).incidents
     parts = [(part["rank"], part["cause"]) for incident in incidents for part in incident["ranks"]]
     if (point, victim) in UNSEEN:
         assert parts == [(1, "migrated")]
@@ -134,15 +123,15 @@ def test_two_nodes_are_suspected_at_once(service: Service, undisturbed_spread: C
     before = nodes_of(job)
     for node in before:
         flag(service, node)
-    wait_until(lambda: set(job.status()["taints"]) == set(before), "both taints", LONG)
-    wait_for_pause(job)
+    job.wait_until(lambda now: set(now["taints"]) == set(before), "both taints")
+    job.wait_for_pause()
     job.let("let go 6")
     job.wait_for("held 9")
     assert sum(old != new for old, new in zip(before, nodes_of(job), strict=True)) == 1
-    wait_for_pause(job)
+    job.wait_for_pause()
     job.let("let go 9")
-    wait_until(lambda: not set(before) & set(nodes_of(job)), "no rank on these nodes", LONG)
-    incidents = ends(job, undisturbed_spread).incidents
+    job.wait_until(lambda now: not set(before) & {rank["node"] for rank in now["ranks"]}, "no rank on these nodes")
+    incidents = job.ends_like(undisturbed_spread(2)).incidents
     assert [(incident["planned"], incident["cause"], incident["decision"]) for incident in incidents] == [
         (True, "migrated", "boundary")
     ] * 2
@@ -158,12 +147,12 @@ def test_a_node_is_suspected_during_a_recovery(service: Service, undisturbed_spr
     job.kill_rank(1)
     job.wait_for("setup")
     flag(service, node)
-    wait_until(lambda: job.status()["taints"] == {node: WHY}, "the taint", LONG)
+    job.wait_until(lambda now: now["taints"] == {node: WHY}, "the taint")
     assert job.status()["state"] == "recovering" and nodes_of(job)[0] == node
     job.let("go on setup")
     job.wait_for("held 9")
-    wait_for_pause(job)
+    job.wait_for_pause()
     job.let("let go 9")
-    wait_until(lambda: nodes_of(job)[0] != node, "no rank on that node", LONG)
-    lost, moved = ends(job, undisturbed_spread).incidents
+    job.wait_until(lambda now: now["ranks"][0]["node"] != node, "no rank on that node")
+    lost, moved = job.ends_like(undisturbed_spread(2)).incidents
     assert (lost["planned"], lost["rank"], lost["cause"], moved["planned"], moved["rank"]) == (False, 1, "killed", True, 0)

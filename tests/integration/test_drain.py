@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from tests.integration.processes import marked, wait_until
-from tests.integration.service import Service, Submitted
+from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome
 
 Undisturbed = Callable[[int], Outcome]
-RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--drill", "off"]
 
 
 @pytest.fixture
@@ -29,42 +28,18 @@ def nodes(service: Service, names: str, slots: int) -> None:
     service.wait_for_nodes(len(names))
 
 
-def held(service: Service, name: str, spares: int, **variables: str) -> Submitted:
-    """A job in its step 6, with warm spares."""
-    job = service.run(name, [*RANKS, "--spares", str(spares)], "spread.py", **{"HELD": "1:6", "WAIT": "1", **variables})
-    job.wait_for("held 6")
-    wait_until(lambda: [spare["state"] for spare in job.status()["spares"]] == ["warm"] * spares, "warm spares", LONG)
-    return job
-
-
-def node_of(job: Submitted, rank: int) -> str:
-    return str(job.status()["ranks"][rank]["node"])
-
-
 def draining(service: Service, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "understudy.cli", "drain", *words]
     return subprocess.Popen(command, env=service._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def ends(job: Submitted, undisturbed: Undisturbed) -> Outcome:
-    job.let("end")
-    ended = job.ends()
-    assert ended.code == 0, ended.output
-    assert ended.record == undisturbed(2).record
-    return ended
-
-
-def wait_for_pause(*jobs: Submitted) -> None:
-    for job in jobs:
-        wait_until(lambda job=job: job.status()["state"] == "recovering", "a spare that has set up, and the pause", LONG)  # type: ignore[misc]
-
-
 def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, undisturbed_spread: Undisturbed) -> None:
     nodes(service, "abc", 4)
-    jobs = [held(service, name, 2) for name in ("first", "second")]
-    (shared,) = {node_of(jobs[0], rank) for rank in (0, 1)} & {node_of(jobs[1], rank) for rank in (0, 1)}
+    jobs = [service.held(name, spares=2) for name in ("first", "second")]
+    (shared,) = {jobs[0].node_of(rank) for rank in (0, 1)} & {jobs[1].node_of(rank) for rank in (0, 1)}
     waiting = draining(service, shared, "--reason", "a new kernel", "--deadline", "10m", "--wait")
-    wait_for_pause(*jobs)
+    for job in jobs:
+        job.wait_for_pause()
     for job in jobs:
         assert job.status()["taints"] == {shared: "a new kernel"}
         assert job.status()["drains"][0]["stage"] == "draining" and job.status()["drains"][0]["ranks"]
@@ -88,28 +63,28 @@ def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, u
     assert [(line["drain"], line["taint"]) for line in service.ask("nodes") if line["node"] == shared] == [("", "")]
     assert service.command("undrain", shared).returncode == 4
     for job in jobs:
-        (incident,) = ends(job, undisturbed_spread).incidents
+        (incident,) = job.ends_like(undisturbed_spread(2)).incidents
         assert (incident["planned"], incident["cause"], incident["decision"]) == (True, "migrated", "boundary")
         assert incident["ranks"][0]["detail"] == f"node {shared} is drained: a new kernel"
 
 
 def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbed_spread: Undisturbed) -> None:
     nodes(service, "ab", 2)
-    job = held(service, "job", 2)
-    node = node_of(job, 1)
+    job = service.held("job", spares=2)
+    node = job.node_of(1)
     waiting = draining(service, node, "--deadline", "4s", "--then", "lose", "--wait")  # rank 1 comes to no boundary
     said, _ = waiting.communicate(timeout=LONG)
     assert waiting.returncode == 0, said
     assert all(rank["node"] != node for rank in job.status()["ranks"])
-    ended = ends(job, undisturbed_spread)
+    ended = job.ends_like(undisturbed_spread(2))
     assert "drained" in [rank["cause"] for incident in ended.incidents for rank in incident["ranks"]]
 
 
 @pytest.mark.whole
 def test_past_its_deadline_what_is_late_is_left(service: Service, undisturbed_spread: Undisturbed) -> None:
     nodes(service, "ab", 1)
-    job = held(service, "job", 0)
-    node = node_of(job, 1)
+    job = service.held("job", spares=0)
+    node = job.node_of(1)
     refused = service.command("drain", node, "--reason", "a new kernel")
     assert refused.returncode == 4 and "rank 1 would have nowhere to go" in refused.stderr + refused.stdout, refused
     assert job.status()["taints"] == {}, "nothing has changed"
@@ -117,15 +92,15 @@ def test_past_its_deadline_what_is_late_is_left(service: Service, undisturbed_sp
     assert late.returncode == 3, late
     found = json.loads(late.stdout)
     assert (found["stage"], found["ranks"]) == ("late", {"job": [1]}), found
-    assert node_of(job, 1) == node
+    assert job.node_of(1) == node
     job.let("let go")
-    assert ends(job, undisturbed_spread).incidents == []
+    assert job.ends_like(undisturbed_spread(2)).incidents == []
 
 
 def test_a_node_is_drained_in_an_incident(service: Service, undisturbed_spread: Undisturbed) -> None:
     nodes(service, "abc", 2)
-    job = held(service, "job", 2, HELD="1:6,1:9", EACH="1", PHASES="apply:6")
-    node = node_of(job, 0)
+    job = service.held("job", spares=2, HELD="1:6,1:9", EACH="1", PHASES="apply:6")
+    node = job.node_of(0)
     job.kill_rank(1)
     job.wait_for("apply")  # its newcomer takes over values
     waiting = draining(service, node, "--wait", "--deadline", "10m")
@@ -133,12 +108,12 @@ def test_a_node_is_drained_in_an_incident(service: Service, undisturbed_spread: 
     assert job.status()["drains"][0]["waits_for"], "it waits for the recovery"
     job.let("go on apply")
     job.wait_for("held 9")
-    wait_for_pause(job)
+    job.wait_for_pause()
     job.let("let go 9")
     said, _ = waiting.communicate(timeout=LONG)
     assert waiting.returncode == 0, said
-    assert node_of(job, 0) != node
-    incidents = ends(job, undisturbed_spread).incidents
+    assert job.node_of(0) != node
+    incidents = job.ends_like(undisturbed_spread(2)).incidents
     assert [(incident["planned"], incident["rank"]) for incident in incidents] == [(False, 1), (True, 0)]
 
 

@@ -14,8 +14,6 @@ from tests.integration.processes import marked, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome
 
-RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "2", "--drill", "off"]
-
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
@@ -40,10 +38,8 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
     policy.write_text(
         '[trust]\ncheck = false\n[[rule]]\nname = "alerts"\ndetector = "alertmanager:*"\nseverity = ["suspect"]\naction = "leave"'
     )
-    job = service.run("job", [*RANKS, "--policy", str(policy)], "spread.py", HELD="1:6", WAIT="1")
-    job.wait_for("held 6")
-    wait_until(lambda: [spare["state"] for spare in job.status()["spares"]] == ["warm"] * 2, "warm spares", LONG)
-    node = str(job.status()["ranks"][1]["node"])
+    job = service.held("job", "--policy", str(policy))
+    node = job.node_of(1)
     secret = service.folder / "secret"
     secret.write_text("the secret of this test's service")
     made = service.command("token", "--token-file", str(secret), "--role", "evidence")
@@ -63,22 +59,18 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
         for _ in range(3):  # Alertmanager repeats itself
             answer = client.post("/v1/evidence/alertmanager", json=fires(node))
             assert (answer.status_code, answer.json()) == (200, [{"node": node, "jobs": ["job"], "why_not": ""}])
-        wait_until(lambda: job.status()["state"] == "recovering", "a spare that has set up, and the pause", LONG)
+        job.wait_for_pause()
         assert job.status()["taints"] == {node: "91 degrees (alertmanager:gpuhot), by rule 'alerts'"}
         assert [line["taint"] for line in service.ask("nodes") if line["node"] == node] != [""], "no new jobs go there"
         job.let("let go")
-        wait_until(lambda: all(rank["node"] != node for rank in job.status()["ranks"]), "no rank on that node", LONG)
+        job.wait_until(lambda status: all(rank["node"] != node for rank in status["ranks"]), "no rank on that node")
         assert client.post("/v1/evidence/alertmanager", json=fires(node, "resolved")).status_code == 200
-        wait_until(lambda: job.status()["taints"] == {}, "it is over", LONG)
+        job.wait_until(lambda status: status["taints"] == {}, "it is over")
         assert [line["taint"] for line in service.ask("nodes") if line["node"] == node] == [""]
         note = [{"node": node, "source": "site", "kind": "dust", "severity": "note", "detail": "dusty", "happened": time.time()}]
         assert client.post("/v1/evidence", json=note).json() == [{"node": node, "jobs": ["job"], "why_not": ""}]
         wait_until(lambda: f"node {node}: dusty (webhook:site)" in job.output, "the note", LONG)
-    job.let("end")
-    ended = job.ends()
-    assert ended.code == 0, ended.output
-    assert ended.record == undisturbed_spread(2).record
-    (incident,) = ended.ask("report")["incidents"]
+    (incident,) = job.ends_like(undisturbed_spread(2)).incidents
     assert incident["ranks"][0]["detail"] == f"node {node} is tainted: 91 degrees (alertmanager:gpuhot), by rule 'alerts'"
 
 

@@ -35,16 +35,13 @@ for line in sys.stdin:
 """
 
 
-class Node:
-    """A node with GPUs, and the detector in its child process."""
+class Gpus:
+    """What the stand-in answers to who has `variables` in its environment."""
 
     def __init__(self, library: Path, state: Path) -> None:
         self._state = state
         self.lines: dict[str, str] = {"order": "0"}
-        self.now = START
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "NVML_STAND_IN": str(state), "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-c", CHILD]
-        self._child = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.variables = {"LD_LIBRARY_PATH": str(library), "NVML_STAND_IN": str(state)}
 
     def gpu(self, number: int, **lines: int | str) -> None:
         for name, value in lines.items():
@@ -57,6 +54,23 @@ class Node:
         self.gpu(number, uuid=f"GPU-{number}", address=f"00000000:{number}B:00.0", corrected=0, uncorrected=0, rows="0 0 0 0", pages=0)
         self.gpu(number, clocks=0, replays=0, xids="", field__38__0=0, field__45__0=0, field__52__0=0, field__59__0=0, field__230__0=0)
         self.gpu(number, **{f"field__215__{link}": 0 for link in range(36)})
+
+    def write(self) -> None:
+        """All of it counts from now on, at once: it may be read meanwhile."""
+        partial = self._state.with_suffix(".partial")
+        partial.write_text("".join(f"{key} {value}\n" for key, value in self.lines.items()))
+        partial.rename(self._state)
+
+
+class Node(Gpus):
+    """A node with GPUs, and the detector in its child process."""
+
+    def __init__(self, library: Path, state: Path) -> None:
+        super().__init__(library, state)
+        self.now = START
+        environment = {**os.environ, **self.variables, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-c", CHILD]
+        self._child = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def fresh(self) -> Node:
         """With one healthy GPU, and a detector that has not looked yet."""
@@ -79,7 +93,7 @@ class Node:
         return [(one["part"], one["kind"], one["severity"]) for one in self.look(after)]
 
     def ask(self, order: str) -> Any:
-        self._state.write_text("".join(f"{key} {value}\n" for key, value in self.lines.items()))
+        self.write()
         assert self._child.stdin is not None and self._child.stdout is not None
         self._child.stdin.write(json.dumps([order, self.now]) + "\n")
         self._child.stdin.flush()
@@ -94,13 +108,18 @@ class Node:
         self._child.stdout.close()
 
 
-@contextlib.contextmanager
-def started(folder: Path) -> Iterator[Node]:
-    """One for all tests of a module: the child takes longer to start than all of them."""
+def build(folder: Path) -> None:
+    """The stand-in, in `folder`. Skips the test where that cannot be."""
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     if CC is None:
         pytest.skip("no C compiler")
     subprocess.run([CC, "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", SOURCE], check=True)
+
+
+@contextlib.contextmanager
+def started(folder: Path) -> Iterator[Node]:
+    """One for all tests of a module: the child takes longer to start than all of them."""
+    build(folder)
     node = Node(folder, folder / "state")
     try:
         yield node

@@ -1,0 +1,274 @@
+"""What detectors of a node see, made to appear on one node of a service: each stands in where this machine has no such hardware.
+
+nvml: a stand-in for NVIDIA's library, compiled by the test, because no GPU is there (where one is, its library is not asked either).
+kernel: a file that an agent finds at /dev/kmsg, in a mount namespace of its own, which takes root. The real one does not do: what a process
+writes there the kernel gives another facility, and the detector believes none of it. prometheus: a real HTTP server with a page of each
+node. command: a program that looks for a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.integration.processes import wait_until
+from tests.integration.service import Service
+from tests.integration.training import LONG
+from tests.unit.nvml_node import Gpus, build
+from tests.unit.prometheus_fake import Fake, serving
+
+RULE = "by rule 'a node or a part of it that is suspected'"  # of the policy that ships
+LOUD = {"subject": "device", "part": "fan0", "kind": "loud", "severity": "suspect", "detail": "the fan is loud"}
+OVER_KMSG = 'mount --bind "$0" /dev/kmsg && exec "$@"'
+
+
+def fan(folder: Path, where: str) -> Path:
+    """A file of detectors with a check that fails on the node for which there is a flag, and says when the flag is gone. `where`: which
+    node it is, in words of a shell. What has run it, and with which environment, it writes down.
+    """
+    check = folder / "check fan"
+    check.write_text(
+        f"""#!/bin/sh
+echo $PPID >> "{folder}/parents"
+env > "{folder}/environment"
+flag="{folder}/flag of {where}"
+if [ -e "$flag" ]; then echo '{json.dumps([{**LOUD, "for": 3600}])}'; else echo '{json.dumps([{**LOUD, "until": 1}])}'; fi
+"""
+    )
+    check.chmod(0o755)
+    file = folder / "detectors.toml"
+    words = f'name = "fan"\nargv = [{json.dumps(str(check))}]\nevery = 0.2\noutput = "json"'
+    file.write_text(f'off = ["kernel", "nvml"]\n[[command]]\n{words}\n')
+    return file
+
+
+@dataclass
+class Around:
+    """Where an agent is started: with a command before its own, and variables."""
+
+    command: Sequence[str] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def start(self, command: list[str], folder: Path, environment: dict[str, str], output: Path) -> subprocess.Popen[bytes]:
+        with output.open("ab") as file:
+            return subprocess.Popen(
+                [*self.command, *command],
+                cwd=folder,
+                env={**environment, **self.variables},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+
+class Sight(ABC):
+    """Nodes on which one detector looks, and on each of which it may be given something to see."""
+
+    detector: str  # as evidence names it
+    kind: str
+    part: str
+    detail: str
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        """Files are in `folder`; what has to be ended is, with `stack`. May skip the test."""
+        self.folder, self.stack = folder, stack
+
+    @property
+    def why(self) -> str:
+        """As the shipped policy has it."""
+        return f"{self.detail} ({self.detector}), {RULE}"
+
+    def begin(self, service: Service, names: str, slots: int) -> None:
+        """A node of each name, where the detector has looked for the first time: what it sees from now on is new."""
+        for name in names:
+            file, around = self.node(name)
+            service.start_agent(name, slots, around, "--detectors", str(file))
+        wait_until(lambda: [node["state"] for node in service.get("nodes")] == ["here"] * len(names), "the nodes", LONG)
+        for name in names:
+            service.wait_for_words(f"agent-{name}.txt", f"node {name}: {self.detector} looks for trouble")
+
+    def _file(self, name: str, text: str) -> Path:
+        file = self.folder / f"detectors of {name}.toml"
+        file.write_text(text)
+        return file
+
+    @abstractmethod
+    def node(self, name: str) -> tuple[Path, Around]:
+        """Nothing is to be seen there yet. The file of detectors, and what its agent needs."""
+
+    @abstractmethod
+    def appears(self, name: str) -> None:
+        """There is something to see on that node."""
+
+
+class Passing(Sight):
+    """What comes and goes."""
+
+    @abstractmethod
+    def goes(self, name: str) -> None:
+        """There is nothing to see any more."""
+
+
+class Gpu(Sight):
+    detector, kind, part = "nvml", "xid-79", "gpu0"
+    detail = "Xid 79: the GPU has fallen off the bus (GPU-0 at 00000000:0B:00.0)"
+    settings = ""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        super().__init__(folder, stack)
+        build(folder)
+        self.gpus: dict[str, Gpus] = {}
+
+    def node(self, name: str) -> tuple[Path, Around]:
+        gpus = self.gpus[name] = Gpus(self.folder, self.folder / f"gpus of {name}")
+        for number in (0, 1):
+            gpus.healthy(number)
+        gpus.lines["order"] = "0 1"
+        gpus.write()
+        return self._file(name, f'off = ["kernel"]\n{self.settings}'), Around(variables=gpus.variables)
+
+    def appears(self, name: str) -> None:
+        self.gpus[name].gpu(0, xids=79)
+        self.gpus[name].write()
+
+
+class Erring(Gpu, Passing):
+    """Each error counts for some seconds: more than the time between two looks on a machine that is busy."""
+
+    kind, detail = "nvml-error-999", "NVML: Unknown Error (GPU-0 at 00000000:0B:00.0)"
+    settings = "[nvml]\nwears_off = 3\n"
+
+    def appears(self, name: str) -> None:
+        self.gpus[name].gpu(0, uncorrected="!999")
+        self.gpus[name].write()
+
+    def goes(self, name: str) -> None:
+        self.gpus[name].gpu(0, uncorrected=0)
+        self.gpus[name].write()
+
+
+class Log(Sight):
+    detector, kind, part = "kernel", "xid-79", "pci:0000:01:00.0"
+    detail = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        super().__init__(folder, stack)
+        if why := _no_mounts(folder):
+            pytest.skip(why)
+
+    def node(self, name: str) -> tuple[Path, Around]:
+        log = self._log(name)
+        log.touch()
+        return self._file(name, 'off = ["nvml"]\n'), Around(["unshare", "--mount", "sh", "-c", OVER_KMSG, str(log)])
+
+    def appears(self, name: str) -> None:
+        self.says(name, self.detail)
+
+    def says(self, name: str, *texts: str) -> None:
+        """The kernel, now: a record of each."""
+        moment = round(time.monotonic() * 1e6)
+        with self._log(name).open("a") as log:
+            log.write("".join(f"4,1,{moment},-;{text}\n" for text in texts))
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"kmsg of {name}"
+
+
+class Link(Log, Passing):
+    kind, part = "link-down", "eth2"
+    text = "mlx5_core 0000:01:00.0 {}: Link {}"
+    detail = text.format(part, "down")
+
+    def goes(self, name: str) -> None:
+        self.says(name, self.text.format(self.part, "up"))
+
+    def blinks(self, name: str, interface: str) -> None:
+        """It is down, and up again at once."""
+        self.says(name, self.text.format(interface, "down"), self.text.format(interface, "up"))
+
+
+def _no_mounts(folder: Path) -> str:
+    """Why an agent cannot find a file at /dev/kmsg here, or ""."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return "a file in place of /dev/kmsg needs root and the command unshare (util-linux)"
+    probe = folder / "probe"
+    probe.touch()
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", OVER_KMSG, str(probe), "true"], capture_output=True, text=True)
+    return f"this machine mounts nothing over /dev/kmsg: {done.stderr.strip()}" if done.returncode else ""
+
+
+class Page(Sight):
+    detector, kind, part = "prometheus:dcgm", "xid", "gpu3"
+    rules = '{name = "fell-off", sample = "DCGM_FI_DEV_XID_ERRORS", compare = "==", number = 79, subject = "device", kind = "xid"}'
+    where = 'exporters = [{{url = "{}/metrics"}}]'
+    detail = "fell-off: 79, which is == 79: DCGM_FI_DEV_XID_ERRORS"
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        super().__init__(folder, stack)
+        self.pages: dict[str, Fake] = {}
+
+    def node(self, name: str) -> tuple[Path, Around]:
+        page = self.pages[name] = self.stack.enter_context(serving(Fake()))
+        self.says(name, 0)
+        where = self.where.format(page.url)
+        text = f'off = ["kernel", "nvml"]\n[[prometheus]]\nname = "dcgm"\nevery = 0.2\n{where}\nrules = [{self.rules}]\n'
+        return self._file(name, text), Around()
+
+    def appears(self, name: str) -> None:
+        self.says(name, 79)
+
+    def says(self, name: str, xid: int) -> None:
+        self.pages[name].body = f'DCGM_FI_DEV_XID_ERRORS{{gpu="3",Hostname="{name}"}} {xid}\n'.encode()
+
+
+class Spike(Page, Passing):
+    """Each look counts for some seconds."""
+
+    rules = Page.rules.replace("}", ", until = 3}")
+
+    def goes(self, name: str) -> None:
+        self.says(name, 0)
+
+
+class Asked(Page):
+    """The page is that of a server that knows of many nodes."""
+
+    rules = Page.rules.replace("sample =", "query =")
+    where = 'server = {{url = "{}"}}'
+
+    def says(self, name: str, xid: int) -> None:
+        self.lists(name, (name, xid))
+
+    def lists(self, name: str, *found: tuple[str, int]) -> None:
+        """What the agent of that node is told of these nodes."""
+        self.pages[name].vector(*(({"Hostname": other, "gpu": "3"}, str(xid)) for other, xid in found))
+
+
+class Fan(Passing):
+    detector, kind, part, detail = "command:fan", "loud", "fan0", "the check fan: the fan is loud"
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        super().__init__(folder, stack)
+        self._all = fan(folder, "$NODE")  # while nobody runs the program yet
+
+    def node(self, name: str) -> tuple[Path, Around]:
+        return self._all, Around(variables={"NODE": name})
+
+    def appears(self, name: str) -> None:
+        (self.folder / f"flag of {name}").touch()
+
+    def goes(self, name: str) -> None:
+        (self.folder / f"flag of {name}").unlink()
+
+
+SIGHTS: dict[str, type[Sight]] = {"nvml": Gpu, "kernel": Log, "prometheus": Page, "command": Fan}
+PASSING: dict[str, type[Passing]] = {"nvml": Erring, "kernel": Link, "prometheus": Spike, "command": Fan}
