@@ -18,7 +18,10 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Where the authority
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the server or client; becomes a folder in DIR.", show_default=False)]
 Days = Annotated[int, typer.Option("--days", min=1, help="How long the certificate is good.")]
 
-ROLES = "read: look. operate: also migrate and end. submit: also start jobs. agent: serve a node. worker: serve a job's workers."
+ROLES = (
+    "read: look. operate: also migrate and end. submit: also start jobs. evidence: tell what speaks against nodes, and nothing else. "
+    "agent: serve a node. worker: serve a job's workers."
+)
 
 
 def token(

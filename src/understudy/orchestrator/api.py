@@ -19,6 +19,7 @@ from understudy.orchestrator.api_models import NO_ANSWER, NOT_LET, Health
 from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.cluster_routes import add_cluster
+from understudy.orchestrator.evidence_routes import add_evidence
 from understudy.orchestrator.job_routes import Finder, add_output, add_reading, add_wishes
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.limits import Limits
@@ -38,6 +39,7 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
     _add_health(app, jobs)
     add_reading(app, jobs, found, cluster, auth)
     add_wishes(app, jobs, found, cluster, auth)
+    add_evidence(app, jobs, cluster, auth)
     add_output(app, found, auth)
     add_events(app, found, lambda: jobs.history, NO_ANSWER, **auth.needs(Role.READ))
     _add_metrics(app, Metrics(jobs, cluster), auth)

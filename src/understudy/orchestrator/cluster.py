@@ -12,7 +12,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -47,6 +47,16 @@ class Node:
     def doubt(self, now: float) -> str:
         """Why no job should be placed here, by what was seen; "": nothing speaks against it. `now`: unix time."""
         return next((f"{e.detail} ({e.detector})" for e in self.suspected.values() if not 0 < e.until <= now), "")
+
+    def suspect(self, evidence: Evidence, now: float) -> None:
+        key = evidence.detector, evidence.kind, evidence.part
+        self.suspected.pop(key, None)
+        if 0 < evidence.until <= now:
+            return  # it is over
+        if len(self.suspected) >= SUSPICIONS:
+            self.suspected = {other: e for other, e in self.suspected.items() if not 0 < e.until <= now}
+        if len(self.suspected) < SUSPICIONS:
+            self.suspected[key] = evidence
 
     def free(self) -> int:
         return self.hello.slots - sum(part.slots for part in self.hello.parts)
@@ -142,16 +152,14 @@ class Cluster:
         tainted = next((node.taint for node in known if node is not None and node.taint), "")
         return tainted or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
 
-    def observe(self, evidence: Evidence) -> list[str]:
+    def observe(self, evidence: Evidence, only: Collection[str] | None = None) -> list[str]:
         """Evidence about a node: each job that has it does what its own policy says, and no new one is placed there while it holds. Gives
-        these jobs' names.
+        these jobs' names. `only`: it is for these jobs, and not for new ones.
         """
         node = self.nodes.get(evidence.name)
-        if node is not None and evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT:
-            key = evidence.detector, evidence.kind, evidence.part
-            if key in node.suspected or len(node.suspected) < SUSPICIONS:
-                node.suspected[key] = evidence
-        return self._jobs.observe(evidence)
+        if node is not None and only is None and evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT:
+            node.suspect(evidence, time.time())
+        return self._jobs.observe(evidence, only)
 
     def trust(self, name: str) -> None:
         """A person says that whatever was seen on this node is over."""

@@ -22,6 +22,7 @@ from understudy.policy.engine import Decision, Engine, Standing, held_back
 from understudy.policy.rules import Action, Policy
 
 MOST = 1000  # pieces of evidence that a detector may find in one look; notes of one job
+TAINTS = 50  # of one node by one detector; those of one webhook are one here
 LITTLE = 0.1  # of the time that a taint still lasts: an end that is put off by less is let be
 
 
@@ -66,14 +67,32 @@ class Responses:
             return self._move(evidence.name, decision.why, node, state, now)
         if decision.over:
             return self._over(evidence, node)
-        if decision.action in (Action.TAINT, Action.LEAVE):
-            ends = self._ends.setdefault((node.name, evidence.detector, evidence.part), {})
-            ends[evidence.kind] = decision.until
+        if decision.action in (Action.TAINT, Action.LEAVE) and not self._enough(evidence, node):
+            ends = self._ends_with((node.name, evidence.detector, evidence.part), evidence.kind, decision.until, state, now)
             leaves = decision.action is Action.LEAVE
             asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, _last(ends.values()), leaves)
             return self._new(asked, state, now)
         self._note(decision)
         return None
+
+    def _enough(self, evidence: Evidence, node: Node) -> bool:
+        """Whether who says this has tainted the node so often that once more changes nothing: names and parts may be made up for ever."""
+        if (evidence.detector, evidence.part) in node.taints:
+            return False
+        who = _family(evidence.detector)
+        return sum(_family(source) == who for source, _ in node.taints) >= TAINTS
+
+    def _ends_with(self, place: tuple[str, str, str], kind: str, until: float, state: JobState, now: float) -> dict[str, float]:
+        """The ends of what a detector has seen in a part of a node, with this one. Where there are many, those that matter no more go."""
+        if len(self._ends) >= MOST:
+            there = {(node.name, *key) for node in state.nodes.values() for key in node.taints}
+            self._ends = {key: ends for key, ends in self._ends.items() if key in there}
+        ends = self._ends.setdefault(place, {})
+        if kind not in ends and len(ends) >= TAINTS:
+            for gone in [other for other, end in ends.items() if 0 < end <= now] or [next(iter(ends))]:
+                del ends[gone]
+        ends[kind] = until
+        return ends
 
     def _over(self, evidence: Evidence, node: Node) -> NodeTainted | None:
         """What was seen has ended. The taint ends with the last of what its detector has seen in that part of the node."""
@@ -152,6 +171,11 @@ class Responses:
             self._noted.add(key)
             part = f"{evidence.part} of " if evidence.part else ""
             self._tell(f"{part}{'node' if evidence.subject is not Subject.WORKER else 'worker'} {evidence.name}: {decision.why}")
+
+
+def _family(detector: str) -> str:
+    """ "alertmanager" of "alertmanager:NodeDown"."""
+    return detector.partition(":")[0]
 
 
 def _last(ends: Collection[float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from understudy.orchestrator.output import FILE, Output
 from understudy.orchestrator.service import Service
 from understudy.orchestrator.settings import Settings
 from understudy.policy.rules import parse
+
+TOLD = 100  # things that are told once
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Jobs:
         self._tell = tell
         self._jobs: dict[str, ServedJob] = {}
         self.aside: dict[str, str] = {}  # jobs that the journal has and that cannot be read from it, and why
+        self._told: set[str] = set()
         self.single = False
         self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is here
 
@@ -56,12 +59,22 @@ class Jobs:
         """In the order in which they were begun."""
         return list(self._jobs.values())
 
-    def observe(self, evidence: Evidence) -> list[str]:
-        """Evidence about a node goes to every job that has it and is not over. Gives their names."""
-        has = [job for job in self._jobs.values() if not job.running.done() and evidence.name in job.service.machine.state.nodes]
+    def running(self, only: Collection[str] | None = None) -> list[ServedJob]:
+        """Those that are not over. `only`: of these names; None: all."""
+        return [job for job in self._jobs.values() if not job.running.done() and (only is None or job.name in only)]
+
+    def observe(self, evidence: Evidence, only: Collection[str] | None = None) -> list[str]:
+        """Evidence about a node goes to every job that has it and is not over. Gives their names. `only`: to none but these."""
+        has = [job for job in self.running(only) if evidence.name in job.service.machine.state.nodes]
         for job in has:
             job.service.observe(evidence)
         return [job.name for job in has]
+
+    def tell_once(self, about: str, text: str) -> None:
+        """What somebody outside gets wrong again and again. `about`: what is told once."""
+        if about not in self._told and len(self._told) < TOLD:
+            self._told.add(about)
+            self._tell(text)
 
     def put_aside(self, name: str, why: str) -> None:
         """Nothing is decided for this job, and nothing is ended: what trains goes on without us. All others are not touched by it."""

@@ -37,11 +37,13 @@ class Role(StrEnum):
     READ = "read"  # look at jobs, nodes and metrics
     OPERATE = "operate"  # also migrate ranks and end jobs
     SUBMIT = "submit"  # also start jobs
+    EVIDENCE = "evidence"  # tell what speaks against nodes, and nothing else
     AGENT = "agent"  # serve a node
     WORKER = "worker"  # serve a job's workers: made by the orchestrator for each job that it starts
 
 
-_INCLUDED = {Role.OPERATE: {Role.READ}, Role.SUBMIT: {Role.READ, Role.OPERATE}}
+# An operator may taint nodes and migrate ranks, and so may say what leads to that at most; who may submit may do all that, too.
+_INCLUDED = {Role.OPERATE: {Role.READ, Role.EVIDENCE}, Role.SUBMIT: {Role.READ, Role.OPERATE, Role.EVIDENCE}}
 
 
 class Unknown(Exception):

@@ -1,0 +1,139 @@
+"""Routes by which others tell what speaks against nodes: programs of an operator, and Prometheus' Alertmanager.
+
+What they say goes where evidence of an agent goes: to the policies of the jobs that have the node, and in a service to the node, so that
+no new job is placed there. A token that is limited to a job reaches the policy of that job only.
+
+A list is taken piece by piece: one that says nothing here does not hold up the others. What is written wrong is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Collection, Sequence
+from typing import Annotated
+
+from fastapi import Body, FastAPI, HTTPException, Query, Request
+
+from understudy.common.bounds import plain
+from understudy.detectors.alertmanager import NODE_LABELS, SUSPECT, AlertmanagerMessage, Reading, evidence_of
+from understudy.detectors.base import Evidence, Severity
+from understudy.detectors.labels import KnownNodes
+from understudy.orchestrator import problems
+from understudy.orchestrator.api_models import NOT_LET
+from understudy.orchestrator.auth import Auth
+from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.evidence_models import EvidenceItem, Heard
+from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.limits import Buckets
+from understudy.orchestrator.security import Role
+
+PER_MINUTE = 600.0  # pieces of evidence, of one kind of token and one address; so many at once after a while of rest
+WRONG: dict[int | str, dict[str, object]] = {**NOT_LET, 400: problems.RESPONSE, 422: problems.RESPONSE}
+Label = Annotated[str, Query(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,127}$")]
+Word = Annotated[str, Query(min_length=1, max_length=100)]
+
+
+class TooMuch(Exception):
+    """More evidence than may be told now."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds`: until it may."""
+        super().__init__(f"more than {PER_MINUTE:g} pieces of evidence a minute come from this address: none of these was taken")
+        self.headers = {"Retry-After": str(math.ceil(seconds))}
+
+
+class Desk:
+    """Takes evidence, and passes it on as far as who brings it may speak."""
+
+    def __init__(self, jobs: Jobs, cluster: Cluster | None) -> None:
+        self._jobs = jobs
+        self._cluster = cluster
+        self._buckets = Buckets(PER_MINUTE / 60, PER_MINUTE)
+
+    def nodes(self, request: Request) -> KnownNodes:
+        """Those about which whoever asks may speak."""
+        only, found = _about(request), dict[str, set[str]]()
+        for job in self._jobs.running(only):
+            for node in job.service.machine.state.nodes.values():
+                found.setdefault(node.name, set()).add(node.address)
+        if self._cluster is not None and only is None:
+            for name, served in self._cluster.nodes.items():
+                found.setdefault(name, set()).add(served.hello.address)
+        return KnownNodes(found)
+
+    def take(self, request: Request, said: Sequence[Evidence | str]) -> list[Heard]:
+        """What became of each; a text says why it is none. Raises `TooMuch` before anything was taken."""
+        only, now = _about(request), asyncio.get_running_loop().time()
+        who = request.state.grants, request.client.host if request.client is not None else ""
+        count = sum(isinstance(one, Evidence) for one in said)
+        if seconds := self._buckets.of(who).take(now, count):
+            raise TooMuch(seconds)
+        return [Heard(node="", detector="", jobs=[], refused=one) if isinstance(one, str) else self._pass_on(one, only) for one in said]
+
+    def _pass_on(self, evidence: Evidence, only: Collection[str] | None) -> Heard:
+        listener = self._cluster if self._cluster is not None else self._jobs
+        jobs = listener.observe(evidence, only)
+        new_jobs = only is None and self._cluster is not None and evidence.name in self._cluster.nodes
+        refused = ""
+        if not jobs and not new_jobs:
+            refused = f"no job about which this token may speak has a node {plain(evidence.name)[:200]!a} now"
+        elif not jobs and evidence.severity is Severity.NOTE:
+            refused = "no job has this node now, and a note keeps none away"
+        return Heard(node=plain(evidence.name), detector=evidence.detector, jobs=jobs, refused=refused)
+
+
+def _about(request: Request) -> frozenset[str] | None:
+    """The jobs about which whoever asks may speak; None: about all, and about nodes as such."""
+    grants = [grant for grant in request.state.grants if grant.allows(Role.EVIDENCE, grant.job)]
+    return None if any(not grant.job for grant in grants) else frozenset(grant.job for grant in grants)
+
+
+def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) -> None:
+    desk = Desk(jobs, cluster)
+    tells = auth.needs(Role.EVIDENCE, of_all=False)
+
+    @app.post("/v1/evidence", **tells, responses=WRONG | {409: problems.RESPONSE})
+    async def evidence(request: Request, items: Annotated[list[EvidenceItem], Body(min_length=1, max_length=100)]) -> list[Heard]:
+        """Tell what speaks against nodes, 1 to 100 things. The answer has what became of each, in the same order: to which jobs it went, or
+        why it went nowhere, as where no job has the node; 409 if none went anywhere. With a token of one job it reaches that job only.
+        """
+        now = time.time()
+        try:
+            heard = desk.take(request, [item.evidence(now) for item in items])
+        except TooMuch as error:
+            raise HTTPException(429, str(error), error.headers) from error
+        if all(one.refused for one in heard):
+            reasons = list(dict.fromkeys(one.refused for one in heard))
+            raise HTTPException(409, "; ".join(reasons[:5]) + f"; and {len(reasons) - 5} other reasons" * (len(reasons) > 5))
+        return heard
+
+    @app.post("/v1/evidence/alertmanager", **tells, responses=WRONG | {503: problems.RESPONSE})
+    async def alertmanager(
+        request: Request,
+        message: AlertmanagerMessage,
+        node_label: Annotated[
+            list[Label],
+            Query(max_length=20, description="the first of these that an alert has names its node, by its name, address or host name"),
+        ] = list(NODE_LABELS),  # noqa: B006
+        suspect: Annotated[
+            list[Word],
+            Query(max_length=20, description="what the label `severity` says of alerts that speak against the node; others are notes"),
+        ] = list(SUSPECT),  # noqa: B006
+    ) -> list[Heard]:
+        """For Prometheus' Alertmanager as a webhook: alerts as evidence ([operations](operations.md#alerts-as-evidence)). The answer has
+        what became of each alert, in the same order; it is 200 also where no alert names a node that is known. Too much evidence is 503 and
+        not 429, because Alertmanager sends again what was answered so.
+        """
+        said = evidence_of(message.alerts, desk.nodes(request), Reading(node_label, suspect), time.time())
+        try:
+            heard = desk.take(request, said)
+        except TooMuch as error:
+            raise HTTPException(503, str(error), error.headers) from error
+        for alert, one in zip(message.alerts, said, strict=True):
+            if isinstance(one, str):
+                jobs.tell_once(f"alert {alert.name}", f"the alert {alert.name or 'without a name'} of Alertmanager goes nowhere: {one}")
+        if message.truncated:
+            jobs.tell_once("truncated", "Alertmanager leaves out alerts of a group that is too large: make groups smaller, or max_alerts 0")
+        return heard
