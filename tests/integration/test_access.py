@@ -25,6 +25,7 @@ from understudy.orchestrator import limits
 from understudy.orchestrator.security import Access, Role
 
 ROLES = (Role.READ, Role.OPERATE, Role.SUBMIT)
+ENOUGH = {wanted: ROLES[number:] for number, wanted in enumerate(ROLES)} | {Role.EVIDENCE: (Role.EVIDENCE, Role.OPERATE, Role.SUBMIT)}
 JOB = {"name": "other", "program": ["x.py"], "folder": "/", "spares": 0}
 
 
@@ -67,7 +68,7 @@ def test_each_route_wants_its_role(service: Service) -> None:
             seen.add(wanted)
             there = path.replace("{job}", "theirs")
             for role, token in tokens.items():
-                enough = role in ROLES and ROLES.index(role) >= ROLES.index(wanted)
+                enough = role in ENOUGH[wanted]
                 # An empty body is let in and then found wanting: nothing is changed by it.
                 status = ask(service, method, there, token, {"rank": -1, "exit_code": -1}).status_code
                 assert (status not in (401, 403)) == enough, (role, method, path, status)
@@ -78,9 +79,9 @@ def test_each_route_wants_its_role(service: Service) -> None:
                 own = path.replace("{job}", "mine")
                 assert ask(service, method, own, of_mine[wanted], {"rank": -1, "exit_code": -1}).status_code not in (401, 403)
                 assert ask(service, method, there, of_mine[wanted]).status_code == 403
-            elif path not in ("/v1/jobs",):
+            elif path != "/v1/jobs" and wanted is not Role.EVIDENCE:  # which look at the job themselves
                 assert ask(service, method, path, of_mine[wanted]).status_code == 403
-    assert seen == set(ROLES)
+    assert seen == set(ENOUGH)
 
 
 def test_a_token_of_a_job_sees_and_submits_only_that(service: Service) -> None:
@@ -243,18 +244,17 @@ def shake(ours: ssl.SSLContext, theirs: ssl.SSLContext, name: str) -> None:
 
 
 def test_certificates_are_what_they_should_be(tmp_path: Path, certificates: Callable[..., str]) -> None:
-    place = Path(certificates("client", "bob", "--role", "read", "--role", "agent", "--job", "j1", "--days", "30"))
+    place = Path(certificates("client", "bob", "--role", "read", "--role", "agent", "--role", "evidence", "--job", "j1", "--days", "30"))
     found = x509.load_pem_x509_certificate((place / "tls.crt").read_bytes())
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.UniformResourceIdentifier) == ["understudy:read:j1", "understudy:agent:j1"]
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == [f"understudy:{role}:j1" for role in ("read", "agent", "evidence")]
     left = found.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     assert datetime.timedelta(days=29) < left <= datetime.timedelta(days=30)
     keys = sorted(tmp_path.rglob("*.key"))
     assert len(keys) == 2 and all(path.stat().st_mode & 0o777 == 0o600 for path in keys)
-    grants = Access(["x"]).grants(
-        None, {"subjectAltName": (("URI", "understudy:read:j1"), ("URI", "understudy:root"), ("DNS", "understudy:submit"))}
-    )
-    assert [(grant.role, grant.job) for grant in grants] == [(Role.READ, "j1")]
+    said = (("URI", "understudy:read:j1"), ("URI", "understudy:root"), ("DNS", "understudy:submit"), ("URI", "understudy:evidence"))
+    grants = Access(["x"]).grants(None, {"subjectAltName": said})
+    assert [(grant.role, grant.job) for grant in grants] == [(Role.READ, "j1"), (Role.EVIDENCE, "")]
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from understudy import extensions
 from understudy.core.events import Committed, Event, MigrationAsked, NodeTainted, WorkerLost
 from understudy.core.model import JobSpec, LossCause
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
-from understudy.orchestrator.detection import OtherDetectors, Responses
+from understudy.orchestrator.detection import MOST, TAINTS, OtherDetectors, Responses
 from understudy.policy.rules import default, parse
 
 LIMIT = 30.0
@@ -156,6 +156,37 @@ def test_a_hold_goes_on_when_what_was_seen_is_over() -> None:
     job.sees(HOT, 100.0)
     assert job.sees(replace(HOT, until=110.0), 110.0) is None
     assert job.state.nodes["n0"].taints
+
+
+def test_names_without_end_taint_a_node_so_often_and_no_more() -> None:
+    """Of one webhook, whatever it calls itself. What others see still counts, and so does what is known already."""
+    job = Answered()
+    many = [replace(HOT, detector=f"webhook:{number}", part=f"gpu{number % 3}") for number in range(TAINTS + 5)]
+    events = [job.sees(one, 100.0) for one in many]
+    assert [event is not None for event in events] == [True] * TAINTS + [False] * 5
+    assert len(job.state.nodes["n0"].taints) == TAINTS
+    assert job.sees(HOT, 101.0) is not None and job.sees(replace(many[-1], name="n1"), 101.0) is not None
+    assert job.sees(replace(many[0], until=50.0), 102.0) is not None, "it is over"
+    assert job.sees(many[-1], 103.0) is not None, "there is room"
+
+
+def test_kinds_without_end_are_one_taint_that_lasts() -> None:
+    job = Answered()
+    assert job.sees(replace(HOT, kind="real", until=900.0), 100.0) is not None
+    for number in range(3 * TAINTS):
+        now = 101.0 + number
+        job.sees(replace(HOT, kind=f"k{number}", until=now + 0.5), now)
+    (taint,) = job.state.nodes["n0"].taints.values()
+    assert taint.until == 900.0
+    assert len(job.responses._ends["n0", "thermometer", ""]) <= TAINTS
+
+
+def test_ends_of_taints_that_are_gone_are_forgotten() -> None:
+    job = Answered()
+    for number in range(2 * MOST):
+        job.sees(replace(HOT, part=f"gpu{number}"), 100.0)
+        job.job.machine.handle(NodeTainted("n0", ""), 100.0)
+    assert len(job.responses._ends) <= MOST
 
 
 def test_the_rank_of_a_worker_that_is_to_be_left_moves_once() -> None:
