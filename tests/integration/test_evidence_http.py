@@ -1,7 +1,7 @@
-"""What is told over HTTP moves a rank, bit by bit the same as without, and comes and goes with an alert: by hand, and by a real Alertmanager.
+"""What is told over HTTP moves a rank, bit by bit the same as without; an alert comes and goes: by hand, and from a real Alertmanager.
 
-UNDERSTUDY_PROMETHEUS names the folders, separated by colons, in which `prometheus-alertmanager` is, if not on the PATH. Debian's reads its templates from
-where its package is installed: one that is only unpacked needs /usr/share/prometheus, too.
+UNDERSTUDY_PROMETHEUS names the folders, separated by colons, in which `prometheus-alertmanager` is, if not on the PATH. Debian's reads its
+templates from where its package is installed: one that is only unpacked needs /usr/share/prometheus, too.
 """
 
 from __future__ import annotations
