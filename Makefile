@@ -24,7 +24,7 @@ ON_NEWEST := tests/contract tests/faults/test_step.py tests/faults/test_losses.p
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
 # Everything about nodes that are left: detectors, policies, drains, checks, going home.
-LEAVING := tests/integration/test_evidence.py tests/integration/test_detectors.py tests/integration/test_webhook.py \
+LEAVING := tests/integration/test_evidence.py tests/integration/test_detectors.py tests/integration/test_evidence_http.py \
 	tests/integration/test_straggler.py tests/integration/test_drain.py tests/integration/test_parallel_drains.py \
 	tests/integration/test_return.py tests/integration/test_check_node.py tests/integration/test_prometheus.py \
 	tests/integration/test_leaving.py tests/integration/test_disturbed_moves.py

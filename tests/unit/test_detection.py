@@ -14,7 +14,7 @@ from understudy import extensions
 from understudy.core.events import Committed, Event, MigrationAsked, NodeTainted, WorkerLost
 from understudy.core.model import JobSpec, LossCause
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
-from understudy.orchestrator.detection import TAINTS, OtherDetectors, Responses
+from understudy.orchestrator.detection import MOST, SHARE, TAINTS, OtherDetectors, Responses, observed
 from understudy.policy.rules import default, parse
 
 LIMIT = 30.0
@@ -156,8 +156,34 @@ def test_a_detector_that_names_parts_and_kinds_without_end_fills_nothing() -> No
     for number in range(3 * TAINTS):
         job.sees(replace(HOT, subject=Subject.DEVICE, part=f"gpu{number}"), 100.0)
         job.sees(replace(HOT, kind=f"kind{number}"), 100.0)
-    assert len(job.state.nodes["n0"].taints) == TAINTS
+    assert len(job.state.nodes["n0"].taints) == TAINTS // SHARE
     assert max(map(len, job.responses._ends.values())) <= TAINTS and len(job.responses._ends) <= TAINTS
+
+
+def test_names_without_end_leave_room_for_what_others_see() -> None:
+    """Of one webhook, whatever it calls itself: in taints and in lines for a person. What is known already still counts."""
+    job = Answered()
+    many = [replace(HOT, detector=f"webhook:{number}", part=f"gpu{number % 3}") for number in range(TAINTS)]
+    events = [job.sees(one, 100.0) for one in many]
+    assert [event is not None for event in events] == [number < TAINTS // SHARE for number in range(TAINTS)]
+    assert job.sees(HOT, 101.0) is not None and job.sees(replace(many[-1], name="n1"), 101.0) is not None
+    assert job.sees(replace(many[0], until=50.0), 102.0) is not None, "it is over"
+    assert job.sees(many[-1], 103.0) is not None, "there is room"
+    for number in range(MOST):
+        job.sees(replace(HOT, detector="webhook:note", severity=Severity.NOTE, kind=f"kind{number}"), 104.0)
+    assert sum("(webhook:" in line for line in job.told) == MOST // SHARE
+    job.sees(replace(HOT, severity=Severity.NOTE, detail="a fan is loud"), 105.0)
+    assert "a fan is loud" in job.told[-1]
+
+
+def test_what_found_no_room_finds_none_in_the_journal() -> None:
+    """A leader that comes next has not to keep more of it than the one before."""
+    job = Answered()
+    for number in range(TAINTS):
+        seen = replace(HOT, detector="webhook:a", part=f"gpu{number}")
+        job.responses.recall(observed(seen), job.state, 100.0)
+        job.sees(seen, 100.0)
+    assert len(job.responses._ends) == TAINTS // SHARE
 
 
 def test_a_hold_goes_on_when_what_was_seen_is_over() -> None:

@@ -32,12 +32,12 @@ from pydantic import Field, field_validator, model_validator
 
 from understudy.detectors.base import Detector, Evidence, JobView, Severity, Subject
 from understudy.detectors.configuration import PART, Configured, Kind, Name, NodeSeverity, NodeSubject, Period, Seconds, first_line
+from understudy.detectors.labels import PART_LABELS, first_of, part_of, without_port
 from understudy.detectors.prometheus_answers import Page, Request, Series, Unusable, fetch, vector
 
 PATIENCE = 3  # looks in which nothing could be seen before `for` begins anew
 MOST = 900  # pieces of evidence of one look
 NODE_LABELS = ("Hostname", "instance")
-PART_LABELS = ("gpu", "device")
 _COMPARED: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -275,17 +275,16 @@ class _Look:
     def _named(self, rule: Rule, node: str, labels: Mapping[str, str]) -> tuple[str, str]:
         """The job's name of the node, and the part; no name if the labels do not tell."""
         wanted = (rule.node_label,) if rule.node_label is not None else NODE_LABELS
-        label, value = next(((label, labels[label]) for label in wanted if labels.get(label)), ("", ""))
+        label, value = first_of(labels, wanted)
         if not node and not value:
             self._note("prometheus-labels", rule.name, f"a series of the rule {rule.name} names no node: it has no {' or '.join(wanted)}")
             return "", ""
-        bare = _without_port(value) if label == "instance" else value
+        bare = without_port(value) if label == "instance" else value
         name = node or self._settings.nodes.get(value) or self._settings.nodes.get(bare, bare)
         if rule.subject == "node":
             return name, ""
         wanted = (rule.part_label,) if rule.part_label is not None else PART_LABELS
-        label, part = next(((label, labels[label]) for label in wanted if labels.get(label)), ("", ""))
-        part = f"gpu{part}" if label == "gpu" and part.isdecimal() else part
+        part = part_of(*first_of(labels, wanted))
         if not re.fullmatch(PART, part):
             words = f"a series of the rule {rule.name} names no part: there is no name in {' or '.join(wanted)}"
             self._note("prometheus-labels", rule.name, words)
@@ -317,10 +316,3 @@ def _usable(body: bytes | Unusable) -> bytes:
     if isinstance(body, Unusable):
         raise body
     return body
-
-
-def _without_port(instance: str) -> str:
-    """ "node7:9100" is node7, "[::1]:9100" is ::1."""
-    host, _, port = instance.rpartition(":")
-    bare = host if host and port.isdecimal() and (":" not in host or host.endswith("]")) else instance
-    return bare.removeprefix("[").removesuffix("]")

@@ -26,7 +26,7 @@ from understudy.links.submission import Submission
 from understudy.orchestrator import drains
 from understudy.orchestrator.agent_link import REPLACED, AgentLink, Close
 from understudy.orchestrator.api_models import Drain, Undrain
-from understudy.orchestrator.detection import evidence_of
+from understudy.orchestrator.detection import evidence_of, too_many
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
 from understudy.orchestrator.security import Access, Role
@@ -51,6 +51,17 @@ class Node:
     def doubt(self, now: float) -> str:
         """Why no job should be placed here, by what was seen; "": nothing speaks against it. `now`: unix time."""
         return next((f"{e.detail} ({e.detector})" for e in self.suspected.values() if not 0 < e.until <= now), "")
+
+    def suspect(self, evidence: Evidence, now: float) -> None:
+        """`now`: unix time. What is over is kept no more."""
+        key = evidence.detector, evidence.kind, evidence.part
+        self.suspected.pop(key, None)
+        if 0 < evidence.until <= now:
+            return
+        if len(self.suspected) >= SUSPICIONS // 2:
+            self.suspected = {other: e for other, e in self.suspected.items() if not 0 < e.until <= now}
+        if not too_many(evidence.detector, [detector for detector, _, _ in self.suspected], SUSPICIONS):
+            self.suspected[key] = evidence
 
     def free(self) -> int:
         return self.hello.slots - sum(part.slots for part in self.hello.parts)
@@ -149,7 +160,7 @@ class Cluster:
 
     def observe(self, evidence: Evidence, may: Callable[[str], bool] = lambda job: True) -> list[str]:
         """Evidence about a node: each job that has it does what its own policy says, and no new one is placed there while it holds. Gives
-        these jobs' names.
+        these jobs' names. `may`: whether whoever tells it may speak of a job; of "": of all of them, and of those to come.
         """
         node = self.nodes.get(evidence.name)
         known = (job.service.machine.state.nodes.get(evidence.name) for job in self._jobs.all())
@@ -157,9 +168,7 @@ class Cluster:
         counts = evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT and evidence.detector not in RESERVED
         counts = counts and evidence.happened > trusted_at
         if node is not None and counts and may(""):
-            key = evidence.detector, evidence.kind, evidence.part
-            if key in node.suspected or len(node.suspected) < SUSPICIONS:
-                node.suspected[key] = evidence
+            node.suspect(evidence, time.time())
         return self._jobs.observe(evidence, may)
 
     def _bring_back(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -24,6 +24,7 @@ from understudy.policy.rules import Action, Policy
 
 MOST = 1000  # pieces of evidence that a detector may find in one look; notes of one job
 TAINTS = 100  # of one node: a detector may name parts without end
+SHARE = 3  # what is kept is shared by so many: a third is for one detector, and those that are called alike, at most
 OFTEN = 10.0  # seconds
 LITTLE = 0.1  # of the time that a taint still lasts: an end that is put off by less is let be
 
@@ -34,6 +35,16 @@ def evidence_of(seen: Seen, node: str) -> Evidence:
         *(seen.detector, Subject(seen.subject), node, Severity(seen.severity), seen.detail, seen.happened),
         *(seen.kind, seen.part if seen.subject != "node" else "", seen.until),
     )
+
+
+def family(detector: str) -> str:
+    """ "webhook" of "webhook:burn-in": whoever tells evidence over HTTP may make up as many names as it likes."""
+    return detector.partition(":")[0]
+
+
+def too_many(detector: str, kept: Collection[str], most: int) -> bool:
+    """Whether there is no room for one more thing that this detector has seen. `kept`: the detectors of what is kept."""
+    return len(kept) >= most or sum(family(other) == family(detector) for other in kept) >= most // SHARE
 
 
 def observed(evidence: Evidence) -> Observed:
@@ -73,6 +84,7 @@ class Responses:
         self._limits = policy.limits
         self._tell = tell
         self._noted: set[tuple[str, str, str, str]] = set()
+        self._notes: Counter[str] = Counter()  # how many of these are of one family of detectors
         self._left: deque[float] = deque(maxlen=1000)  # unix times at which ranks began to leave a node
         self._held: dict[tuple[str, str, str], NodeTainted] = {}  # by node, source and part: what waits
         self._ends: dict[tuple[str, str, str], dict[str, float]] = {}  # by node, detector and part, of each kind: when it ends
@@ -103,7 +115,7 @@ class Responses:
             key = decision.node, evidence.detector, evidence.part
             if decision.over:
                 self._ends.get(key, {}).pop(evidence.kind, None)
-            elif self._taints(decision):
+            elif self._taints(decision) and decision.node in state.nodes and self._room(evidence, state.nodes[decision.node]):
                 self._keep_end(key, evidence.kind, decision.until)
 
     def event_of(self, evidence: Evidence, state: JobState, now: float, *, again: bool = False) -> Event | None:
@@ -122,8 +134,7 @@ class Responses:
             return self._move(evidence.name, decision.why, node, state, now)
         if decision.over:
             return self._over(evidence, node)
-        room = len(node.taints) < TAINTS or (evidence.detector, evidence.part) in node.taints
-        if self._taints(decision) and room:
+        if self._taints(decision) and self._room(evidence, node):
             ends = self._keep_end((node.name, evidence.detector, evidence.part), evidence.kind, decision.until)
             leaves = decision.action is Action.LEAVE
             until = _last(ends.values()) if evidence.detector != CORRUPT else 0.0  # what the core has set has no end
@@ -137,6 +148,12 @@ class Responses:
         """Whether a taint of the node follows. (Of a worker that is to be left the rank moves, and the node keeps its name.)"""
         moves = decision.action is Action.LEAVE and decision.evidence.subject is Subject.WORKER
         return decision.action in (Action.TAINT, Action.LEAVE) and not moves
+
+    @staticmethod
+    def _room(evidence: Evidence, node: Node) -> bool:
+        """Whether the node is not tainted so often by who says this that once more would change nothing."""
+        known = (evidence.detector, evidence.part) in node.taints
+        return known or not too_many(evidence.detector, [source for source, _ in node.taints], TAINTS)
 
     def _keep_end(self, key: tuple[str, str, str], kind: str, until: float) -> dict[str, float]:
         """When each kind of what was seen there ends."""
@@ -218,8 +235,10 @@ class Responses:
     def _note(self, decision: Decision) -> None:
         evidence = decision.evidence
         key = evidence.detector, evidence.name, evidence.part, evidence.kind
-        if key not in self._noted and len(self._noted) < MOST:
+        who = family(evidence.detector)
+        if key not in self._noted and len(self._noted) < MOST and self._notes[who] < MOST // SHARE:
             self._noted.add(key)
+            self._notes[who] += 1
             part = f"{evidence.part} of " if evidence.part else ""
             self._tell(f"{part}{'node' if evidence.subject is not Subject.WORKER else 'worker'} {evidence.name}: {decision.why}")
 

@@ -1,91 +1,135 @@
-"""Routes by which others tell what speaks against a node: `webhook.py` has their words."""
+"""Routes by which others tell what speaks against nodes: programs of an operator, and Prometheus' Alertmanager.
+
+What they say goes where evidence of an agent goes: to the policies of the jobs that have the node, and in a service to the node, so that
+no new job is placed there. A token that is limited to a job reaches the policy of that job only, and knows of no other node.
+
+A list is taken piece by piece: one that says nothing here does not hold up the others. What is written wrong is refused as a whole.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
-from fastapi import FastAPI, HTTPException, Query, Request
-from pydantic import Field
+from fastapi import Body, FastAPI, HTTPException, Query, Request
 
-from understudy.detectors.base import Evidence
-from understudy.orchestrator.api_models import NOT_LET, REFUSED
+from understudy.detectors.alertmanager import NODE_LABELS, SUSPECT, AlertmanagerMessage, Reading, evidence_of
+from understudy.detectors.base import Evidence, Severity
+from understudy.detectors.labels import KnownNodes
+from understudy.orchestrator import problems
+from understudy.orchestrator.api_models import NOT_LET
 from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.evidence_models import EvidenceItem, Heard
 from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.limits import Buckets
 from understudy.orchestrator.security import Role
-from understudy.orchestrator.webhook import MOST, NODE_LABELS, SUSPECT, Answer, Notification, Told
 
-Items = Annotated[list[Told], Field(min_length=1, max_length=MOST)]
-Labels = Annotated[list[str], Query(max_length=20, description="labels that may name the node, the first that does counts")]
-Severities = Annotated[list[str], Query(max_length=20, description="values of the label `severity` of what is suspect; all else is a note")]
+PER_MINUTE = 600.0  # pieces of evidence, of one kind of token and one address; so many at once after a while of rest
+WRONG: dict[int | str, dict[str, object]] = {**NOT_LET, 400: problems.RESPONSE, 422: problems.RESPONSE}
+Label = Annotated[str, Query(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,127}$")]
+Word = Annotated[str, Query(min_length=1, max_length=100)]
+
+
+class TooMuch(Exception):
+    """More evidence than may be told now."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds`: until it may."""
+        super().__init__(f"more than {PER_MINUTE:g} pieces of evidence a minute come from this address: none of these was taken")
+        self.headers = {"Retry-After": str(math.ceil(seconds))}
+
+
+class Desk:
+    """Takes evidence, and passes it on as far as who brings it may speak."""
+
+    def __init__(self, jobs: Jobs, cluster: Cluster | None) -> None:
+        self._jobs = jobs
+        self._cluster = cluster
+        self._buckets = Buckets(PER_MINUTE / 60, PER_MINUTE)
+
+    def nodes(self, request: Request) -> KnownNodes:
+        """Those about which whoever asks may speak."""
+        may, found = _may(request), dict[str, set[str]]()
+        for job in self._jobs.all():
+            if not job.running.done() and may(job.name):
+                for node in job.service.machine.state.nodes.values():
+                    found.setdefault(node.name, set()).add(node.address)
+        if self._cluster is not None and may(""):
+            for name, served in self._cluster.nodes.items():
+                found.setdefault(name, set()).add(served.hello.address)
+        return KnownNodes(found)
+
+    def take(self, request: Request, said: Sequence[Evidence | str]) -> list[Heard]:
+        """What became of each, which is about a node of `nodes`; a text says why it is none. Raises `TooMuch` before anything was taken."""
+        may, now = _may(request), asyncio.get_running_loop().time()
+        who = request.state.grants, request.client.host if request.client is not None else ""
+        count = sum(isinstance(one, Evidence) for one in said)
+        if seconds := self._buckets.of(who).take(now, count):
+            raise TooMuch(seconds)
+        return [Heard(node="", detector="", jobs=[], refused=one) if isinstance(one, str) else self._pass_on(one, may) for one in said]
+
+    def _pass_on(self, evidence: Evidence, may: Callable[[str], bool]) -> Heard:
+        listener = self._cluster if self._cluster is not None else self._jobs
+        jobs = listener.observe(evidence, may)
+        nowhere = not jobs and evidence.severity is Severity.NOTE
+        refused = "no job has this node now, and a note keeps none away" if nowhere else ""
+        return Heard(node=evidence.name, detector=evidence.detector, jobs=jobs, refused=refused)
+
+
+def _may(request: Request) -> Callable[[str], bool]:
+    """Whether whoever asks may speak of a job; of "": of all jobs, and of nodes as such."""
+    return lambda job: any(grant.allows(Role.EVIDENCE, job) for grant in request.state.grants)
 
 
 def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) -> None:
+    desk = Desk(jobs, cluster)
     tells = auth.needs(Role.EVIDENCE, of_all=False)
 
-    @app.post("/v1/evidence", **tells, responses=REFUSED)
-    async def tell(items: Items, http: Request) -> list[Answer]:
-        """Tell what speaks against nodes; what follows the policy of each job there says. Refused if none of the nodes is known; otherwise
-        each answer says what became of its item.
+    @app.post("/v1/evidence", **tells, responses=WRONG | {409: problems.RESPONSE})
+    async def evidence(request: Request, items: Annotated[list[EvidenceItem], Body(min_length=1, max_length=100)]) -> list[Heard]:
+        """Tell what speaks against nodes, 1 to 100 things; what follows the policy of each job there says. The answer has what became of
+        each, in the same order: to which jobs it went, or why it went nowhere, as where no node is called so; 409 if none went anywhere.
+        With a token of one job it reaches that job only.
         """
-        now, known = time.time(), _known(jobs, cluster)
-        answers = []
-        for item in items:
-            names = known.get(item.node, set())
-            if len(names) != 1:
-                answers.append(
-                    Answer(node="", jobs=[], why_not=f"there is no node {item.node[:100]!r} here" if not names else "several have it")
-                )
-                continue
-            answers.append(_passed_on(lambda node, item=item: item.evidence(node, now), next(iter(names)), http))  # type: ignore[misc]
-        if not any(answer.node for answer in answers):
-            raise HTTPException(409, "; ".join(dict.fromkeys(answer.why_not for answer in answers)))
-        return answers
-
-    @app.post("/v1/evidence/alertmanager", **tells, responses={**NOT_LET, 400: REFUSED[400], 422: REFUSED[422]})
-    async def alerted(
-        notification: Notification,
-        http: Request,
-        node_label: Labels = list(NODE_LABELS),  # noqa: B006
-        suspect: Severities = list(SUSPECT),  # noqa: B006
-    ) -> list[Answer]:
-        """The webhook of Prometheus's Alertmanager. An alert that is resolved ends what followed from it. Alerts about nodes that are not
-        known here are no error.
-        """
-        now, known = time.time(), _known(jobs, cluster)
-        answers = []
-        for alert in notification.alerts:
-            try:
-                node = alert.node(node_label, known)
-            except ValueError as error:
-                answers.append(Answer(node="", jobs=[], why_not=f"alert {alert.name[:100]}: {error}"))
-                continue
-            answers.append(_passed_on(lambda node, alert=alert: alert.evidence(node, suspect, now), node, http))  # type: ignore[misc]
-        return answers
-
-    def _passed_on(make: Callable[[str], Evidence], node: str, http: Request) -> Answer:
+        nodes, now = desk.nodes(request), time.time()
         try:
-            evidence = make(node)
-        except ValueError as error:
-            return Answer(node=node, jobs=[], why_not=str(error))
+            heard = desk.take(request, [item.evidence(nodes, now) for item in items])
+        except TooMuch as error:
+            raise HTTPException(429, str(error), error.headers) from error
+        if all(one.refused for one in heard):
+            reasons = list(dict.fromkeys(one.refused for one in heard))
+            raise HTTPException(409, "; ".join(reasons[:5]) + f"; and {len(reasons) - 5} other reasons" * (len(reasons) > 5))
+        return heard
 
-        def may(job: str) -> bool:
-            return any(grant.allows(Role.EVIDENCE, job) for grant in http.state.grants)
-
-        told = cluster.observe(evidence, may) if cluster is not None else jobs.observe(evidence, may)
-        return Answer(node=node, jobs=told)
-
-
-def _known(jobs: Jobs, cluster: Cluster | None) -> dict[str, set[str]]:
-    """Nodes by whatever they may be called: their names, addresses, and the first part of a host's name."""
-    found: dict[str, set[str]] = {}
-    places = [
-        (node.name, node.address) for job in jobs.all() if not job.running.done() for node in job.service.machine.state.nodes.values()
-    ]
-    places += [(name, node.hello.address) for name, node in cluster.nodes.items()] if cluster is not None else []
-    for name, address in places:
-        for alias in {name, name.partition(".")[0], address} - {""}:
-            found.setdefault(alias, set()).add(name)
-    return found
+    @app.post("/v1/evidence/alertmanager", **tells, responses=WRONG | {503: problems.RESPONSE})
+    async def alertmanager(
+        request: Request,
+        message: AlertmanagerMessage,
+        node_label: Annotated[
+            list[Label],
+            Query(max_length=20, description="the first of these that an alert has names its node, by its name, address or host name"),
+        ] = list(NODE_LABELS),  # noqa: B006
+        suspect: Annotated[
+            list[Word],
+            Query(max_length=20, description="what the label `severity` says of alerts that speak against the node; others are notes"),
+        ] = list(SUSPECT),  # noqa: B006
+    ) -> list[Heard]:
+        """For Prometheus' Alertmanager as a webhook: alerts as evidence ([operations](operations.md#evidence-from-elsewhere)). One that is
+        resolved ends what followed from it. The answer has what became of each alert, in the same order; it is 200 also where no alert
+        names a node that is known. Too much evidence is 503 and not 429, because Alertmanager sends again what was answered so.
+        """
+        said = evidence_of(message.alerts, desk.nodes(request), Reading(node_label, suspect), time.time())
+        try:
+            heard = desk.take(request, said)
+        except TooMuch as error:
+            raise HTTPException(503, str(error), error.headers) from error
+        for alert, one in zip(message.alerts, said, strict=True):
+            if isinstance(one, str):
+                jobs.tell_once(f"alert {alert.name}", f"the alert {alert.name or 'without a name'} of Alertmanager goes nowhere: {one}")
+        if message.truncated:
+            jobs.tell_once("truncated", "Alertmanager leaves out alerts of a group that is too large: make groups smaller, or max_alerts 0")
+        return heard

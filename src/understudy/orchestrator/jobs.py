@@ -18,6 +18,8 @@ from understudy.orchestrator.service import Service
 from understudy.orchestrator.settings import Settings
 from understudy.policy.rules import parse
 
+TOLD = 100  # things that are told once
+
 
 @dataclass
 class ServedJob:
@@ -43,6 +45,7 @@ class Jobs:
         self._tell = tell
         self._jobs: dict[str, ServedJob] = {}
         self.aside: dict[str, str] = {}  # jobs that the journal has and that cannot be read from it, and why
+        self._told: set[str] = set()
         self.single = False
         self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is here
 
@@ -65,6 +68,12 @@ class Jobs:
         for job in told:
             job.service.observe(evidence)
         return [job.name for job in told]
+
+    def tell_once(self, about: str, text: str) -> None:
+        """What somebody outside gets wrong again and again. `about`: what is told once."""
+        if about not in self._told and len(self._told) < TOLD:
+            self._told.add(about)
+            self._tell(text)
 
     def put_aside(self, name: str, why: str) -> None:
         """Nothing is decided for this job, and nothing is ended: what trains goes on without us. All others are not touched by it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict
+from collections.abc import Hashable
 
 from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,20 +24,36 @@ ADDRESSES = 10_000  # that are remembered
 
 
 class Bucket:
-    """A token bucket: `take` gives the seconds to wait until one more is allowed, 0 if it is now."""
+    """A token bucket: `take` gives the seconds to wait until so many more are allowed, 0 if they are now."""
 
     def __init__(self, rate: float, most: float) -> None:
         self._rate = rate
         self._most = self._left = most
         self._since = 0.0
 
-    def take(self, now: float) -> float:
+    def take(self, now: float, count: float = 1.0) -> float:
+        """`count`: at most the bucket's `most`."""
         self._left = min(self._most, self._left + (now - self._since) * self._rate)
         self._since = now
-        if self._left < 1.0:
-            return (1.0 - self._left) / self._rate
-        self._left -= 1.0
+        if self._left < count:
+            return (count - self._left) / self._rate
+        self._left -= count
         return 0.0
+
+
+class Buckets:
+    """One for each who comes. Of too many, those who have not come for the longest time are forgotten."""
+
+    def __init__(self, rate: float, most: float) -> None:
+        self._rate, self._most = rate, most
+        self._buckets: OrderedDict[Hashable, Bucket] = OrderedDict()
+
+    def of(self, who: Hashable) -> Bucket:
+        bucket = self._buckets.pop(who, None) or Bucket(self._rate, self._most)
+        self._buckets[who] = bucket  # the latest is the last
+        if len(self._buckets) > ADDRESSES:
+            self._buckets.popitem(last=False)
+        return bucket
 
 
 class Pace:
@@ -58,14 +75,15 @@ class Limits:
 
     def __init__(self, app: ASGIApp, rate: float = REQUESTS, most: float = REQUESTS_AT_ONCE) -> None:
         self._app = app
-        self._rate, self._most = rate, most
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._rate = rate
+        self._buckets = Buckets(rate, most)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        seconds = self._bucket(scope).take(asyncio.get_running_loop().time())
+        address = scope["client"][0] if scope["client"] else ""
+        seconds = self._buckets.of(address).take(asyncio.get_running_loop().time())
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if seconds > 0:
             again = {"Retry-After": str(math.ceil(seconds))}
@@ -74,14 +92,6 @@ class Limits:
             await problem(413, _TOO_LONG, {"Connection": "close"})(scope, receive, send)
         else:
             await self._app(scope, _counted(receive), send)
-
-    def _bucket(self, scope: Scope) -> Bucket:
-        address = scope["client"][0] if scope["client"] else ""
-        bucket = self._buckets.pop(address, None) or Bucket(self._rate, self._most)
-        self._buckets[address] = bucket  # the latest is the last
-        if len(self._buckets) > ADDRESSES:
-            self._buckets.popitem(last=False)
-        return bucket
 
 
 _TOO_LONG = f"a request has at most {BODY} bytes"

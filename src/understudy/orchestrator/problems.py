@@ -33,7 +33,7 @@ MEANING = {
     413: "the body is too long",
     422: "a value is not as described; `detail` names it",
     429: "too many requests",
-    503: "the journal cannot be read now",
+    503: "not now; `detail` says why",
 }
 
 

@@ -42,6 +42,7 @@ class Role(StrEnum):
     WORKER = "worker"  # serve a job's workers: made by the orchestrator for each job that it starts
 
 
+# An operator may taint nodes and migrate ranks, and so may say what leads to that at most; who may submit may do all that, too.
 _INCLUDED = {Role.OPERATE: {Role.READ, Role.EVIDENCE}, Role.SUBMIT: {Role.READ, Role.OPERATE, Role.EVIDENCE}}
 
 

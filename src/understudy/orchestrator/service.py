@@ -36,9 +36,10 @@ from understudy.detectors.hang import HangWatch
 from understudy.detectors.straggler import Straggler
 from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
 from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
-from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of, observed, view_of
+from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of, family, observed, view_of
 from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
+from understudy.orchestrator.limits import Buckets
 from understudy.orchestrator.liveness import Liveness, SilentSince
 from understudy.orchestrator.verdicts import RESERVED, corrupt, silence
 from understudy.policy.rules import Policy, default
@@ -46,6 +47,7 @@ from understudy.policy.rules import Policy, default
 WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
 WRITING = 1.0  # seconds that a decision waits for the journal at most
+NEWS = 1.0  # new things a second that one family of detectors may write into the journal, and `MOST` at once
 KEEP = 2.0  # seconds between two notes of the progress in the journal, ...
 KEEP_WORKERS = 500  # ... or more where there are more than so many workers for each of these seconds
 
@@ -85,6 +87,7 @@ class Service:
         self._straggler = Straggler()
         self._others = OtherDetectors(tell)
         self._seen: deque[Evidence] = deque(maxlen=MOST)  # on nodes, since the last look
+        self._journalled = Buckets(NEWS, MOST)  # by family of detectors
         self._responses = Responses(policy if policy is not None else default(), tell)
         self._liveness = Liveness(
             machine.state.timeouts.node_lost,
@@ -343,6 +346,9 @@ class Service:
     def _respond(self, evidence: Evidence, now: float) -> bool:
         """Whether anything follows from it."""
         news = self._responses.news(evidence)
+        if news and self._journalled.of(family(evidence.detector)).take(time.monotonic()):
+            self._complain(f"{family(evidence.detector)} sees more than {NEWS:g} new things a second: not all of it is kept in the journal")
+            news = False
         try:
             if news:
                 self.submit(observed(evidence))

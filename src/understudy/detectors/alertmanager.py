@@ -1,0 +1,136 @@
+"""Alerts of Prometheus' Alertmanager, as it sends them to a webhook (its format of version 4), as evidence. Pure: the time is passed in.
+
+- The node is what the first label says that is there, of `node`, `Hostname` (the DCGM exporter's), `hostname`, `nodename` and `instance`,
+  without a port. Only that one is looked at: an alert about a node has an `instance`, too, and that may be the one that measures.
+- The part is `gpu` ("0" is "gpu0"), else `device`; without either the alert is about the node.
+- The alert's name becomes the detector, `alertmanager:NAME`, so that each has a taint of its own, and in lower case the kind.
+- It began at `startsAt`. One that fires has no end, since Alertmanager says it again only every few hours; one that is resolved is over at
+  `endsAt`.
+
+Alertmanager sends all alerts of a group at a time. Alerts that differ in other labels only are the same thing here, which lasts as long as
+one of the group fires that is as bad.
+
+Known limits: that holds within a group; where alerts of one name about one part are of different groups (`group_by: ['...']`), the first
+that is resolved ends it. So does one where `max_alerts` has left out another that fires.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
+
+from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.detectors.configuration import first_line
+from understudy.detectors.labels import PART_LABELS, KnownNodes, Unnamed, first_of, part_of, without_port
+
+NAME = "alertmanager"
+NODE_LABELS = ("node", "Hostname", "hostname", "nodename", "instance")
+SUSPECT = ("critical", "error", "page")  # what a label `severity` says of an alert that speaks against the node
+SKEW = 300.0  # seconds by which the clocks of others may be ahead of ours
+LONGEST = 64  # characters of a name or a part
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str) or not re.match(r"\d{4}-", value):
+        raise ValueError("a time is a text as 2026-01-31T12:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
+
+
+class Alert(BaseModel):
+    """An alert, as Alertmanager sends it. Other fields are not looked at."""
+
+    status: Literal["firing", "resolved"] = Field(description="whether it lasts")
+    labels: dict[str, str] = Field(description="that it has; `alertname` is its name, `severity` how bad it is")
+    annotations: dict[str, str] = Field(
+        default_factory=dict, description="`summary`, or else `description`: its first line is what a person is told"
+    )
+    starts: Moment = Field(alias="startsAt", description="since when")
+    ends: Moment | None = Field(default=None, alias="endsAt", description="when it was over; the year 1 stands for none")
+
+    @property
+    def name(self) -> str:
+        return re.sub(r"[^\w.-]", "-", self.labels.get("alertname", ""))[:LONGEST]
+
+
+class AlertmanagerMessage(BaseModel):
+    """A group of alerts, as Alertmanager sends it. Other fields are not looked at."""
+
+    version: Literal["4"] = Field(description="of the format")
+    truncated: int = Field(default=0, alias="truncatedAlerts", ge=0, le=1 << 53, description="alerts that `max_alerts` has left out")
+    alerts: list[Alert] = Field(max_length=500, description="of the group")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How labels are read."""
+
+    node_labels: Collection[str] = NODE_LABELS
+    suspect: Collection[str] = SUSPECT
+
+
+def evidence_of(alerts: Sequence[Alert], nodes: KnownNodes, reading: Reading, now: float) -> list[Evidence | str]:
+    """Of each alert; or why it says nothing."""
+    found = [_heard(alert, nodes, reading, now) for alert in alerts]
+    fires = {(*_thing(one), one.severity) for one in found if isinstance(one, Evidence) and not one.until}
+    again = "it is resolved, but another alert of this name and group still fires about the same part"
+
+    def lasts(one: Evidence | str) -> bool:
+        return (
+            isinstance(one, Evidence)
+            and one.until > 0
+            and any((*_thing(one), as_bad) in fires for as_bad in {one.severity, Severity.SUSPECT})
+        )
+
+    return [again if lasts(one) else one for one in found]
+
+
+def _thing(evidence: Evidence) -> tuple[str, str, str]:
+    return evidence.name, evidence.detector, evidence.part
+
+
+def _heard(alert: Alert, nodes: KnownNodes, reading: Reading, now: float) -> Evidence | str:
+    label, value = first_of(alert.labels, reading.node_labels)
+    if not value:
+        return f"it has no label {' or '.join(reading.node_labels)}, which would name a node"
+    try:
+        node = nodes.find(without_port(value))
+    except Unnamed as why:
+        return f"{why} (label {label})"
+    began, ended = alert.starts.timestamp(), alert.ends.timestamp() if alert.ends is not None else 0.0
+    if not 0 < began <= now + SKEW:
+        return f"it began at {alert.starts.isoformat()}: look at the clocks"
+    until = 0.0
+    if alert.status == "resolved":
+        until = min(ended, now) if ended > 0 else now  # it is over, whatever their clock says
+    elif 0 < ended <= now:
+        until = ended
+    part = _part(alert)
+    told = next((line for name in ("summary", "description") if (line := first_line(alert.annotations.get(name, "")))), "an alert fires")
+    return Evidence(
+        f"{NAME}:{alert.name}" if alert.name else NAME,
+        Subject.DEVICE if part else Subject.NODE,
+        node,
+        Severity.SUSPECT if alert.labels.get("severity") in reading.suspect else Severity.NOTE,
+        told,
+        min(began, now),
+        _kind(alert.name),
+        part,
+        until,
+    )
+
+
+def _part(alert: Alert) -> str:
+    """Made fit: a device may be called /dev/nvme0n1 by who measures, and nvme0n1 here."""
+    part = part_of(*first_of(alert.labels, PART_LABELS)).removeprefix("/dev/")
+    return re.sub(r"[^A-Za-z0-9_.:/@-]", "-", part).lstrip("_.:/@-")[:LONGEST]
+
+
+def _kind(name: str) -> str:
+    return re.sub(r"[^a-z0-9_.-]", "-", name.lower()).lstrip("_.-")[:LONGEST] or "alert"

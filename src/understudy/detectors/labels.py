@@ -1,0 +1,70 @@
+"""What labels of Prometheus and of its Alertmanager say: which node, and which part of it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Mapping
+
+PART_LABELS = ("gpu", "device")
+
+
+class Unnamed(ValueError):
+    """The text says why a label names no node that is known."""
+
+
+def without_port(instance: str) -> str:
+    """ "node7:9100" is node7, "[::1]:9100" is ::1."""
+    host, _, port = instance.rpartition(":")
+    bare = host if host and port.isdecimal() and (":" not in host or host.endswith("]")) else instance
+    return bare.removeprefix("[").removesuffix("]")
+
+
+def first_of(labels: Mapping[str, str], wanted: Collection[str]) -> tuple[str, str]:
+    """The first of these labels that says something, and what; nothing if none does."""
+    return next(((label, labels[label]) for label in wanted if labels.get(label)), ("", ""))
+
+
+def part_of(label: str, value: str) -> str:
+    """As a node calls it: gpu="3" is "gpu3"."""
+    return f"gpu{value}" if label == "gpu" and re.fullmatch(r"[0-9]{1,9}", value) else value
+
+
+class KnownNodes:
+    """Nodes by what others may call them."""
+
+    def __init__(self, nodes: Mapping[str, Collection[str]]) -> None:
+        """`nodes`: by name, the addresses of each."""
+        self._names = frozenset(nodes)
+        self._addresses: dict[str, set[str]] = {}
+        self._hosts: dict[str, set[tuple[str, str]]] = {}  # by the first part of a host name: the whole of it, and whose it is
+        for name, addresses in nodes.items():
+            for address in addresses:
+                self._addresses.setdefault(address, set()).add(name)
+            for host in (name, *addresses):
+                if not _is_address(host):
+                    self._hosts.setdefault(host.partition(".")[0], set()).add((host, name))
+
+    def find(self, said: str) -> str:
+        """The name of the one node that is called so: by its name, by its address, or by the first part of a host name where either side
+        has no more than that: node7 is node7.a.org, which is not node7.b.org. Raises `Unnamed`.
+        """
+        if said in self._names:
+            return said
+        found = self._addresses.get(said, set())
+        if not found and not _is_address(said):
+            first, _, domain = said.partition(".")
+            found = {name for host, name in self._hosts.get(first, ()) if not domain or host == first}
+        if len(found) == 1:
+            return next(iter(found))
+        if found:
+            raise Unnamed(f"{said[:200]!a} may be {' or '.join(sorted(found)[:3])}")
+        raise Unnamed(f"no node here is called {said[:200]!a}")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
