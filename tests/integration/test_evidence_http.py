@@ -19,7 +19,6 @@ import httpx
 import pytest
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import TOKEN, Service
-from tests.integration.test_evidence import held
 from tests.integration.test_prometheus import WHERE, started
 from tests.integration.training import LONG, Outcome, Started, Training
 
@@ -78,7 +77,8 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
     policy.write_text(
         '[trust]\ncheck = false\n[[rule]]\nname = "alerts"\ndetector = "alertmanager:*"\nseverity = ["suspect"]\naction = "leave"'
     )
-    job, node = held(service, "--policy", str(policy))
+    job = service.held("job", "--policy", str(policy))
+    node = job.node_of(1)
     heard, since = {"node": node, "detector": "alertmanager:GpuXid", "jobs": ["job"], "refused": ""}, now()
     with client(service, made(service)) as http:
         for what in ("jobs/job/status", "jobs/job/report", "nodes", "jobs/job/events"):
@@ -94,23 +94,19 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
         for _ in range(3):  # Alertmanager repeats itself
             answer = http.post("/v1/evidence/alertmanager", json=group("firing", since, Hostname=node))
             assert (answer.status_code, answer.json()) == (200, [heard])
-        wait_until(lambda: job.status()["state"] == "recovering", "a spare that has set up, and the pause", LONG)
+        job.wait_for_pause()
         assert job.status()["taints"] == {node: "Xid 79 (alertmanager:GpuXid), by rule 'alerts'"}
         assert len(job.status()["evidence"]) == 1, "it counts once"
         assert [line["taint"] for line in service.ask("nodes") if line["node"] == node] != [""], "no new jobs go there"
         job.let("let go")
-        wait_until(lambda: all(rank["node"] != node for rank in job.status()["ranks"]), "no rank on that node", LONG)
+        job.wait_until(lambda status: all(rank["node"] != node for rank in status["ranks"]), "no rank on that node")
         assert http.post("/v1/evidence/alertmanager", json=group("resolved", since, now(), Hostname=node)).status_code == 200
-        wait_until(lambda: job.status()["taints"] == {}, "it is over", LONG)
+        job.wait_until(lambda status: status["taints"] == {}, "it is over")
         assert [line["taint"] for line in service.ask("nodes") if line["node"] == node] == [""]
         note = [{"node": node, "source": "site", "kind": "dust", "severity": "note", "detail": "dusty", "happened": time.time()}]
         assert http.post("/v1/evidence", json=note).json() == [{**heard, "detector": "webhook:site"}]
         wait_until(lambda: f"node {node}: dusty (webhook:site)" in job.output, "the note", LONG)
-    job.let("end")
-    ended = job.ends()
-    assert ended.code == 0, ended.output
-    assert ended.record == undisturbed_spread(2).record
-    (incident,) = ended.ask("report")["incidents"]
+    (incident,) = job.ends_like(undisturbed_spread(2)).incidents
     assert (incident["planned"], incident["cause"], incident["rank"]) == (True, "migrated", 1)
     assert incident["ranks"][0]["detail"] == f"node {node} is tainted: Xid 79 (alertmanager:GpuXid), by rule 'alerts'"
 
@@ -128,7 +124,7 @@ def test_a_token_of_one_job_speaks_of_that_job_only(service: Service) -> None:
         assert answer.status_code == 200, answer.text
         assert [(one["jobs"], bool(one["refused"])) for one in answer.json()] == [(["first"], False), ([], True)]
     why = "matmul at 61 % (webhook:burn-in), by rule 'a node or a part of it that is suspected'"
-    wait_until(lambda: jobs["first"].status()["taints"] == {"a": why}, "the taint", LONG)
+    jobs["first"].wait_until(lambda status: status["taints"] == {"a": why}, "the taint")
     assert jobs["second"].status()["taints"] == {} and jobs["second"].status()["evidence"] == []
     for job in jobs.values():
         job.let("end")

@@ -355,7 +355,12 @@ def test_what_is_made_up_fills_neither_a_node_nor_the_journal(within: Callable[.
     async def check(served: Served) -> None:
         service, written = served.job("a").service, list[Event]()
         submit = service.submit
-        monkeypatch.setattr(service, "submit", lambda event: (written.append(event), submit(event)))
+
+        def also_kept(event: Event) -> None:
+            written.append(event)
+            submit(event)
+
+        monkeypatch.setattr(service, "submit", also_kept)
         for number in range(MOST // 50):
             items = [{**ITEM, "source": f"s{one}", "kind": f"k{number}", "part": f"gpu{one}"} for one in range(100)]
             assert (await served.post(items)).status_code == 200

@@ -364,7 +364,8 @@ class Service:
         """Evidence of others, without what is called as our own is: that counts for more."""
         for evidence in seen:
             if evidence.detector in RESERVED:
-                self._complain(f"evidence about {plain(evidence.name)[:100]} is left out: no other detector can be called {evidence.detector}")
+                name = plain(evidence.name)[:100]
+                self._complain(f"evidence about {name} is left out: no other detector can be called {evidence.detector}")
             else:
                 yield evidence
 

@@ -1,4 +1,4 @@
-"""Evidence of what the core decides by itself: that a node is silent (`heartbeat`), and that a rank's state is not its replicas' (`corrupt`).
+"""Evidence of what the core decides by itself: a node is silent (`heartbeat`), a rank's state is not its replicas' (`corrupt`).
 
 What has to be done at once the core does, whatever a policy says: the ranks of a silent node are lost, a corrupt rank is replaced and its
 node tainted. The evidence is journalled like any other, and the policy may do more: keep a node that was silent away for a while, have all
@@ -24,4 +24,5 @@ def corrupt(state: JobState, now: float) -> list[Evidence]:
     """Nodes that are tainted because a rank there was corrupt, as far as the journal has no evidence of it."""
     found = {node.name: node.taints[CORRUPT, ""].reason for node in state.nodes.values() if (CORRUPT, "") in node.taints}
     known = {seen.name: seen.detail for seen in state.evidence.values() if seen.detector == CORRUPT}
-    return [Evidence(CORRUPT, Subject.NODE, name, Severity.LOST, why, now, "replica") for name, why in found.items() if known.get(name) != why]
+    new = {name: why for name, why in found.items() if known.get(name) != why}
+    return [Evidence(CORRUPT, Subject.NODE, name, Severity.LOST, why, now, "replica") for name, why in new.items()]
