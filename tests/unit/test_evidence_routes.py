@@ -24,7 +24,7 @@ from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.labels import KnownNodes
 from understudy.links.messages import Hello
 from understudy.orchestrator import cluster as cluster_module
-from understudy.orchestrator import evidence_routes
+from understudy.orchestrator import evidence_routes, limits
 from understudy.orchestrator import service as service_module
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import SUSPICIONS, Cluster
@@ -387,3 +387,14 @@ def test_what_is_made_up_fills_neither_a_node_nor_the_journal(within: Callable[.
         assert [event.detector for event in written if isinstance(event, Observed)][-1] == "nvml"
 
     within(check)
+
+
+def test_who_comes_from_ever_new_addresses_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ADDRESSES", 2)
+    buckets = limits.Buckets(1.0, 5.0)
+    for who in "abab":
+        buckets.of(who).take(0.0, 2.0)
+    assert buckets.of("a").take(0.0, 2.0) == 1.0, "it is remembered"
+    buckets.of("c")
+    assert buckets.of("a").take(0.0, 2.0) == 1.0, "it has come lately"
+    assert buckets.of("b").take(0.0, 5.0) == 0.0, "it is forgotten"
