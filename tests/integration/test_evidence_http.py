@@ -22,6 +22,7 @@ from tests.integration.service import TOKEN, Service
 from tests.integration.test_prometheus import WHERE, started
 from tests.integration.training import LONG, Outcome, Started, Training
 
+from understudy.orchestrator.evidence_models import EvidenceItem
 from understudy.orchestrator.security import Access, Role
 
 ALERTMANAGER = shutil.which("prometheus-alertmanager", path=WHERE)
@@ -194,7 +195,10 @@ def test_an_alert_comes_to_a_job_without_a_service(job: Started) -> None:
     wait_until(lambda: watched.taints() == {}, "the node is trusted again", LONG)
 
 
-def test_the_page_s_configuration_is_of_these_routes() -> None:
+def test_the_page_s_examples_are_of_these_routes() -> None:
+    (told,) = re.findall(rf"{URL}/v1/evidence -d '\s*(\[.*?\])'", OPERATIONS.read_text(), re.DOTALL)
+    (item,) = [EvidenceItem.model_validate(item) for item in json.loads(told)]
+    assert (item.node, item.part, item.lasts) == ("gpu-07", "gpu3", 86400)
     assert f"- url: {URL}/v1/evidence/alertmanager\n" in CONFIGURATION
     assert f"credentials_file: {FILE}\n" in CONFIGURATION
 

@@ -129,7 +129,7 @@ def test_hosts_of_the_same_first_name() -> None:
 
 
 def test_labels_that_others_use() -> None:
-    reading = Reading(node_labels=("host",), suspect=("p1",))
+    reading = Reading(node_label=["host"], suspect=["p1"])
     assert "no label host" in refused(alert(), reading)
     assert seen(alert(host="node8"), reading) == replace(FIRES, name="node8", severity=Severity.NOTE)
     assert seen(alert(host="node8", severity="p1"), reading).severity is Severity.SUSPECT

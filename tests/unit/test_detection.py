@@ -169,6 +169,10 @@ def test_names_without_end_leave_room_for_what_others_see() -> None:
     assert job.sees(HOT, 101.0) is not None and job.sees(replace(many[-1], name="n1"), 101.0) is not None
     assert job.sees(replace(many[0], until=50.0), 102.0) is not None, "it is over"
     assert job.sees(many[-1], 103.0) is not None, "there is room"
+    assert job.sees(replace(many[1], until=900.0), 103.0) is not None, "what is known may get another end"
+    for number in range(TAINTS):
+        job.sees(replace(HOT, detector=f"another{number}"), 103.6)
+    assert len(job.state.nodes["n0"].taints) == TAINTS
     for number in range(MOST):
         job.sees(replace(HOT, detector="webhook:note", severity=Severity.NOTE, kind=f"kind{number}"), 104.0)
     assert sum("(webhook:" in line for line in job.told) == MOST // SHARE

@@ -24,7 +24,7 @@ from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.labels import KnownNodes
 from understudy.links.messages import Hello
 from understudy.orchestrator import cluster as cluster_module
-from understudy.orchestrator import evidence_routes
+from understudy.orchestrator import evidence_routes, limits
 from understudy.orchestrator import service as service_module
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import SUSPICIONS, Cluster
@@ -164,19 +164,19 @@ def test_a_node_of_a_service_without_a_job(within: Callable[..., None]) -> None:
     within(check)
 
 
-def test_what_is_over_takes_no_room(within: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "SUSPICIONS", 6)
-
-    async def check(served: Served) -> None:
-        assert served.cluster is not None
-        for number in range(3):
-            await served.post([{**ITEM, "node": "n9", "kind": f"k{number}", "for": 1e-9}])
-            await served.post([{**ITEM, "node": "n9", "kind": f"over{number}", "until": 5.0}])
-        await served.post([{**ITEM, "node": "n9", "kind": "real"}])
-        assert [key[1] for key in served.cluster.nodes["n9"].suspected] == ["real"]
-        assert served.cluster.taint("n9") != ""
-
-    within(check)
+def test_what_is_over_takes_no_room() -> None:
+    """And there is an end to what is kept of a node, whoever sees it."""
+    node = cluster_module.Node(Hello("n9", "10.0.0.9", 4, "", {}, ()), None, 0.0)
+    hot = Evidence("webhook:site", Subject.NODE, "n9", Severity.SUSPECT, "hot", 90.0)
+    for number in range(SUSPICIONS):
+        node.suspect(replace(hot, kind=f"over{number}", until=99.0), 100.0)
+        node.suspect(replace(hot, kind=f"short{number}", until=101.0), 100.0)
+    assert len(node.suspected) == SUSPICIONS // SHARE
+    node.suspect(replace(hot, kind="real"), 102.0)
+    assert [kind for _, kind, _ in node.suspected] == ["real"] and node.doubt(102.0) != ""
+    for number in range(SUSPICIONS):
+        node.suspect(replace(hot, detector=f"d{number}"), 103.0)
+    assert len(node.suspected) == SUSPICIONS
 
 
 def test_who_may_tell_it(within: Callable[..., None]) -> None:
@@ -236,6 +236,13 @@ def test_alerts_that_go_nowhere_are_answered_and_told_once(within: Callable[...,
         assert told == ["the alert GpuXid of Alertmanager goes nowhere: no node here is called 'nobody' (label node)"]
         await served.alerts(alert(node="n1", severity="p1", host="n2"), node_label=["host"], suspect=["p0", "p1"])
         assert served.taints("b") == {"n2": [("alertmanager:GpuXid", "")]}
+        wrong = await served.post(message(), path="/v1/evidence/alertmanager", node_lable="host")
+        assert wrong.status_code == 422 and "query.node_lable" in wrong.json()["detail"]
+        for _ in range(2):
+            await served.post(message(truncatedAlerts=3), path="/v1/evidence/alertmanager")
+        assert [text for text in served.told if "leaves out" in text] == [
+            "Alertmanager leaves out alerts of a group that is too large: make groups smaller, or max_alerts 0"
+        ]
         for number in range(200):
             await served.alerts(alert(node="nobody", alertname=f"A{number}"))
         assert len([text for text in served.told if "Alertmanager" in text]) == 100
@@ -340,8 +347,14 @@ def test_a_flood_is_refused_as_a_whole_and_reaches_nobody(within: Callable[..., 
         again = await served.post(message(*[alert(node="n0")] * 100), path="/v1/evidence/alertmanager")
         assert again.status_code == 503 and int(again.headers["retry-after"]) >= 1 and "600 pieces of evidence" in again.json()["detail"]
         assert len(served.job("a").service._seen) == seen
-        assert (await served.alerts(alert(node="nobody")))[0]["refused"], "what goes nowhere costs nothing"
+        assert len(await served.alerts(*[alert(node="nobody")] * 100)) == 100, "what goes nowhere costs nothing"
         assert (await served.post([ITEM], ACCESS.token(Role.EVIDENCE, "a"))).status_code == 200, "others are heard"
+        transport = httpx.ASGITransport(create_app(served.jobs, ACCESS, served.cluster), client=("192.0.2.7", 1))
+        elsewhere = httpx.ASGITransport(transport.app, client=("192.0.2.8", 1))
+        for way, statuses in ((transport, [200] * 6 + [429]), (elsewhere, [200])):
+            async with httpx.AsyncClient(transport=way, base_url="http://test") as client:
+                other = Served(served.jobs, served.cluster, client, served.told)
+                assert [(await other.post([ITEM] * 100)).status_code for _ in statuses] == statuses, "of one address"
 
     within(check)
 
@@ -356,11 +369,11 @@ def test_what_is_made_up_fills_neither_a_node_nor_the_journal(within: Callable[.
         service, written = served.job("a").service, list[Event]()
         submit = service.submit
 
-        def also_kept(event: Event) -> None:
+        def noted(event: Event) -> None:
             written.append(event)
             submit(event)
 
-        monkeypatch.setattr(service, "submit", also_kept)
+        monkeypatch.setattr(service, "submit", noted)
         for number in range(MOST // 50):
             items = [{**ITEM, "source": f"s{one}", "kind": f"k{number}", "part": f"gpu{one}"} for one in range(100)]
             assert (await served.post(items)).status_code == 200
@@ -374,3 +387,14 @@ def test_what_is_made_up_fills_neither_a_node_nor_the_journal(within: Callable[.
         assert [event.detector for event in written if isinstance(event, Observed)][-1] == "nvml"
 
     within(check)
+
+
+def test_who_comes_from_ever_new_addresses_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ADDRESSES", 2)
+    buckets = limits.Buckets(1.0, 5.0)
+    for who in "abab":
+        buckets.of(who).take(0.0, 2.0)
+    assert buckets.of("a").take(0.0, 2.0) == 1.0, "it is remembered"
+    buckets.of("c")
+    assert buckets.of("a").take(0.0, 2.0) == 1.0, "it has come lately"
+    assert buckets.of("b").take(0.0, 5.0) == 0.0, "it is forgotten"

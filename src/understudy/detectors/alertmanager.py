@@ -17,11 +17,10 @@ that is resolved ends it. So does one where `max_alerts` has left out another th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.configuration import first_line
@@ -41,6 +40,8 @@ def _text(value: Any) -> Any:
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
+Label = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,127}$")]
+Word = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class Alert(BaseModel):
@@ -67,12 +68,21 @@ class AlertmanagerMessage(BaseModel):
     alerts: list[Alert] = Field(max_length=500, description="of the group")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How labels are read."""
+class Reading(BaseModel):
+    """How labels are read. A word that is written wrong is refused, as it would be missed for long."""
 
-    node_labels: Collection[str] = NODE_LABELS
-    suspect: Collection[str] = SUSPECT
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    node_label: list[Label] = Field(
+        default=list(NODE_LABELS),
+        max_length=20,
+        description="the first of these that an alert has names its node, by its name, address or host name",
+    )
+    suspect: list[Word] = Field(
+        default=list(SUSPECT),
+        max_length=20,
+        description="what the label `severity` says of alerts that speak against the node; others are notes",
+    )
 
 
 def evidence_of(alerts: Sequence[Alert], nodes: KnownNodes, reading: Reading, now: float) -> list[Evidence | str]:
@@ -96,9 +106,9 @@ def _thing(evidence: Evidence) -> tuple[str, str, str]:
 
 
 def _heard(alert: Alert, nodes: KnownNodes, reading: Reading, now: float) -> Evidence | str:
-    label, value = first_of(alert.labels, reading.node_labels)
+    label, value = first_of(alert.labels, reading.node_label)
     if not value:
-        return f"it has no label {' or '.join(reading.node_labels)}, which would name a node"
+        return f"it has no label {' or '.join(reading.node_label)}, which would name a node"
     try:
         node = nodes.find(without_port(value))
     except Unnamed as why:

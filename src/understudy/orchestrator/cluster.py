@@ -55,12 +55,9 @@ class Node:
     def suspect(self, evidence: Evidence, now: float) -> None:
         """`now`: unix time. What is over is kept no more."""
         key = evidence.detector, evidence.kind, evidence.part
-        self.suspected.pop(key, None)
-        if 0 < evidence.until <= now:
-            return
-        if len(self.suspected) >= SUSPICIONS // 2:
-            self.suspected = {other: e for other, e in self.suspected.items() if not 0 < e.until <= now}
-        if not too_many(evidence.detector, [detector for detector, _, _ in self.suspected], SUSPICIONS):
+        self.suspected = {other: e for other, e in self.suspected.items() if other != key and not 0 < e.until <= now}
+        over = 0 < evidence.until <= now
+        if not over and not too_many(evidence.detector, [detector for detector, _, _ in self.suspected], SUSPICIONS):
             self.suspected[key] = evidence
 
     def free(self) -> int:

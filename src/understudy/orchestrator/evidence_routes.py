@@ -16,7 +16,7 @@ from typing import Annotated
 
 from fastapi import Body, FastAPI, HTTPException, Query, Request
 
-from understudy.detectors.alertmanager import NODE_LABELS, SUSPECT, AlertmanagerMessage, Reading, evidence_of
+from understudy.detectors.alertmanager import AlertmanagerMessage, Reading, evidence_of
 from understudy.detectors.base import Evidence, Severity
 from understudy.detectors.labels import KnownNodes
 from understudy.orchestrator import problems
@@ -30,8 +30,6 @@ from understudy.orchestrator.security import Role
 
 PER_MINUTE = 600.0  # pieces of evidence, of one kind of token and one address; so many at once after a while of rest
 WRONG: dict[int | str, dict[str, object]] = {**NOT_LET, 400: problems.RESPONSE, 422: problems.RESPONSE}
-Label = Annotated[str, Query(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,127}$")]
-Word = Annotated[str, Query(min_length=1, max_length=100)]
 
 
 class TooMuch(Exception):
@@ -106,23 +104,12 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
         return heard
 
     @app.post("/v1/evidence/alertmanager", **tells, responses=WRONG | {503: problems.RESPONSE})
-    async def alertmanager(
-        request: Request,
-        message: AlertmanagerMessage,
-        node_label: Annotated[
-            list[Label],
-            Query(max_length=20, description="the first of these that an alert has names its node, by its name, address or host name"),
-        ] = list(NODE_LABELS),  # noqa: B006
-        suspect: Annotated[
-            list[Word],
-            Query(max_length=20, description="what the label `severity` says of alerts that speak against the node; others are notes"),
-        ] = list(SUSPECT),  # noqa: B006
-    ) -> list[Heard]:
+    async def alertmanager(request: Request, message: AlertmanagerMessage, reading: Annotated[Reading, Query()]) -> list[Heard]:
         """For Prometheus' Alertmanager as a webhook: alerts as evidence ([operations](operations.md#evidence-from-elsewhere)). One that is
         resolved ends what followed from it. The answer has what became of each alert, in the same order; it is 200 also where no alert
         names a node that is known. Too much evidence is 503 and not 429, because Alertmanager sends again what was answered so.
         """
-        said = evidence_of(message.alerts, desk.nodes(request), Reading(node_label, suspect), time.time())
+        said = evidence_of(message.alerts, desk.nodes(request), reading, time.time())
         try:
             heard = desk.take(request, said)
         except TooMuch as error:
