@@ -86,7 +86,8 @@ def test_what_is_wrong_on_purpose_is_found(line: str, verdict: str, tmp_path: Pa
     assert result.wrong
 
 
-def test_a_run_that_does_not_end_is_ended(tmp_path: Path) -> None:
+def test_a_run_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "FOR_A_DRILL", 0.0)  # it would only be waited for
     path = tmp_path / "wrong.py"
     path.write_text(WRONG.format(line="import threading; threading.Event().wait()", folder=str(FOLDER), limit=10))
     ran = runs.understudy(read(path), tmp_path / "run")
