@@ -9,10 +9,11 @@ alive.
     prepared     it is ready: the next one
     start_over   a rank is lost for which nobody is prepared, and no other spare is left: one that is prepared for another rank is ended,
                  so that a fresh one starts in its place
+    make_room    the same for a rank that is to leave its node
     keep         a loss calls a drill off whose spare is in a rank's set-up: it is one more of these, until the incident is over
 
-Ranks on tainted nodes come first, then those on the spare's own node. A preparation costs nobody anything when it fails: the spare is
-replaced, and a rank in whose set-up two have failed is left alone.
+Ranks that are to leave their node come first, then those on tainted nodes, then those on the spare's own node. A preparation costs nobody
+anything when it fails: the spare is replaced, and a rank in whose set-up two have failed is left alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 from understudy.core import drill
 from understudy.core.assignment import environment, local_rank
 from understudy.core.commands import Prepare, Publish
+from understudy.core.drain import ATTEMPTS as MOVES
 from understudy.core.events import Prepared
 from understudy.core.membership import fence, start_worker, top_up
 from understudy.core.state import JobState, Worker
@@ -95,14 +97,20 @@ def _ask(state: JobState, worker: Worker, rank: int) -> None:
 
 def _likely(state: JobState, worker: Worker) -> int | None:
     """The rank for which this spare should be prepared: of those for which nobody is."""
-    covered = {spare.prepare.rank for spare in state.idle(WorkerState.WARM) if spare.prepare is not None}
+    covered = {spare.prepare.rank for spare in state.idle(WorkerState.WARM) if spare.prepare is not None and _serves(state, spare)}
     open_ranks = [rank for rank in state.ranks if rank not in covered and state.unprepared.get(rank, 0) < ATTEMPTS]
 
-    def order(rank: int) -> tuple[bool, bool, int]:
+    def order(rank: int) -> tuple[bool, bool, bool, int]:
         node = state.nodes[state.holder(rank).node]
-        return not node.taint, node.name != worker.node, rank
+        return not _is_left(state, rank), not node.taint, node.name != worker.node, rank
 
     return min(open_ranks, key=order, default=None)
+
+
+def _serves(state: JobState, spare: Worker) -> bool:
+    """Not a rank that is to leave the node on which the spare is, or that would come to another one that is tainted."""
+    assert spare.prepare is not None
+    return not (_is_left(state, spare.prepare.rank) and state.nodes[spare.node].taints)
 
 
 def prepared(state: JobState, event: Prepared) -> None:
@@ -161,10 +169,36 @@ def start_over(state: JobState, vacant: int) -> None:
     others = prepared_spares(state)
     others.sort(key=lambda worker: not state.trusted(state.nodes[worker.node]))  # stable
     for worker in others[: max(0, wanted)]:
-        assert worker.prepare is not None
-        node = state.nodes[worker.node]
-        fence(state, worker, "a rank is lost for which it is not prepared")
-        there = [one for one in node.idle(WorkerState.STARTING, WorkerState.WARM) if one.spare]
-        if not state.trusted(node) or len(there) >= node.spares:  # else it is topped up; more are there only behind a drill (`keep`)
-            start_worker(state, node, spare=True)
-        state.tell(f"spare {worker.name} on node {worker.node}, prepared for rank {worker.prepare.rank}, is started over for another rank")
+        _anew(state, worker, "a rank is lost for which it is not prepared")
+
+
+def make_room(state: JobState, rank: int) -> bool:
+    """A rank is to leave its node, and the spares elsewhere are prepared for others: one of them is started over for it. False: none is
+    there, or one starts that may take it.
+    """
+    home = state.holder(rank).node
+    if any(state.trusted(state.nodes[worker.node]) and worker.node != home for worker in state.idle(WorkerState.STARTING)):
+        return False
+    there = [worker for worker in prepared_spares(state) if state.trusted(state.nodes[worker.node]) and worker.node != home]
+    staying = [worker for worker in there if worker.prepare is not None and not _is_left(state, worker.prepare.rank)]
+    if not staying or state.unprepared.get(rank, 0) >= ATTEMPTS:
+        return False
+    _anew(state, staying[-1], f"rank {rank} leaves node {home}, and it is not prepared for that")
+    top_up(state)
+    return True
+
+
+def _is_left(state: JobState, rank: int) -> bool:
+    """Whether it is to leave its node, and has not been tried in vain."""
+    leaves = any(taint.leave for taint in state.nodes[state.holder(rank).node].taints.values())
+    return leaves and state.unmoved.get(rank, 0) < MOVES
+
+
+def _anew(state: JobState, worker: Worker, why: str) -> None:
+    assert worker.prepare is not None
+    node = state.nodes[worker.node]
+    fence(state, worker, why)
+    there = [one for one in node.idle(WorkerState.STARTING, WorkerState.WARM) if one.spare]
+    if not state.trusted(node) or len(there) >= node.spares:  # else it is topped up; more are there only behind a drill (`keep`)
+        start_worker(state, node, spare=True)
+    state.tell(f"spare {worker.name} on node {worker.node}, prepared for rank {worker.prepare.rank}, is started over for another rank")

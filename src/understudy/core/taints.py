@@ -13,6 +13,8 @@ last one is gone.
 
 A rank whose move has failed twice stays where it is until another taint, or a person, asks for the same: it would be tried for ever.
 
+Where all spares elsewhere are prepared for other ranks, one of them is started over (`preparation.make_room`).
+
 Known limits: nothing moves while there is no warm spare on a trusted node, and nobody starts one there for this; a spare on a tainted node
 stays there, unless that is drained (`drain.py`).
 """
@@ -22,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from understudy.core import admission, drain, home
+from understudy.core import admission, drain, home, preparation
 from understudy.core.assignment import choose_spare
 from understudy.core.drain import ATTEMPTS
 from understudy.core.events import MigrationAsked, NodeChecked, NodeTainted
@@ -134,6 +136,8 @@ def leave(state: JobState) -> None:
                 continue
             spare = choose_spare(state, rank)
             if spare is None or state.nodes[spare.node].taints or spare.node == node.name:
+                if preparation.make_room(state, rank):
+                    return
                 continue
             state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
             verb = "drained" if node.drain is not None else "tainted"
