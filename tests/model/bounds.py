@@ -121,10 +121,7 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "two nodes are drained": (_one(nodes=2, spares=2, faults={"drain": 2}, replenish=True), 103_376),
     "a node is drained, and another is to be left": (_one(nodes=2, spares=2, faults={"drain": 1, "leave": 1}, replenish=True), 24_154),
     "a node is drained, and a spare is drilled": (_one(nodes=2, spares=2, faults={"drain": 1, "drill": 1}, replenish=True), 83_535),
-    "a node is drained, spares are prepared": (
-        _one(nodes=2, spares=2, prepared=2, faults={"drain": 1, "kill": 1}, replenish=True),
-        929_817,
-    ),
+    "a node is drained, spares are prepared": (_one(nodes=2, spares=2, prepared=2, faults={"drain": 1}, replenish=True), 279_939),
     "a node is drained in the set-up": (_one(nodes=2, spares=2, faults={"drain": 1, "kill": 1}, begin="setup", replenish=True), 531_042),
     "a node is drained, and an agent ends": (_one(nodes=2, spares=2, faults={"drain": 1, "agent": 1}, replenish=True), 273_611),
     "a node is left, checked, and its rank goes home": (

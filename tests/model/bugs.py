@@ -60,6 +60,7 @@ RESTARTED = Bounds(transactions=1, faults={"drill": 1, "crash": 1}, together=2, 
 LEAVE = Bounds(nodes=2, spares=2, transactions=1, faults={"leave": 1, "kill": 1}, together=2, replenish=True)
 LATER = Bounds(nodes=2, transactions=1, faults={"leave": 2, "kill": 1}, together=3, replenish=True)
 WEARS = Bounds(nodes=2, spares=2, transactions=2, home_after=1.0, faults={"leave": 2, "wears": 2}, together=4, replenish=True)
+ALL_PREPARED = Bounds(nodes=2, spares=2, prepared=2, faults={"leave": 1}, replenish=True)
 DRAIN_ONE = Bounds(nodes=2, spares=2, transactions=3, faults={"drain": 1}, replenish=True)
 HOME = replace(WEARS, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
 CHECKED = replace(WEARS, admission=True, faults={"leave": 1, "wears": 1, "checked": 1}, together=3)
@@ -424,6 +425,7 @@ BUGS = [
     Bug("nobody leaves a tainted node for a spare that comes later", workers, "leave", _stays, LATER),
     Bug("a rank moves in the middle of a recovery", taints, "leave", _at_once, LEAVE),
     Bug("nobody leaves a tainted node when another is trusted again", taints, "leave", _stays, WEARS),
+    Bug("a rank stays where all spares are prepared for others", preparation, "make_room", _nobody, ALL_PREPARED),
     Bug("spares stay on a drained node", drain, "_end_spares", _nobody, DRAIN_ONE),
     Bug("what is late is not given up", drain, "overdue", _nobody, DRAIN_ONE),
     Bug("what is late is given up, and was to be left", drain, "overdue", _everything, DRAIN_ONE),

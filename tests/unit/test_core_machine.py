@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.core import commands, drain, events, home
+from understudy.core import commands, drain, events, home, preparation
 from understudy.core.assignment import choose_spare
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
-from understudy.core.state import CHECK, JobState, Stage
+from understudy.core.state import CHECK, JobState, Node, Stage
 from understudy.core.transitions import Phase, Why, WorkerState
 
 KINDS = (
@@ -237,12 +237,23 @@ def check_taints(state: JobState) -> None:
         if any(taint.leave for taint in node.taints.values()) and state.unmoved.get(rank, 0) < drain.ATTEMPTS:
             spare = choose_spare(state, rank)
             assert spare is None or state.nodes[spare.node].taint, f"rank {rank} stays on a node that is to be left"
+            assert state.unprepared.get(rank, 0) >= preparation.ATTEMPTS or not _room(state, node), f"nobody makes room for rank {rank}"
     for node in state.nodes.values():
         for rank in range(node.rank * state.spec.workers_per_node, (node.rank + 1) * state.spec.workers_per_node):
             away = rank in state.ranks and state.holder(rank).node != node.name
             if away and node.home_at < 0 and not node.lost and state.unmoved.get(rank, 0) < home.ATTEMPTS:
                 fit = [spare for spare in node.idle(WorkerState.WARM) if spare.prepare is None or spare.prepare.rank == rank]
                 assert not fit or node.taints, f"rank {rank} does not go home"
+
+
+def _room(state: JobState, home: Node) -> bool:
+    """Whether a spare elsewhere is prepared for a rank that stays, and none starts there."""
+    elsewhere = [
+        one for one in state.idle(WorkerState.WARM, WorkerState.STARTING) if one.node != home.name and not state.nodes[one.node].taint
+    ]
+    left = {rank for rank in state.ranks if any(taint.leave for taint in state.nodes[state.holder(rank).node].taints.values())}
+    stays = [one for one in elsewhere if one.prepare is not None and one.prepare.rank not in left]
+    return bool(stays) and not any(one.state is WorkerState.STARTING for one in elsewhere)
 
 
 def check_timers(state: JobState) -> None:
