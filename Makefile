@@ -21,7 +21,7 @@ ON_NEWEST := tests/contract tests/faults/test_step.py tests/faults/test_losses.p
 	tests/conformance/test_diagonal.py tests/integration/test_leaks.py tests/integration/test_gloo_waits.py \
 	tests/unit/test_torch_internals.py -k "not on_purpose and not does_not_end and not moco and not leaves_eval and not nanogpt \
 	and not prefetched and not arguments_changed and not mixing and not two_forwards and not hangs and not data_loader \
-	and not spare_lost"
+	and not spare_lost and not two_at_once"
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
 # Everything about nodes that are left: detectors, policies, drains, checks, going home.

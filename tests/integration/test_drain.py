@@ -33,6 +33,7 @@ def draining(service: Service, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=service._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
+@pytest.mark.whole
 def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, undisturbed_spread: Undisturbed) -> None:
     nodes(service, "abc", 4)
     jobs = [service.held(name, spares=2) for name in ("first", "second")]
