@@ -51,9 +51,7 @@ def lamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), *filter(None, [os.environ.get("PYTHONPATH")])]))
     with marked() as mark:
         made = Service(tmp_path, mark)
-        for name in "ab":
-            made.start_agent(name, 2)
-        made.wait_for_nodes(2)
+        made.start_nodes("ab", 2)
         yield made
 
 

@@ -73,6 +73,12 @@ class Service:
         words = ["agent", "--name", name, "--slots", str(slots), "--state-dir", str(self.folder / f"agent-{name}"), *more]
         self.start_agent_by(name, words, place)
 
+    def start_nodes(self, names: str, slots: int) -> None:
+        """A node of each letter; all are here then."""
+        for name in names:
+            self.start_agent(name, slots)
+        self.wait_for_nodes(len(names))
+
     def start_agent_by(self, name: str, words: list[str], place: Place | None = None) -> None:
         self._places[name] = (place, words)
         self.agents[name] = self._start(place, words, f"agent-{name}.txt")

@@ -106,9 +106,7 @@ def test_workers_whose_agent_stays_away_end(tmp_path: Path, mark: Mark) -> None:
 def test_a_part_of_a_service_is_killed(tmp_path: Path, mark: Mark, undisturbed: Outcome, also: str) -> None:
     """Alone, or with the agent of its node, which is started again by whoever runs it."""
     service = Service(tmp_path, mark)
-    for name in "ab":
-        service.start_agent(name, 2)
-    service.wait_for_nodes(2)
+    service.start_nodes("ab", 2)
     patience = ["--node-timeout", "60"] if also else []  # else the node may be lost before its agent is back, on a slow machine
     job = service.run("job", ["--nnodes", "2", "--spares", "2", *patience], "spread.py", HELD=f"1:{HELD}", WAIT="1")
     job.wait_for(f"held {HELD}")

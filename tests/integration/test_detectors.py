@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import Service
-from tests.integration.sights import fan
+from tests.integration.sights import Fan, fan
 from tests.integration.test_hosts import Spread
 from tests.integration.training import LONG, Outcome, Training
 
@@ -57,19 +58,11 @@ def test_a_rank_leaves_the_node_that_fails_a_check_until_it_does_no_more(
 
 
 @pytest.mark.whole
-def test_all_jobs_leave_a_node_that_fails_a_check_of_its_agent(
-    tmp_path: Path, undisturbed_spread: Callable[[int], Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_jobs_leave_a_node_that_fails_a_check_of_its_agent(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """The check runs in the node's agent: once for all jobs, and not with what a job has in its environment."""
-    file = fan(tmp_path, "$NODE")
-    with marked() as mark:
+    with marked() as mark, ExitStack() as stack:
         service = Service(tmp_path, mark)
-        for name in "ab":
-            monkeypatch.setenv("NODE", name)
-            service.start_agent(name, 4, None, "--detectors", str(file))
-        monkeypatch.delenv("NODE")
-        service.wait_for_nodes(2)
-        service.wait_for_words("agent-a.txt", "node a: command:fan looks for trouble")
+        Fan(tmp_path, stack).begin(service, "ab", 4)
         jobs = []
         for name in ("first", "second"):
             jobs.append(service.held(name, SECRET_OF_A_JOB="1"))

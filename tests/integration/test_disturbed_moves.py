@@ -8,13 +8,13 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.integration.processes import marked, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
-from tests.integration.sights import fan
-from tests.integration.test_detectors import WHY
+from tests.integration.sights import Fan
 from tests.integration.training import LONG, Outcome
 
 from understudy.chaos.armed import HOLD, Armed, Folder
@@ -30,16 +30,17 @@ QUICK = ("newcomer", "leaver")
 
 
 @pytest.fixture
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """With three nodes, on each of which a check looks for a flag."""
-    file = fan(tmp_path, "$NODE")
+def service(tmp_path: Path) -> Iterator[Service]:
     with marked() as mark:
-        made = Service(tmp_path, mark)
-        for name in "abc":
-            monkeypatch.setenv("NODE", name)
-            made.start_agent(name, 4, None, "--detectors", str(file))
-        monkeypatch.delenv("NODE")
-        made.wait_for_nodes(3)
+        yield Service(tmp_path, mark)
+
+
+@pytest.fixture
+def sight(service: Service) -> Iterator[Fan]:
+    """On each of three nodes a check looks at a fan."""
+    with ExitStack() as stack:
+        made = Fan(service.folder, stack)
+        made.begin(service, "abc", 4)
         yield made
 
 
@@ -79,16 +80,12 @@ def nodes_of(job: Submitted) -> list[str]:
     return [rank["node"] for rank in job.service.get("status", job=job.name)["ranks"]]
 
 
-def flag(service: Service, node: str) -> None:
-    (service.folder / f"flag of {node}").touch()
-
-
 @pytest.mark.parametrize(("point", "victim"), [cell if cell == QUICK else pytest.param(*cell, marks=pytest.mark.whole) for cell in CELLS])
-def test_who_dies_on_the_way(service: Service, undisturbed_spread: Callable[[int], Outcome], point: str, victim: str) -> None:
+def test_who_dies_on_the_way(service: Service, sight: Fan, undisturbed_spread: Callable[[int], Outcome], point: str, victim: str) -> None:
     job = begin(service)
     node, old = nodes_of(job)[1], job.status()["ranks"][1]["pid"]
     begins, held = Held(service, SET_UP), Held(service, point)
-    flag(service, node)
+    sight.appears(node)
     new = begins.wait()
     if point != SET_UP:
         begins.let_go()
@@ -105,7 +102,7 @@ def test_who_dies_on_the_way(service: Service, undisturbed_spread: Callable[[int
     job.wait_until(lambda now: now["state"] == "recovering" or now["ranks"][1]["node"] != node, "another spare, or that it has gone")
     job.let("let go 9")
     job.wait_until(lambda now: now["ranks"][1]["node"] != node, "no rank on that node")
-    assert job.status()["taints"] == {node: WHY}
+    assert job.status()["taints"] == {node: sight.why}
     incidents = job.ends_like(undisturbed_spread(2)).incidents
     parts = [(part["rank"], part["cause"]) for incident in incidents for part in incident["ranks"]]
     if (point, victim) == (SET_UP, "newcomer") or ((point, victim) in RELEASED and len(parts) == 1):
@@ -117,12 +114,12 @@ def test_who_dies_on_the_way(service: Service, undisturbed_spread: Callable[[int
 
 
 @pytest.mark.whole
-def test_two_nodes_are_suspected_at_once(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
+def test_two_nodes_are_suspected_at_once(service: Service, sight: Fan, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """As ranks leave one failure domain at a time, the second waits until the first is empty."""
     job = begin(service)
     before = nodes_of(job)
     for node in before:
-        flag(service, node)
+        sight.appears(node)
     job.wait_until(lambda now: set(now["taints"]) == set(before), "both taints")
     job.wait_for_pause()
     job.let("let go 6")
@@ -140,14 +137,14 @@ def test_two_nodes_are_suspected_at_once(service: Service, undisturbed_spread: C
 
 
 @pytest.mark.whole
-def test_a_node_is_suspected_during_a_recovery(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
+def test_a_node_is_suspected_during_a_recovery(service: Service, sight: Fan, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """Rank 1 is lost; while its newcomer sets up, the node of rank 0 is suspected. It leaves behind the recovery."""
     job = begin(service, PHASES="setup:6")
     node = nodes_of(job)[0]
     job.kill_rank(1)
     job.wait_for("setup")
-    flag(service, node)
-    job.wait_until(lambda now: now["taints"] == {node: WHY}, "the taint")
+    sight.appears(node)
+    job.wait_until(lambda now: now["taints"] == {node: sight.why}, "the taint")
     assert job.status()["state"] == "recovering" and nodes_of(job)[0] == node
     job.let("go on setup")
     job.wait_for("held 9")

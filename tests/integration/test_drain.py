@@ -22,12 +22,6 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield Service(tmp_path, mark)
 
 
-def nodes(service: Service, names: str, slots: int) -> None:
-    for name in names:
-        service.start_agent(name, slots)
-    service.wait_for_nodes(len(names))
-
-
 def draining(service: Service, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "understudy.cli", "drain", *words]
     return subprocess.Popen(command, env=service._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -35,7 +29,7 @@ def draining(service: Service, *words: str) -> subprocess.Popen[str]:
 
 @pytest.mark.whole
 def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, undisturbed_spread: Undisturbed) -> None:
-    nodes(service, "abc", 4)
+    service.start_nodes("abc", 4)
     jobs = [service.held(name, spares=2) for name in ("first", "second")]
     (shared,) = {jobs[0].node_of(rank) for rank in (0, 1)} & {jobs[1].node_of(rank) for rank in (0, 1)}
     waiting = draining(service, shared, "--reason", "a new kernel", "--deadline", "10m", "--wait")
@@ -70,7 +64,7 @@ def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, u
 
 
 def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbed_spread: Undisturbed) -> None:
-    nodes(service, "ab", 2)
+    service.start_nodes("ab", 2)
     job = service.held("job", spares=2)
     node = job.node_of(1)
     waiting = draining(service, node, "--deadline", "4s", "--then", "lose", "--wait")  # rank 1 comes to no boundary
@@ -83,7 +77,7 @@ def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbe
 
 @pytest.mark.whole
 def test_past_its_deadline_what_is_late_is_left(service: Service, undisturbed_spread: Undisturbed) -> None:
-    nodes(service, "ab", 1)
+    service.start_nodes("ab", 1)
     job = service.held("job", spares=0)
     node = job.node_of(1)
     refused = service.command("drain", node, "--reason", "a new kernel")
@@ -99,7 +93,7 @@ def test_past_its_deadline_what_is_late_is_left(service: Service, undisturbed_sp
 
 
 def test_a_node_is_drained_in_an_incident(service: Service, undisturbed_spread: Undisturbed) -> None:
-    nodes(service, "abc", 2)
+    service.start_nodes("abc", 2)
     job = service.held("job", spares=2, HELD="1:6,1:9", EACH="1", PHASES="apply:6")
     node = job.node_of(0)
     job.kill_rank(1)

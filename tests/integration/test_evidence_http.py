@@ -35,9 +35,7 @@ URL, FILE = "http://10.0.0.5:29400", "/etc/alertmanager/understudy-token"
 def service(tmp_path: Path) -> Iterator[Service]:
     with marked() as mark:
         made = Service(tmp_path, mark)
-        for name in "ab":
-            made.start_agent(name, 2)
-        made.wait_for_nodes(2)
+        made.start_nodes("ab", 2)
         yield made
 
 

@@ -16,9 +16,7 @@ from tests.matrix.cells import PARALLEL
 def test_ranks_leave_a_node_one_after_the_other(mode: str, tmp_path: Path) -> None:
     with marked() as mark:
         service = Service(tmp_path, mark)
-        for name in "abc":
-            service.start_agent(name, 2)
-        service.wait_for_nodes(3)
+        service.start_nodes("abc", 2)
         job = Parallel(service, mode, 2)
         job.trains()
         node = job.node_of(2)

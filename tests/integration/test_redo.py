@@ -44,11 +44,7 @@ def lose_in_vote(started: Started, rank: int, ranks: int = 2, then: Armed | None
 def held(started: Started) -> dict[str, Any]:
     """Waits for it; the status then."""
 
-    def is_held() -> bool:
-        assert started.process.poll() is None, started.output
-        return bool(started.status()["state"] == "held")
-
-    wait_until(is_held, "the job is held", LONG)
+    wait_until(lambda: started.status()["state"] == "held", "the job is held", LONG)
     return started.status()
 
 

@@ -119,9 +119,7 @@ def test_one_orchestrator_for_each_folder_and_none_for_everybody(service: Servic
 
 def test_deaths_in_the_control_plane_stop_no_training(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """The agent of a node, and the orchestrator twice; a rank that is lost while it is away is replaced when it is back."""
-    for name in "ab":
-        service.start_agent(name, 2)
-    service.wait_for_nodes(2)
+    service.start_nodes("ab", 2)
     job = service.run("job", RANKS, "spread.py", HELD=f"1:{HELD}", WAIT="1")
     job.wait_for(f"held {HELD}")
     before = job.status()["ranks"]
@@ -145,9 +143,7 @@ def test_deaths_in_the_control_plane_stop_no_training(service: Service, undistur
 
 def test_the_orchestrator_is_killed_in_every_phase_of_an_incident(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """While a survivor comes to rest, the newcomer sets up, takes state over, and does the step again: four incidents."""
-    for name in "ab":
-        service.start_agent(name, 2)
-    service.wait_for_nodes(2)
+    service.start_nodes("ab", 2)
     phases = {"survivor": 6, "setup": 8, "apply": 10, "redo": 12}
     held = ",".join(f"1:{step}" for step in phases.values())
     job = service.run("job", RANKS, "spread.py", HELD=held, PHASES=",".join(f"{phase}:{step}" for phase, step in phases.items()))
@@ -165,9 +161,7 @@ def test_the_orchestrator_is_killed_in_every_phase_of_an_incident(service: Servi
 
 def test_a_part_that_is_killed_again_and_again_is_one_incident(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """It is given up: its rank goes to the other node's spare, and the next part has a new one."""
-    for name in "ab":
-        service.start_agent(name, 2)
-    service.wait_for_nodes(2)
+    service.start_nodes("ab", 2)
     job = service.run("job", [*RANKS, "--node-timeout", "60"], "spread.py", HELD=f"1:{HELD}", WAIT="1")
     job.wait_for(f"held {HELD}")
     rank = job.status()["ranks"][1]

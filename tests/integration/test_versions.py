@@ -62,9 +62,7 @@ def test_an_upgrade_under_a_running_job(tmp_path: Path, later: Path, undisturbed
     with marked() as mark:
         service = Service(tmp_path, mark)
         service.source = later if first == "agents" else None
-        for name in "ab":
-            service.start_agent(name, 2)
-        service.wait_for_nodes(2)
+        service.start_nodes("ab", 2)
         job = service.run("job", ["--nnodes", "2", "--spares", "2"], "spread.py", HELD=f"1:{HELD}", WAIT="1")
         job.wait_for(f"held {HELD}")
         if first == "orchestrator":
