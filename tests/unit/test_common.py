@@ -12,7 +12,7 @@ from understudy.common.restarts import Restarts
 from understudy.core.model import JobSpec, Timeouts
 from understudy.links.framing import LineReader
 from understudy.links.submission import Submission, shared
-from understudy.links.supervision import Ending, Stop
+from understudy.links.supervision import Ending, Notice, Stop, decode
 
 
 def test_waiting_longer_each_time_and_from_the_beginning_after_a_success() -> None:
@@ -50,7 +50,9 @@ def test_the_words_between_command_line_and_agent() -> None:
     stop, ending = Stop(15, 143, "enough"), Ending(0, "all 2 ranks finished", True)
     assert json.loads(stop.encode()) == {"stop": {"signal": 15, "exit_code": 143, "reason": "enough"}}
     assert json.loads(ending.encode()) == {"ending": {"exit_code": 0, "message": "all 2 ranks finished", "told": True}}
-    assert (Stop.decode(stop.encode()), Ending.decode(ending.encode())) == (stop, ending)
+    assert json.loads(Notice(10).encode()) == {"notice": {"signal": 10}}
+    assert decode(Notice(10).encode()) == Notice(10)
+    assert (decode(stop.encode()), Ending.decode(ending.encode())) == (stop, ending)
 
 
 def test_a_submission_says_all_of_a_job_that_may_be_asked_for() -> None:

@@ -23,7 +23,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from urllib.parse import quote
 
-from understudy.agent import memory, processes
+from understudy.agent import memory, notices, processes
 from understudy.agent.adoption import Met, Reception, left_behind
 from understudy.agent.check import NodeCheck
 from understudy.agent.config import AgentConfig
@@ -85,7 +85,7 @@ class Agent:
         self._shutdown = Shutdown(config, self._workers, self._output.say)
         self._footprint: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._control = SupervisorLink(control, self._stop, self._parent_gone) if control is not None else None
+        self._control = SupervisorLink(control, self._stop, self._parent_gone, self._notice) if control is not None else None
         self._orchestrator = OrchestratorLink(
             self._address,
             f"/v1/jobs/{quote(config.job, safe='')}/agent",
@@ -136,6 +136,13 @@ class Agent:
             self._shutdown.hurry.set()  # asked twice: no more grace
         else:
             self._end.set_result(End(exit_code, reason, number))
+
+    def _notice(self, number: signal.Signals) -> None:
+        """Workers that hold no rank are not in the script."""
+        if (
+            text := notices.pass_on(number, [worker for worker in self._workers.values() if worker.alive and worker.rank >= 0])
+        ) is not None:
+            self._output.say(text)
 
     def _parent_gone(self) -> None:
         self._stop(signal.SIGTERM, 1, "the command line has ended")

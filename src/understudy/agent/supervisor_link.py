@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 
 from understudy.links.framing import LineReader
-from understudy.links.supervision import Ending, Stop
+from understudy.links.supervision import Ending, Stop, decode
 
 
 class SupervisorLink:
@@ -18,9 +18,11 @@ class SupervisorLink:
         sock: socket.socket,
         on_stop: Callable[[signal.Signals, int, str], None],
         on_gone: Callable[[], None],
+        on_notice: Callable[[signal.Signals], None],
     ) -> None:
         self._sock = sock
         self._on_stop = on_stop
+        self._on_notice = on_notice
         self._on_gone = on_gone
         self._incoming = LineReader()
         sock.setblocking(False)
@@ -44,5 +46,8 @@ class SupervisorLink:
             self._on_gone()
             return
         for line in filter(None, self._incoming.feed(data)):
-            stop = Stop.decode(line)
-            self._on_stop(signal.Signals(stop.signal), stop.exit_code, stop.reason)
+            word = decode(line)
+            if isinstance(word, Stop):
+                self._on_stop(signal.Signals(word.signal), word.exit_code, word.reason)
+            else:
+                self._on_notice(signal.Signals(word.signal))

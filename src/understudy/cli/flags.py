@@ -52,7 +52,14 @@ class Flags:
         int, _option(CHECK, "--check-steps", metavar="N", help="With --check: the kill comes behind so many steps; 8 more follow.")
     ] = 12
     as_json: Annotated[bool, _option(CHECK, "--json", help="With --check: the page as JSON, for programs.")] = False
-    spares: Annotated[int, _option(OURS, "--spares", help="Warm workers that wait to take over a rank.")] = 1
+    spares: Annotated[
+        int | None,
+        _option(
+            OURS,
+            "--spares",
+            help="Warm workers that wait to take over a rank, beside the ranks. Default: 1; with --spare-nodes: 0.",
+        ),
+    ] = None
     prepare: Annotated[
         int,
         _option(
@@ -180,6 +187,24 @@ class Flags:
         _option(OUTPUT, "--local-ranks-filter", help="Show only these local ranks, as 0,1.", env="LOCAL_RANKS_FILTER"),
     ] = ""
     nnodes: Annotated[str, _option(NODES, "--nnodes", help="Number of nodes; start `understudy run` on each.", env="NNODES")] = "1:1"
+    spare_nodes: Annotated[
+        int,
+        _option(
+            NODES,
+            "--spare-nodes",
+            help="So many further nodes have no ranks, but a spare for each accelerator (--nproc-per-node): the last ones.",
+        ),
+    ] = 0
+    scheduler: Annotated[
+        str,
+        typer.Option(
+            "--scheduler",
+            envvar="UNDERSTUDY_SCHEDULER",
+            help="Whose job this runs in, of which nodes, addresses, node rank and the secret are taken if they are not given: slurm, none, or "
+            "auto, by what is around.",
+            rich_help_panel=NODES,
+        ),
+    ] = "auto"
     node_rank: Annotated[
         int | None,
         _option(

@@ -67,31 +67,32 @@ def ask_torch(kind: str) -> int:
 def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, submitted: bool = False) -> Launch:
     """`job` names the run unless `--rdzv-id` does. One that is `submitted` needs no address of node 0. Raises `Usage`."""
     _refuse(flags)
-    nodes = _nodes(flags.nnodes)
+    ranked = _nodes(flags.nnodes)
+    nodes = ranked + _spare_nodes(flags, submitted)
     node_rank = 0 if submitted else _node_rank(flags, nodes)
     workers = _workers(flags.nproc_per_node, count)
+    spares = _spares(flags, workers)
     endpoints = () if submitted or flags.standalone else _endpoints(flags, nodes)
     master, port = ("", 0) if submitted else endpoints[min(node_rank, len(endpoints) - 1)] if endpoints else _master(flags, nodes)
     if "/" in flags.rdzv_id:
         raise Usage(f"--rdzv-id {flags.rdzv_id}: a job's name has no slash here, because it is part of an address")
-    if flags.spares < 0:
-        raise Usage("--spares must not be negative")
-    if not 0 <= flags.prepare <= flags.spares:
-        raise Usage(f"--prepare {flags.prepare}: so many of the spares are prepared, and there are {flags.spares} (--spares)")
+    if not 0 <= flags.prepare <= spares:
+        raise Usage(f"--prepare {flags.prepare}: so many of the spares are prepared, and there are {spares} (--spares)")
     if flags.max_restarts is not None and flags.max_restarts < 0:
         raise Usage("--max-restarts must not be negative")
     drill_at = 0 if flags.drill == "off" else int(flags.drill) if flags.drill.isascii() and flags.drill.isdecimal() else -1
     if drill_at < 0 or flags.drill == "0":
         raise Usage(f"--drill {flags.drill}: the step at which the first drill begins, from 1 on, or off")
-    if flags.require_drill and not (drill_at and flags.spares and not flags.no_replenish):
+    if flags.require_drill and not (drill_at and spares and not flags.no_replenish):
         raise Usage("--require-drill: there are no drills with --drill off, --spares 0 or --no-replenish")
     named = flags.rdzv_id != "none" and not flags.standalone
     spec = JobSpec(
         job=flags.rdzv_id if named else job,
-        world_size=nodes * workers,
+        world_size=ranked * workers,
         workers_per_node=workers,
-        nodes=nodes,
-        spares=flags.spares,
+        nodes=ranked,
+        spares=spares,
+        spare_nodes=flags.spare_nodes,
         replenish=not flags.no_replenish,
         max_restarts=JobSpec.max_restarts if flags.max_restarts is None else flags.max_restarts,
         prepared=flags.prepare,
@@ -163,15 +164,35 @@ def _nodes(text: str) -> int:
     return low
 
 
+def _spare_nodes(flags: Flags, submitted: bool) -> int:
+    if flags.spare_nodes < 0:
+        raise Usage("--spare-nodes must not be negative")
+    if flags.spare_nodes and submitted:
+        raise Usage("--spare-nodes is for a job that brings its nodes: an orchestrator puts the spares (--spares) on nodes that it has")
+    return flags.spare_nodes
+
+
+def _spares(flags: Flags, workers: int) -> int:
+    """All of them, those of nodes without ranks included."""
+    if flags.spares is not None and flags.spares < 0:
+        raise Usage("--spares must not be negative")
+    beside = flags.spares if flags.spares is not None else (0 if flags.spare_nodes else 1)
+    return beside + flags.spare_nodes * workers
+
+
 def _node_rank(flags: Flags, nodes: int) -> int:
     if nodes > 1 and flags.standalone:
         raise Usage(f"--standalone means one node; it does not go together with --nnodes {nodes}")
     if nodes > 1 and flags.node_rank is None:
-        raise Usage(f"--nnodes {nodes} needs --node-rank (0 to {nodes - 1}) on every node; node 0 runs the orchestrator")
+        raise Usage(f"{_counted(flags, nodes)} needs --node-rank (0 to {nodes - 1}) on every node; node 0 runs the orchestrator")
     rank = flags.node_rank or 0
     if not 0 <= rank < nodes:
-        raise Usage(f"--node-rank {rank} is not one of 0 to {nodes - 1} (--nnodes {nodes})")
+        raise Usage(f"--node-rank {rank} is not one of 0 to {nodes - 1} ({_counted(flags, nodes)})")
     return rank
+
+
+def _counted(flags: Flags, nodes: int) -> str:
+    return f"--nnodes {nodes - flags.spare_nodes}" + (f" --spare-nodes {flags.spare_nodes}" if flags.spare_nodes else "")
 
 
 def _workers(text: str, count: Callable[[str], int]) -> int:
@@ -202,7 +223,7 @@ def _master(flags: Flags, nodes: int) -> tuple[str, int]:
     if nodes == 1:
         return "127.0.0.1", port or 0
     if not host:
-        raise Usage(f"--nnodes {nodes} needs the address of node 0: --master-addr HOST (or --rdzv-endpoint HOST:PORT)")
+        raise Usage(f"{_counted(flags, nodes)} needs the address of node 0: --master-addr HOST (or --rdzv-endpoint HOST:PORT)")
     return host, DEFAULT_PORT if port is None else port
 
 

@@ -7,6 +7,7 @@ import time
 
 import typer
 
+from understudy.cli import allocation
 from understudy.cli.check.command import check
 from understudy.cli.flags import Flags
 from understudy.cli.launch import Usage, launch
@@ -40,6 +41,9 @@ def run(flags: Flags) -> None:
     [bold]understudy run --nnodes 3 --node-rank 0 --rdzv-endpoint host0:29500,host1:29500,host2:29500 --token-file secret train.py[/bold]
       On host0, and the same with --node-rank 1 and 2 on the others: no host is needed more than another.
 
+    [bold]srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run --spare-nodes 1 --nproc-per-node 8 train.py[/bold]
+      In a Slurm job of five nodes (#SBATCH --nodes=5 --no-kill): four train, the fifth has spares. See understudy slurm script.
+
     [bold]understudy run --orchestrator http://host0:29400 --nnodes 2 --nproc-per-node 8 --spares 2 train.py[/bold]
       On two nodes of an orchestrator, with two spares on others; once, from anywhere. Ctrl-C detaches.
 
@@ -60,10 +64,15 @@ def run(flags: Flags) -> None:
     try:
         if flags.check:
             raise typer.Exit(check(flags, name))
-        plan = launch(flags, flags.run_dir.name if flags.run_dir else name, submitted=bool(flags.orchestrator))
+        here = allocation.found(flags)
+        if here is not None:
+            name = allocation.run_name(here)
+            flags = allocation.completed(flags, here)
+        job = here.place.job if here is not None else flags.run_dir.name if flags.run_dir else name
+        plan = launch(flags, job, submitted=bool(flags.orchestrator))
         if flags.orchestrator:
             raise typer.Exit(submit(plan, service(flags.orchestrator, flags.token_file, flags.tls_cert), flags.detach))
-        token = job_token(flags.token_file, plan)
+        token = (allocation.secret(flags, plan, here) if here is not None else None) or job_token(flags.token_file, plan)
         check_tls(flags.tls_cert, flags.tls_key, plan)
         folder = RunDirectory.create(flags.run_dir, name)
     except (Usage, NoRun) as error:
@@ -71,4 +80,4 @@ def run(flags: Flags) -> None:
         raise typer.Exit(2) from error
     for note in plan.notes:
         say(note)
-    raise typer.Exit(execute(plan, folder, token, flags.tls_cert, flags.tls_key))
+    raise typer.Exit(execute(plan, folder, token, flags.tls_cert, flags.tls_key, here=here.place if here is not None else None))

@@ -21,6 +21,7 @@ from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.common.tls import trusting
 from understudy.links.messages import ONLY
+from understudy.schedulers.base import Place
 
 
 def execute(
@@ -30,8 +31,9 @@ def execute(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     worker_command: tuple[str, ...] = WORKER_COMMAND,
+    here: Place | None = None,
 ) -> int:
-    """Start what belongs on this node and stay until the job has ended; the job's exit code."""
+    """Start what belongs on this node and stay until the job has ended; the job's exit code. `here`: of its scheduler, if it has one."""
     scheme = "https" if tls_cert else "http"
     several = plan.endpoints
     remote = "" if plan.node_rank == 0 else f"{scheme}://{_bracketed(plan.master)}:{plan.port}"
@@ -59,7 +61,7 @@ def execute(
     config = AgentConfig(
         job=ONLY,
         run_dir=run.path,
-        node=f"node{plan.node_rank}",
+        node=here.nodes[here.number] if here is not None else f"node{plan.node_rank}",
         node_rank=plan.node_rank,
         address=_address(plan),
         program=plan.program,
@@ -90,6 +92,8 @@ def execute(
             orchestrator += ["--tls-cert", certificate, "--tls-key", str(tls_key.absolute())]
         if several:
             orchestrator += ["--members", remote, "--number", str(plan.node_rank), "--trust", certificate]
+        if here is not None:
+            orchestrator += ["--scheduler", here.scheduler]
     shown = run.path.relative_to(Path.cwd()) if run.path.is_relative_to(Path.cwd()) else run.path
     size, spares = plan.spec.world_size, plan.spec.spares
     say(f"{size} rank{'s' * (size != 1)}, {spares} spare{'s' * (spares != 1)}; run directory {shlex.quote(str(shown))}")

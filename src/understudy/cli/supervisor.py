@@ -27,13 +27,14 @@ from understudy.cli.run_directory import RunDirectory
 from understudy.common.names import TOKEN_VARIABLE, WORKERS
 from understudy.common.restarts import Restarts
 from understudy.links.framing import LineReader
-from understudy.links.supervision import Ending, Stop
+from understudy.links.supervision import Ending, Notice, Stop
 from understudy.schedulers.base import Running, Scheduler, Work
 from understudy.schedulers.local import LocalScheduler
 
 LAST_WORDS = 5.0  # seconds for the agent to say that the job is over, after the orchestrator has ended by itself
 MARGIN = 10.0  # seconds beyond the workers' own grace, after which this process stops waiting and kills
 FAREWELL = 5.0  # seconds for the orchestrator to close its journal
+NOTICES = (signal.SIGUSR1, signal.SIGUSR2)  # go on to the script, if the user does not want the job to end with them
 
 
 class Supervisor:
@@ -59,6 +60,7 @@ class Supervisor:
         self._command = orchestrator
         self._port = port
         self._signals = tuple(signals)
+        self._notices = tuple(number for number in NOTICES if number not in self._signals)
         self._say = say
         self._several = several
         self._scheduler = scheduler or LocalScheduler()
@@ -104,7 +106,7 @@ class Supervisor:
             """The wake-up descriptor carries the number."""
 
         old = {}
-        for number in self._signals:
+        for number in (*self._signals, *self._notices):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
                 old[number] = signal.signal(number, noted)
         self._selector.register(reader, selectors.EVENT_READ, lambda: self._signalled(reader))
@@ -153,6 +155,8 @@ class Supervisor:
 
     def _signalled(self, reader: socket.socket) -> None:
         for number in reader.recv(64):
+            if number in self._notices:
+                self._notify(signal.Signals(number))
             if number not in self._signals:
                 continue
             self._asked += 1
@@ -175,6 +179,12 @@ class Supervisor:
                 self._control.sendall(Stop(int(onward), exit_code, reason).encode())
         if self._ends_job and (self._several or self._orchestrator is not None) and self._asked <= 1:
             threading.Thread(target=self._tell_orchestrator, args=(reason, exit_code), daemon=True).start()
+
+    def _notify(self, number: signal.Signals) -> None:
+        self._say(f"{number.name} goes on to the script")
+        if self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.sendall(Notice(int(number)).encode())
 
     def _tell_orchestrator(self, reason: str, exit_code: int) -> None:
         with contextlib.suppress(client.NoAnswer, client.Denied, OSError, ValueError):

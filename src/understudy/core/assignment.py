@@ -15,8 +15,11 @@ _HOLDING = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
 
 
 def spare_share(spec: JobSpec, node_rank: int) -> int:
-    """The job's spares spread over its nodes, the first nodes get what is left over."""
-    return spec.spares // spec.nodes + (1 if node_rank < spec.spares % spec.nodes else 0)
+    """Of the job's spares, those of a node without ranks; the others are spread over the nodes with ranks, the first get what is left over."""
+    if node_rank >= spec.nodes:
+        return spec.workers_per_node
+    spread = spec.spares - spec.spare_nodes * spec.workers_per_node
+    return spread // spec.nodes + (1 if node_rank < spread % spec.nodes else 0)
 
 
 def choose_spare(state: JobState, rank: int) -> Worker | None:

@@ -142,6 +142,8 @@ class Machine:
             raise ValueError(f"world_size {spec.world_size} is not nodes {spec.nodes} x workers_per_node {spec.workers_per_node}")
         if spec.spares < 0:
             raise ValueError(f"spares must not be negative: {spec.spares}")
+        if not 0 <= spec.spare_nodes * spec.workers_per_node <= spec.spares:
+            raise ValueError(f"{spec.spare_nodes} nodes of spares, {spec.workers_per_node} on each, are more than {spec.spares} spares")
         if not 0 <= spec.prepared <= spec.spares:
             raise ValueError(f"{spec.prepared} spares cannot be prepared where there are {spec.spares}")
         self.state = JobState(spec, timeouts)

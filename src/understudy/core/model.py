@@ -42,7 +42,7 @@ class JobSpec:
     world_size: int
     workers_per_node: int
     nodes: int = 1
-    spares: int = 1
+    spares: int = 1  # all of them
     replenish: bool = True  # start a new spare for each one that was used
     max_restarts: int = 3  # of the whole job, and only before its first transaction
     max_losses_per_transaction: int = 3  # the same rank lost so often at one transaction: not the hardware's fault
@@ -51,6 +51,7 @@ class JobSpec:
     require_drill: bool = False  # a drill that finds a rank not survivable ends the job
     admission: bool = False  # a node that was not trusted passes a check before it is again (`admission.py`)
     home_after: float = -1.0  # seconds for which a node is trusted again before its ranks go home (`home.py`); negative: they do not
+    spare_nodes: int = 0  # behind the others: nodes without ranks, each with `workers_per_node` of the spares
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
             want_more(state)
         admission.ask(state, node)
         return
-    if event.node_rank in state.places or event.node_rank < 0 or (event.node_rank >= state.spec.nodes and event.spares < 0):
+    taken = event.node_rank in state.places or event.node_rank < 0
+    if taken or (event.spares < 0 and event.node_rank >= state.spec.nodes + state.spec.spare_nodes):
         state.tell(f"node {event.node} was refused: its node rank {event.node_rank} is taken or out of range")
         return
     domain, labels = event.domain or event.node, dict(event.labels[:MOST_LABELS])

@@ -1,7 +1,7 @@
 """What the command line and its agent say to each other, over an inherited socketpair, one JSON object a line.
 
-Down: `{"stop": {"signal": 15, "exit_code": 130, "reason": "..."}}`. Up, once: `{"ending": {...}}`, as soon as the agent
-knows how the job ends. The end of the socket tells each that the other one is gone.
+Down: `{"stop": {"signal": 15, "exit_code": 130, "reason": "..."}}`, and any number of times `{"notice": {"signal": 10}}`. Up, once:
+`{"ending": {...}}`, as soon as the agent knows how the job ends. The end of the socket tells each that the other one is gone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,21 @@ class Stop:
     def encode(self) -> bytes:
         return json.dumps({"stop": asdict(self)}).encode() + b"\n"
 
-    @staticmethod
-    def decode(line: bytes) -> Stop:
-        return Stop(**json.loads(line)["stop"])
+
+@dataclass(frozen=True)
+class Notice:
+    """To the agent: somebody has something to say to the script, and the job goes on. Schedulers do so before a time limit."""
+
+    signal: int
+
+    def encode(self) -> bytes:
+        return json.dumps({"notice": asdict(self)}).encode() + b"\n"
+
+
+def decode(line: bytes) -> Stop | Notice:
+    """What comes down."""
+    found = json.loads(line)
+    return Notice(**found["notice"]) if "notice" in found else Stop(**found["stop"])
 
 
 @dataclass(frozen=True)

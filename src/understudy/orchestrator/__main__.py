@@ -92,7 +92,8 @@ async def _take_part(arguments: argparse.Namespace, folder: Path, settings: Sett
     urls = arguments.members.split(",")
     token = load_or_create_token(folder)
     trust = trusting(arguments.trust)
-    return await quorum.serve(arguments.number, urls, folder, settings, entry.access, token, entry.certificates, trust, listener)
+    access, certificates = entry.access, entry.certificates
+    return await quorum.serve(arguments.number, urls, folder, settings, access, token, certificates, trust, listener, arguments.scheduler)
 
 
 def _prepare() -> None:
@@ -145,7 +146,7 @@ async def _serve(
     cluster: Cluster | None = None
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     if settings is not None:
-        jobs.single = True
+        jobs.single, jobs.scheduler = True, arguments.scheduler
         job = jobs.begin(settings, known=known.get(settings.spec.job))
         job.running.add_done_callback(lambda task: ended.set_result(task.result()))
     else:
@@ -280,6 +281,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--members", default="", help="of one of several for one job: URLs of all, with commas between them")
     parser.add_argument("--number", type=int, default=0, help="which of them this one is, from 0")
     parser.add_argument("--trust", default="", help="with --members and TLS: certificate or folder by which it knows the others")
+    parser.add_argument("--scheduler", default="", help="of one job: the scheduler in whose allocation this process runs")
     parser.add_argument("--die-with-parent", action="store_true", help="end the job when the starting process is gone")
     arguments = parser.parse_args(argv)
     if bool(arguments.tls_cert) != bool(arguments.tls_key):

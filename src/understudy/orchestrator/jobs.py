@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from understudy.common.bounds import plain
@@ -17,6 +19,7 @@ from understudy.orchestrator.output import FILE, Output
 from understudy.orchestrator.service import Service
 from understudy.orchestrator.settings import Settings
 from understudy.policy.rules import parse
+from understudy.schedulers.registry import allocation
 
 TOLD = 100  # things that are told once
 
@@ -47,6 +50,7 @@ class Jobs:
         self.aside: dict[str, str] = {}  # jobs that the journal has and that cannot be read from it, and why
         self._told: set[str] = set()
         self.single = False
+        self.scheduler = ""  # whose allocation this process is in, and the one job with it
         self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is here
 
     def get(self, name: str) -> ServedJob | None:
@@ -116,6 +120,7 @@ class Jobs:
             far=folder is not None,
             silent_since=self._silent_since,
             policy=parse(settings.policy, "policy") if settings.policy else None,
+            allocate=partial(allocation, self.scheduler, os.environ) if self.scheduler else None,
         )
         if known is not None:
             service.resume(known.events)

@@ -41,8 +41,10 @@ from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.limits import Buckets
 from understudy.orchestrator.liveness import Liveness, SilentSince
+from understudy.orchestrator.scheduling import Scheduling
 from understudy.orchestrator.verdicts import RESERVED, corrupt, silence
 from understudy.policy.rules import Policy, default
+from understudy.schedulers.base import Allocation
 
 WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
@@ -68,9 +70,10 @@ class Service:
         far: bool = False,
         silent_since: SilentSince = lambda node_rank, seconds: None,
         policy: Policy | None = None,
+        allocate: Callable[[], Allocation | None] | None = None,
     ) -> None:
         """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`,
-        `silent_since`: as `Liveness` has them. `policy`: what is done about evidence.
+        `silent_since`: as `Liveness` has them. `policy`: what is done about evidence. `allocate`: what a scheduler has given to the job.
         """
         self.machine = machine
         self._pages: dict[str, PageView] = {}
@@ -97,6 +100,8 @@ class Service:
             up=up,
             silent_since=silent_since,
         )
+        self._scheduling = Scheduling(allocate, self.observe, tell) if allocate is not None else None
+        self._gone: set[str] = set()  # nodes whose agents have heard of the job's end, and have gone
         self._warned_stall = False
         self._complaints: set[str] = set()
         self._ended = asyncio.Event()
@@ -124,13 +129,16 @@ class Service:
     async def run(self) -> int:
         """Until the job has ended and every agent has gone. Returns the exit code."""
         ended_before = self._ended.is_set()
-        watching = asyncio.create_task(self._watch_pages())
+        tasks = [asyncio.create_task(self._watch_pages())]
+        if self._scheduling is not None:
+            tasks.append(asyncio.create_task(self._scheduling.run(self.machine.state)))
         try:
             await self._ended.wait()
             if ended_before:
                 await self._tell_the_late()
         finally:
-            watching.cancel()
+            for task in tasks:
+                task.cancel()
             self._others.close()
         if self._links:
             try:
@@ -138,6 +146,8 @@ class Service:
                 await asyncio.wait_for(self._all_gone.wait(), self.machine.state.timeouts.stop + 2.0)
             except TimeoutError:
                 self._tell(f"agents still connected after the end: {', '.join(sorted(self._links))}")
+        if self._scheduling is not None:
+            await self._scheduling.finish(self.machine.state, self._gone)
         self._journal.progress(self.pages)
         for handle in self._timers.values():
             handle.cancel()
@@ -241,6 +251,7 @@ class Service:
         del self._links[link.node]
         self._liveness.disconnected(link.node)
         if self._ended.is_set():
+            self._gone.add(link.node)
             if not self._links:
                 self._all_gone.set()
         elif link.node in self.machine.state.nodes:

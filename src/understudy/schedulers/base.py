@@ -1,4 +1,5 @@
-"""What a scheduler is: it starts what leads a job and what serves its nodes, ends them, and says how they stand.
+"""What a scheduler is: it starts what leads a job and what serves its nodes, ends them, and says how they stand. And what it has given to
+one job (`Allocation`): its machines, with what the scheduler knows of them.
 
 Policy is not its affair: whether something that ended is started again, and when a job is over, the command line decides
 (`cli.supervisor`). Other packages add schedulers (`registry`); whoever writes one needs this module and no other of ours.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -71,3 +72,74 @@ class Scheduler(ABC):
     @abstractmethod
     def status(self) -> Mapping[str, str]:
         """How all that it has started stand, by name: "running", or how they ended."""
+
+    def allocation(self, environment: Mapping[str, str]) -> Allocation | None:
+        """The one that this process belongs to, as its environment says; None: it belongs to none of this scheduler's. Raises `ValueError`
+        if it was started in a way that cannot work, with what to do.
+        """
+        return None
+
+
+class SchedulerFailed(Exception):
+    """It does not answer, or refuses: the text says what was asked of it and what it said."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this process is among those that a scheduler has started for one job, one on each of its nodes."""
+
+    scheduler: str
+    job: str  # as the scheduler calls it; of a run that was started anew another one
+    nodes: tuple[str, ...]  # as the scheduler calls them; their places here are their node ranks
+    number: int  # of this node
+    addresses: tuple[str, ...]  # of the first nodes, of as many as may run an orchestrator
+    ports: tuple[int, ...]  # one for each of these, which no other job of this scheduler uses
+    labels: tuple[tuple[str, str], ...] = ()  # of this node's place in the network
+
+
+@dataclass(frozen=True)
+class NodeSeen:
+    """A node as its scheduler has it."""
+
+    name: str
+    state: str  # in the scheduler's own words
+    trouble: str = ""  # what speaks against it, always the same word for the same thing; "": nothing
+    suspect: bool = False  # work should leave it
+    reason: str = ""  # what is said there, by whom and since when, for a person
+    since: float = 0.0  # unix time; 0: not known
+
+
+class Allocation(ABC):
+    """The machines of one job, as their scheduler has them. Every call may take seconds, and raises `SchedulerFailed`."""
+
+    place: Place
+
+    @abstractmethod
+    def share(self, secret: str) -> None:
+        """Gives the job's secret to its other nodes, and to nobody else. Called on the first one."""
+
+    @abstractmethod
+    def shared(self, seconds: float) -> str:
+        """What the first node has shared. Waits for it; raises if it does not come."""
+
+    @abstractmethod
+    def look(self) -> Sequence[NodeSeen]:
+        """All nodes of the job that it has not given back, at this moment."""
+
+    @abstractmethod
+    def record(self, text: str) -> None:
+        """Where people look for it with the scheduler's own commands: what has become of the job."""
+
+    @abstractmethod
+    def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
+        """Gives nodes back on which nothing of the job runs any more, in one call, with what is recorded from then on. Gives those that
+        could be.
+        """
+
+    @abstractmethod
+    def drain(self, nodes: Collection[str], reason: str) -> None:
+        """Lets nobody's work go there any more. Few may do that."""
+
+    @abstractmethod
+    def finish(self, missing: Collection[str]) -> None:
+        """The job is over. Ends what would wait for those of its nodes that are `missing`: lost, and never heard of again."""

@@ -66,7 +66,7 @@ def _plan(flags: Flags, name: str) -> Launch:
         raise Usage("--check uses up a spare for each drill: leave --no-replenish away")
     if flags.check_steps < LEAST:
         raise Usage(f"--check-steps {flags.check_steps}: drills need at least {LEAST} steps in front of the kill")
-    plan = launch(replace(flags, drill="off", require_drill=False, spares=max(1, flags.spares)), name)
+    plan = launch(replace(flags, drill="off", require_drill=False, spares=max(1, 1 if flags.spares is None else flags.spares)), name)
     if plan.spec.world_size < 2:
         raise Usage("--check needs at least 2 ranks: a lone one has no replica, and nobody to keep its copies (--nproc-per-node 2)")
     # All ranks are held while a spare gets warm: that is no hang.

@@ -43,8 +43,11 @@ async def serve(
     certificates: Certificates | None,
     trust: ssl.SSLContext | None,
     listener: socket.socket,
+    scheduler: str = "",
 ) -> int:
-    """Until the job is over or SIGTERM comes; the job's exit code if this one leads then, else 0. `urls`: of all members, by number."""
+    """Until the job is over or SIGTERM comes; the job's exit code if this one leads then, else 0. `urls`: of all members, by number.
+    `scheduler`: whose allocation the job has, if it is in one.
+    """
     writer = Replicated(folder / JOURNAL, say)
     writer.start()
     over = asyncio.Event()
@@ -67,7 +70,7 @@ async def serve(
     try:
         await _first(serving, running, member.elected, *going)
         if member.elected.done() and not (over.is_set() or asked.is_set()):
-            code = await _lead(member, writer, front, settings, access, _first(serving, running, *going))
+            code = await _lead(member, writer, front, settings, access, scheduler, _first(serving, running, *going))
         for task in (serving, running):
             if task.done():  # without either there is no control
                 task.result()
@@ -81,13 +84,15 @@ async def serve(
     return code
 
 
-async def _lead(member: Member, writer: Replicated, front: Front, settings: Settings, access: Access, other_end: Any) -> int:
+async def _lead(
+    member: Member, writer: Replicated, front: Front, settings: Settings, access: Access, scheduler: str, other_end: Any
+) -> int:
     """Serves the job until its end, or until `other_end`."""
     fence = member.elected.result()
     member.deposed = _start_anew
     known = writer.lead(member)
     jobs = Jobs(writer, say, member.guard, lambda node, seconds: member.silent_since(node, seconds))
-    jobs.single = True
+    jobs.single, jobs.scheduler = True, scheduler
     job = jobs.begin(known.settings if known is not None else settings, known=known)
     front.app = create_app(jobs, access, None, fence)
     say(f"the orchestrator of this node leads (term {fence})")

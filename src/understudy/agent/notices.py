@@ -1,0 +1,33 @@
+"""Signals for the script: what a scheduler sends some time before it ends a job, so that the script can save what it has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from understudy.agent.worker import Worker
+
+
+def pass_on(number: signal.Signals, workers: Sequence[Worker]) -> str | None:
+    """To those workers whose script has a handler for it: it would end the others. Gives a line for the user about these."""
+    deaf = [worker for worker in workers if not _pass_on(number, worker.pid)]
+    if not deaf:
+        return None
+    ranks = ", ".join(str(worker.rank) for worker in sorted(deaf, key=lambda worker: worker.rank))
+    return f"{number.name} is kept from rank{'s' * (len(deaf) > 1)} {ranks}: the script has no handler for it, and would end"
+
+
+def _pass_on(number: signal.Signals, pid: int) -> bool:
+    try:
+        caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    except OSError:  # it has ended
+        return True
+    if caught is None or not int(caught[1], 16) >> (number - 1) & 1:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)  # a worker is a child of ours, so its number is not another's before we have collected it
+    return True

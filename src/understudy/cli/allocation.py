@@ -1,0 +1,86 @@
+"""What a scheduler's job says of itself takes the place of flags that were not given: nodes, node rank, addresses, the secret."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import replace
+
+from understudy.cli.flags import Flags
+from understudy.cli.launch import Launch, Usage
+from understudy.common.console import say
+from understudy.common.names import TOKEN_VARIABLE
+from understudy.schedulers.base import Allocation, SchedulerFailed
+from understudy.schedulers.registry import allocation
+from understudy.schedulers.slurm.step import outside_of_a_step
+
+PATIENCE = 60.0  # seconds for the first node to share the secret: nodes of one job do not start at the same moment
+NOT_GIVEN = "1:1"  # of --nnodes
+
+
+def found(flags: Flags) -> Allocation | None:
+    """The allocation that this command runs in, if it is to go by one. Raises `Usage`."""
+    if flags.scheduler == "none" or flags.orchestrator or flags.check or flags.standalone:
+        return None
+    try:
+        here = allocation(flags.scheduler, os.environ)
+    except (ValueError, SchedulerFailed) as error:
+        raise Usage(str(error)) from error
+    if here is None and flags.scheduler != "auto":
+        raise Usage(f"--scheduler {flags.scheduler}: this command was not started in a job of that scheduler's (with Slurm: by srun)")
+    if here is None and (advice := outside_of_a_step(os.environ)):
+        say(advice)
+    return here
+
+
+def completed(flags: Flags, here: Allocation) -> Flags:
+    """With what the allocation says where nothing else was given, and says so in one line. Raises `Usage`."""
+    place = here.place
+    count = len(place.nodes)
+    ranked = count - flags.spare_nodes
+    if ranked < 1:
+        raise Usage(f"--spare-nodes {flags.spare_nodes}: {place.job} has {count} node(s), and at least one is to have ranks")
+    if flags.nnodes != NOT_GIVEN and flags.nnodes not in (str(ranked), f"{ranked}:{ranked}"):
+        raise Usage(
+            f"--nnodes {flags.nnodes} --spare-nodes {flags.spare_nodes}: {place.job} has {count} node(s). Leave --nnodes out: all nodes but "
+            "the spare ones have ranks"
+        )
+    filled = replace(flags, nnodes=str(ranked), label=[*(f"{key}={value}" for key, value in place.labels), *(flags.label or [])])
+    if flags.node_rank is None:
+        filled = replace(filled, node_rank=place.number)
+    leading: tuple[str, ...] = ()
+    if count > 1 and not flags.rdzv_endpoint and not flags.master_addr:
+        ports = [flags.master_port + number for number in range(len(place.ports))] if flags.master_port else place.ports
+        several = len(place.addresses) >= 3
+        leading = place.nodes[: 3 if several else 1]
+        endpoints = [f"{_bracketed(address)}:{port}" for address, port in zip(place.addresses, ports, strict=True)]
+        filled = replace(filled, rdzv_endpoint=",".join(endpoints[: len(leading)]), master_port=None)
+    if place.number == 0:
+        spare = f", {flags.spare_nodes} of them for spares" if flags.spare_nodes else ""
+        led = f"; orchestrators on {', '.join(leading)}" if leading else ""
+        say(f"{place.job}: {count} node{'s' * (count > 1)}{spare}{led}")
+    return filled
+
+
+def run_name(here: Allocation) -> str:
+    """Of the run directory: nodes may see the same folder."""
+    return f"{here.place.job}-{here.place.nodes[here.place.number]}"
+
+
+def secret(flags: Flags, plan: Launch, here: Allocation) -> str | None:
+    """One that all nodes of the allocation have; None where somebody has given one, or nobody needs it. Raises `Usage`."""
+    if flags.token_file is not None or os.environ.get(TOKEN_VARIABLE) or len(here.place.nodes) == 1:
+        return None
+    try:
+        if plan.node_rank == 0:
+            made = secrets.token_urlsafe(32)
+            here.share(made)
+        else:
+            made = here.shared(PATIENCE)
+    except (SchedulerFailed, OSError) as error:
+        raise Usage(f"the job's secret: {error}") from error
+    return made
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,129 @@
+"""A job's scheduler, as its orchestrator deals with it: what is known there of the job's nodes is evidence, and what has become of the job is
+told there.
+
+Only the orchestrator that leads asks and tells, once a second, on a thread. A scheduler that does not answer keeps nobody waiting: what was to
+be told is told when it answers again. A new leader looks anew; what the one before it had told, it tells again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from understudy.core.drain import ranks_on
+from understudy.core.state import JobState
+from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.schedulers.base import Allocation, NodeSeen, SchedulerFailed
+
+LOOK = 1.0  # seconds
+FINISHING = 40.0  # seconds for the last things to be told
+
+
+class Scheduling:
+    def __init__(self, allocate: Callable[[], Allocation | None], observe: Callable[[Evidence], None], tell: Callable[[str], None]) -> None:
+        """`allocate` may take a while, and raise `SchedulerFailed` for now. `observe`, `tell`: evidence, and a line for the user."""
+        self._allocate = allocate
+        self._observe = observe
+        self._tell = tell
+        self._allocation: Allocation | None = None
+        self._known: dict[str, NodeSeen] = {}
+        self._recorded = ""
+        self._failing = ""
+
+    async def run(self, state: JobState) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self._turn(state)
+            await asyncio.sleep(LOOK)
+
+    async def _turn(self, state: JobState) -> None:
+        text = story(state)
+        try:
+            if self._allocation is None:
+                self._allocation = await asyncio.to_thread(self._allocate)
+            allocation = self._allocation
+            if allocation is None:
+                return
+            seen = await asyncio.to_thread(allocation.look)
+            self._compare(allocation.place.scheduler, {node.name: node for node in seen}, state)
+            if text != self._recorded:
+                await asyncio.to_thread(allocation.record, text)
+                self._recorded = text
+        except SchedulerFailed as error:
+            self._fails(str(error))
+        else:
+            if self._failing:
+                self._tell("the scheduler answers again")
+            self._failing = ""
+
+    def _fails(self, why: str) -> None:
+        """Told once, until it answers again."""
+        if not self._failing:
+            self._tell(f"the scheduler does not do what it was asked for: {why}. Training goes on, and it is asked again")
+        self._failing = why
+
+    def _compare(self, scheduler: str, seen: Mapping[str, NodeSeen], state: JobState) -> None:
+        """What is new since the last look. What ended while nobody looked is still there as a taint."""
+        now = time.time()
+        for name, node in seen.items():
+            before = self._known.get(name)
+            was = {before.trouble} if before is not None else _journalled(state, scheduler, name)
+            for kind in was - {node.trouble, ""}:
+                self._observe(Evidence(scheduler, Subject.NODE, name, Severity.SUSPECT, node.reason, now, kind, until=now))
+            if node.trouble and (before is None or node.trouble != before.trouble):
+                severity = Severity.SUSPECT if node.suspect else Severity.NOTE
+                happened = min(node.since or now, now)
+                self._observe(Evidence(scheduler, Subject.NODE, name, severity, node.reason, happened, node.trouble))
+        self._known = dict(seen)
+
+    async def finish(self, state: JobState, gone: Collection[str]) -> None:
+        """The job is over, and these nodes have heard of it and have gone. For those that have not, nobody is to wait."""
+        allocation = self._allocation
+        if allocation is None:
+            return
+        missing = [node for node in allocation.place.nodes if node not in gone]
+
+        def finish() -> None:
+            if state.incidents or missing:
+                allocation.record(story(state))
+            allocation.finish(missing)
+
+        try:
+            await asyncio.wait_for(asyncio.to_thread(finish), FINISHING)
+        except (SchedulerFailed, TimeoutError) as error:
+            self._tell(f"the job is over, and the scheduler could not be told so: {error or 'it does not answer'}")
+
+
+def _journalled(state: JobState, scheduler: str, name: str) -> set[str]:
+    """What an orchestrator before this one has seen of that node, and not seen end."""
+    return {seen.kind for seen in state.evidence.values() if (seen.detector, seen.name) == (scheduler, name) and seen.until == 0}
+
+
+def story(state: JobState) -> str:
+    """What has become of the job, for whoever looks with the scheduler's own commands; "" as long as nothing has."""
+    parts = []
+    if state.ranks:
+        for home in state.hosts():
+            first = home.rank * state.spec.workers_per_node
+            away: dict[str, list[int]] = {}
+            for rank in range(first, first + state.spec.workers_per_node):
+                if (node := state.holder(rank).node) != home.name and rank not in state.vacant():
+                    away.setdefault(node, []).append(rank)
+            parts += [f"{_ranks(ranks)} of {home.name} on {node}" for node, ranks in away.items()]
+    lost = [node.name for node in state.nodes.values() if node.lost]
+    if lost:
+        parts.append(f"lost {', '.join(lost)}")
+    left = [node.name for node in state.nodes.values() if node.taints and not node.lost and not ranks_on(state, node)]
+    if left:
+        parts.append(f"left {', '.join(left)}")
+    if not parts and not state.incidents:
+        return ""
+    parts.append(f"{len(state.incidents)} incident{'s' * (len(state.incidents) != 1)}")
+    if state.ended is not None:
+        parts.append(f"ended with exit code {state.ended.exit_code}")
+    return "; ".join(parts)
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {','.join(map(str, ranks))}"

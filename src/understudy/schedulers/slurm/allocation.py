@@ -1,0 +1,111 @@
+"""The nodes of a step of a Slurm job, as Slurm has them.
+
+An ordinary user may shrink his own job, write its comment and cancel it; the state of a node only operators may change. What Slurm 22.05
+does with each was measured (docs/slurm.md): in a job that was started with `--no-kill`, a node that is gone leaves the job by itself once
+Slurm takes it for down, and `srun` hears of it. `srun` waits for ever for the tasks of a node that is taken out of the job before that. So
+only nodes on which our task has ended are given back; and when the job is over while a node is missing, its step is cancelled, with which
+`srun` ends after `KillWait`, and with the exit code of the tasks that have ended by themselves.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Sequence
+
+from understudy.common.bounds import plain
+from understudy.schedulers.base import Allocation, NodeSeen
+from understudy.schedulers.slurm import commands, secret
+from understudy.schedulers.slurm.step import Step
+
+TROUBLE = {
+    "draining": "drain",
+    "drained": "drain",
+    "failing": "fail",
+    "fail": "fail",
+    "down": "down",
+    "error": "down",
+    "inval": "down",
+}  # of a node's state, what it means: work should leave it
+SILENT = "not-responding"  # its slurmd does not answer: Slurm will take it for down if that lasts
+FLAGS = "*~#!%$@^-+"  # behind a state
+MOST = 1000  # characters of a comment
+OURS = "understudy: "
+
+
+class SlurmAllocation(Allocation):
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self.place = step.place()
+        self._nodes: tuple[str, ...] | None = None  # of the job, as Slurm had them last
+        self._comment: str | None = None  # somebody else's, in front of ours
+
+    def share(self, secret_: str) -> None:
+        secret.share(self._step.job, self._step.name, secret_)
+
+    def shared(self, seconds: float) -> str:
+        return secret.shared(self._step.name, seconds)
+
+    def look(self) -> Sequence[NodeSeen]:
+        there = self._still_ours()
+        return [_seen(line) for line in commands.nodes(there)] if there else []
+
+    def record(self, text: str) -> None:
+        commands.update(self._step.job, Comment=self._with_theirs(text))
+
+    def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
+        self._nodes = None
+        batch = commands.batch_host(self._step.job)
+        gone = [node for node in self._still_ours() if node in nodes and node != batch]
+        rest = [node for node in self._of_job() if node not in gone]
+        if gone and rest:
+            commands.update(self._step.job, NodeList=",".join(rest), Comment=self._with_theirs(text))
+            self._nodes = tuple(rest)
+        return gone
+
+    def drain(self, nodes: Collection[str], reason: str) -> None:
+        commands.drain(sorted(nodes), reason)
+
+    def finish(self, missing: Collection[str]) -> None:
+        self._nodes = None
+        batch = commands.batch_host(self._step.job)
+        if batch and batch in missing:  # nobody is left to end it
+            commands.cancel(self._step.job)
+        elif set(missing).intersection(self._still_ours()):
+            commands.cancel(f"{self._step.job}.{self._step.step}")
+
+    def _of_job(self) -> tuple[str, ...]:
+        if self._nodes is None:
+            found = re.search(r"\bNodeList=(\S+)", commands.run("scontrol", "show", "job", "--oneliner", self._step.job))
+            self._nodes = commands.expand(found[1]) if found and found[1] != "(null)" else ()
+        return self._nodes
+
+    def _still_ours(self) -> list[str]:
+        """Nodes of the step that the job still has. (Slurm takes those that are down out of it, too; what it says of them is asked for.)"""
+        return [node for node in self.place.nodes if node in self._of_job()]
+
+    def _with_theirs(self, text: str) -> str:
+        """What the user, or a site's plugin, has written there stays."""
+        if self._comment is None:
+            found = commands.run("squeue", "--noheader", f"--jobs={self._step.job}", "--format=%k").strip()
+            self._comment = "" if found == "(null)" else found.partition(OURS)[0].rstrip(" |")
+        ours = plain(OURS + text).replace('"', "'")
+        return (f"{self._comment} | {ours}" if self._comment else ours)[:MOST]
+
+
+def _seen(line: commands.NodeLine) -> NodeSeen:
+    state = line.state.rstrip(FLAGS)
+    trouble = TROUBLE.get(state, "")
+    silent = line.state.endswith("*")
+    reason = f": {plain(line.reason)}" if line.reason else ""
+    who = f" ({plain(line.user)})" if line.user not in ("", "Unknown") and reason else ""
+    return NodeSeen(
+        line.name, line.state, trouble or (SILENT if silent else ""), bool(trouble), f"{line.state}{reason}{who}", _time(line.since)
+    )
+
+
+def _time(text: str) -> float:
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
+        return 0.0

@@ -1,0 +1,110 @@
+"""Slurm's commands, run so that what they are given is all that they go by.
+
+Known limits: the commands are the interface that stays; the REST daemon is not asked. What they print is read in formats of our own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from understudy.schedulers.base import SchedulerFailed
+
+SECONDS = 15.0  # that a command may take: a controller that is away is tried for `MessageTimeout` and again
+MOST = 4 << 20  # characters of an answer that are read
+AGAIN = re.compile(r"try again|Unable to contact|Socket timed out|Connection refused|DB index", re.IGNORECASE)
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Without what a step has of its job: its size, its nodes and its options, which commands would take for ours."""
+    return {name: value for name, value in given.items() if not name.startswith("SLURM_") or name in ("SLURM_CONF", "SLURM_CLUSTERS")}
+
+
+class Later(SchedulerFailed):
+    """It may go well another time: the controller is away, or busy with this job."""
+
+
+def run(*words: str, seconds: float = SECONDS, given: str = "") -> str:
+    """What the command has printed; it reads what is `given`. Raises `Later` or `SchedulerFailed`."""
+    if shutil.which(words[0]) is None:
+        raise SchedulerFailed(f"there is no {words[0]} on this node")
+    try:
+        variables = environment(os.environ)
+        done = subprocess.run(words, input=given, capture_output=True, text=True, errors="replace", timeout=seconds, env=variables)
+    except subprocess.TimeoutExpired:
+        raise Later(f"{words[0]} has not answered within {seconds:g} s") from None
+    except OSError as error:
+        raise SchedulerFailed(f"{words[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        said = " ".join((done.stderr or done.stdout).split())[:500]
+        text = f"{' '.join(words[:3])}: {said or f'exit code {done.returncode}'}"
+        raise Later(text) if AGAIN.search(said) else SchedulerFailed(text)
+    return done.stdout[:MOST]
+
+
+@dataclass(frozen=True)
+class NodeLine:
+    """A node as `sinfo` has it."""
+
+    name: str
+    address: str
+    state: str  # with its flag: "mixed*", "draining", "down~"
+    reason: str
+    user: str
+    since: str  # as Slurm writes a time; "Unknown"
+
+
+_FORMAT = "%N|%o|%T|%u|%H|%E"  # the reason last: it may have any character in it
+
+
+def nodes(names: Collection[str] = ()) -> list[NodeLine]:
+    """Those of this name, in no order; all if none is given."""
+    words = ["sinfo", "--noheader", "--Node", f"--format={_FORMAT}"]
+    lines = run(*words, *([f"--nodes={','.join(names)}"] if names else [])).splitlines()
+    found: dict[str, NodeLine] = {}
+    for line in lines:
+        parts = [part.strip() for part in line.split("|", 5)]
+        if len(parts) == 6:
+            name, address, state, user, since, reason = parts
+            found[name] = NodeLine(name, address, state.lower(), "" if reason == "none" else reason, user, since)
+    return list(found.values())
+
+
+def expand(names: str) -> tuple[str, ...]:
+    """ "n[1-3],m7" as its names, in Slurm's order."""
+    return tuple(run("scontrol", "show", "hostnames", names).split()) if names else ()
+
+
+def update(job: str, **changes: str) -> None:
+    """Of a job: `NodeList`, `Comment`."""
+    run("scontrol", "update", f"JobId={job}", *(f"{name}={value}" for name, value in changes.items()))
+
+
+def drain(names: Sequence[str], reason: str) -> None:
+    run("scontrol", "update", f"NodeName={','.join(names)}", "State=DRAIN", f"Reason={reason}")
+
+
+def batch(script: str, *options: str) -> str:
+    """The number of a new job, which runs the script."""
+    return run("sbatch", "--parsable", *options, given=script).strip().partition(";")[0]
+
+
+def cancel(what: str) -> None:
+    """A job, or a step of one."""
+    run("scancel", "--quiet", what)
+
+
+def broadcast(job: str, file: str, there: str) -> None:
+    """Puts a copy of `file` at `there` on every node of the job, for its owner only. Raises if something is there already."""
+    run("sbcast", "--preserve", f"--jobid={job}", file, there, seconds=60.0)
+
+
+def batch_host(job: str) -> str:
+    """The node on which the job's script runs, or ran; "" if it has none."""
+    text = run("scontrol", "show", "job", "--oneliner", job)
+    found = re.search(r"\bBatchHost=(\S+)", text) if re.search(r"\bBatchFlag=[1-9]", text) else None
+    return found[1] if found else ""

@@ -1,0 +1,60 @@
+"""The job's secret on its way from the first node of a step to the others, by `sbcast`: Slurm's daemons carry it, as the job's own user.
+
+It lies in /tmp of every node under a name that others could know. So it is made there as a new file, which `sbcast` refuses if there is one
+already, and believed only if it belongs to this user and nobody else may touch it. Who reads it removes it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import time
+from pathlib import Path
+
+from understudy.schedulers.base import SchedulerFailed
+from understudy.schedulers.slurm import commands
+
+LOOK = 0.05  # seconds
+LONGEST = 4096
+
+
+def place(name: str) -> Path:
+    return Path("/tmp") / f"understudy-{os.geteuid()}-{name}"
+
+
+def share(job: str, name: str, secret: str) -> None:
+    with tempfile.NamedTemporaryFile("w", prefix="understudy-") as file:  # for its owner only
+        file.write(secret + "\n")
+        file.flush()
+        commands.broadcast(job, file.name, str(place(name)))
+    place(name).unlink(missing_ok=True)  # this node has it
+
+
+def shared(name: str, seconds: float) -> str:
+    path, end = place(name), time.monotonic() + seconds
+    while True:
+        text = _read(path)
+        if text.endswith("\n"):
+            path.unlink(missing_ok=True)
+            return text.strip()
+        if time.monotonic() > end:
+            raise SchedulerFailed(
+                f"the first node has not sent the job's secret within {seconds:g} s (its own messages say why; --token-file goes without)"
+            )
+        time.sleep(LOOK)
+
+
+def _read(path: Path) -> str:
+    """ "" as long as it is not there, or not all of it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise SchedulerFailed(f"{path}, in which the job's secret comes, cannot be read: {error.strerror}") from error
+    with os.fdopen(descriptor) as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise SchedulerFailed(f"somebody else has made {path}, in which the job's secret comes: give one with --token-file")
+        return file.read(LONGEST)

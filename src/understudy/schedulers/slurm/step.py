@@ -1,0 +1,90 @@
+"""The step of a Slurm job that has started this process, as its environment says it. Asks nobody, but for names and addresses of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from understudy.common.bounds import plain
+from understudy.schedulers.base import Place
+from understudy.schedulers.slurm import commands
+
+NAME = "slurm"
+ORCHESTRATORS = 3  # nodes that may run one: any one of them may be lost
+OTHER_STEPS = 0xFFFFFFF0  # from here on Slurm numbers steps that no srun of the user's has made: the batch script, a shell
+SLOTS, FIRST_PORT = 2048, 16384  # below the ports that systems give out by themselves
+
+
+@dataclass(frozen=True)
+class Step:
+    job: str  # its number
+    step: str
+    restarts: int  # how often the job was requeued
+    nodes: str  # in Slurm's notation
+    count: int
+    number: int
+    port: int  # the first of `ORCHESTRATORS` in a row
+    topology: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        """Of this run, for our own job: unlike that of any other."""
+        return f"slurm-{self.job}.{self.step}" + (f"-r{self.restarts}" if self.restarts else "")
+
+    def place(self) -> Place:
+        """Asks Slurm for the nodes' names and addresses."""
+        nodes = commands.expand(self.nodes)
+        leading = nodes[:ORCHESTRATORS]
+        known = {line.name: line.address for line in commands.nodes(leading)} if len(nodes) > 1 else {}
+        addresses = tuple(known.get(node) or node for node in leading)
+        ports = tuple(self.port + number for number in range(len(leading)))
+        return Place(NAME, self.name, nodes, self.number, addresses, ports, self.topology)
+
+
+def step_of(environment: Mapping[str, str]) -> Step | None:
+    """None if no `srun` has started this process. Raises `ValueError` for one that is started in a way that cannot work."""
+    job, step = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_STEP_ID", "")
+    if not job.isdecimal() or not step.isdecimal() or int(step) >= OTHER_STEPS:
+        return None
+    nodes = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_NODELIST", "")
+    count = _number(environment, "SLURM_STEP_NUM_NODES", 1)
+    tasks = _number(environment, "SLURM_STEP_NUM_TASKS", count)
+    if tasks != count:
+        raise ValueError(
+            f"this step of Slurm job {job} has {tasks} tasks on {count} node(s), and understudy run is to be started once on each node, where "
+            f"it starts the ranks itself: srun --ntasks-per-node=1 --nodes={count} ... understudy run --nproc-per-node N"
+        )
+    if not environment.get("SLURM_NODEID", "").isdecimal():
+        return None
+    restarts = _number(environment, "SLURM_RESTART_COUNT", 0)
+    reserved = environment.get("SLURM_STEP_RESV_PORTS", "").split("-")
+    if reserved[0].isdecimal() and reserved[-1].isdecimal() and int(reserved[-1]) - int(reserved[0]) >= ORCHESTRATORS - 1:
+        port = int(reserved[0])
+    else:  # jobs that run at one time have numbers that are not far from each other
+        port = FIRST_PORT + (int(job) + 131 * int(step)) % SLOTS * (ORCHESTRATORS + 1)
+    return Step(job, step, restarts, nodes, count, int(environment["SLURM_NODEID"]), port, _topology(environment))
+
+
+def outside_of_a_step(environment: Mapping[str, str]) -> str:
+    """What to tell somebody who is in a job of several nodes and uses one of them; "" else."""
+    count = _number(environment, "SLURM_JOB_NUM_NODES", 1)
+    if step_of(environment) is not None or not environment.get("SLURM_JOB_ID", "").isdecimal() or count < 2:
+        return ""
+    return (
+        f"Slurm job {environment['SLURM_JOB_ID']} has {count} nodes, and without srun only this one trains: "
+        "srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run ... (see understudy slurm script)"
+    )
+
+
+def _number(environment: Mapping[str, str], name: str, otherwise: int) -> int:
+    text = environment.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() else otherwise
+
+
+def _topology(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """ "spine.leaf3.n7" with the pattern "switch.switch.node": the nearest of each kind. Slurm's blocks are NVLink domains."""
+    names = environment.get("SLURM_TOPOLOGY_ADDR", "").split(".")
+    kinds = environment.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
+    if len(names) != len(kinds):
+        return ()
+    return tuple({kind: plain(name) for kind, name in zip(kinds, names, strict=True) if kind in ("switch", "block") and name}.items())
