@@ -1,7 +1,7 @@
 """A cluster of its own for tests: real Slurm (Debian's packages) with six nodes, its accounting in a real MariaDB, on this one machine.
 
-Each node is a host in namespaces of its own (`node.py`): it can be switched off, which nobody is told, and on again; its slurmd alone can be
-killed. Nodes share the network (each has a loopback address) and the cluster's folder. Two people, alice and bob, have accounts on it.
+Each node is a host in namespaces of its own (`node.py`): it can be switched off, which nobody is told, and on again; its slurmd alone can
+be killed. Nodes share the network (each has a loopback address) and the cluster's folder. Two people, alice and bob, have accounts on it.
 
 What is simpler than on a real cluster: no munge (Slurm believes who somebody says to be), no cgroups, accelerators are files that nobody
 opens. Needs root.
@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.faults.harness import ROOT
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG
@@ -83,12 +84,30 @@ class Host:
         assert self._process is not None and self._process.poll() is None, (self._cluster.folder / "log" / self.name).read_text()
         return (self._cluster.folder / "hosts" / self.name / "up").exists()
 
+    @property
+    def is_on(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def processes(self, user: str) -> list[str]:
+        """What this user runs there."""
+        found = subprocess.run(self.command("root", "ps", "-u", str(USERS[user]), "-o", "pid=,args="), capture_output=True, text=True)
+        return found.stdout.splitlines()
+
+    def files_of_ours(self) -> list[str]:
+        """In the folders in which everybody may write. (torch leaves one there, too.)"""
+        words = ["find", "/tmp", "/dev/shm", "-mindepth", "1", "-maxdepth", "1", "-name", "*understudy*"]
+        return subprocess.run(self.command("root", *words), capture_output=True, text=True).stdout.splitlines()
+
     def off(self) -> None:
         """As when the power fails."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.is_on:
             with contextlib.suppress(IndexError):
                 os.kill(self.pid, signal.SIGKILL)
             self._process.wait(LONG)
+
+    @property
+    def has_daemon(self) -> bool:
+        return any(line.split()[1:2] == [self._daemon[0]] for line in self.processes("root"))
 
     def start_daemon(self) -> None:
         if self._daemon:
@@ -162,6 +181,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/none
 CredType=cred/none
+FirstJobId={1 + 500 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n
 SlurmctldPidFile={folder}/state/ctl.pid
@@ -247,6 +267,28 @@ StorageLoc=slurm
         for host in (*self.nodes.values(), self.controller, self._accounting, self._database, self.login):
             host.off()
 
+    def begin(self) -> None:
+        """For the next test: everything is on, nobody runs anything, homes are empty."""
+        for user in ("alice", "bob"):
+            for path in self.home(user).iterdir():
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        self.wait_for_nodes(*NODES, state="idle")
+
+    def end(self) -> None:
+        """Ends what is left of a test, and mends what it has broken."""
+        if not self.controller.is_on:
+            self.controller.on()
+        for name, node in self.nodes.items():
+            if not node.is_on:
+                node.on()
+            elif not node.has_daemon:
+                node.start_daemon()
+            self.attempt("root", "scontrol", "update", f"NodeName={name}", "State=RESUME")
+        for user in ("alice", "bob"):
+            self.attempt("root", "scancel", f"--user={user}")
+        wait_until(lambda: not self.run("root", "squeue", "--noheader").strip(), "an empty queue", LONG)
+        self.wait_for_nodes(*NODES, state="idle")
+
     # What people do.
 
     def run(self, user: str, *words: str, folder: Path | None = None, **environment: str) -> str:
@@ -262,7 +304,7 @@ StorageLoc=slurm
     def states(self) -> dict[str, str]:
         """Of every node, as `sinfo` has it, without its flags."""
         lines = self.run("root", "sinfo", "--noheader", "--Node", "--partition=train", "--format=%N %T").splitlines()
-        return {name: state for name, state in (line.split() for line in lines)}
+        return dict(line.split() for line in lines)
 
     def wait_for_nodes(self, *names: str, state: str) -> None:
         def there() -> bool:

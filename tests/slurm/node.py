@@ -1,12 +1,12 @@
 """The first process of a host of the test cluster: makes its file systems its own, and starts a daemon of Slurm's whenever it is told to.
 
 Run by `unshare` in namespaces of its own for mounts, processes and the host's name. Whoever kills this process switches the host off: the
-kernel ends everything in its process namespace with it. What it is told comes by signals: USR1 starts the daemon, USR2 kills it, and only it.
+kernel ends everything in its process namespace with it. It is told by signals: USR1 starts the daemon, USR2 kills it, and only it.
 
     python node.py NAME FOLDER [DAEMON ARGUMENTS...]
 
-FOLDER is the cluster's: what is in it, all hosts share. /tmp and /dev/shm are the host's own. Users are those of FOLDER/passwd, so that jobs
-of people run who have no account on this machine. Nothing outside of these namespaces is changed.
+FOLDER is the cluster's: what is in it, all hosts share. /tmp and /dev/shm are the host's own. Users are those of FOLDER/passwd, so that
+jobs of people run who have no account on this machine. Nothing outside of these namespaces is changed.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from understudy.cli.job_commands import believe, migrate, report, status, stop, 
 from understudy.cli.policy_command import policy
 from understudy.cli.run_command import run
 from understudy.cli.serve_command import agent, orchestrator
+from understudy.cli.slurm_command import slurm
 from understudy.cli.submitted_jobs import cancel, jobs, logs, nodes
 
 EPILOG = (
@@ -52,6 +53,7 @@ app.command("doctor")(doctor)
 app.command("detectors")(detectors)
 app.command("check-node")(check_node)
 app.add_typer(policy)
+app.add_typer(slurm)
 SERVICE = "A service for many jobs on many nodes"
 for command in (orchestrator, agent, jobs, nodes, logs, cancel, token):
     app.command(rich_help_panel=SERVICE)(command)

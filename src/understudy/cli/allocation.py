@@ -42,8 +42,8 @@ def completed(flags: Flags, here: Allocation) -> Flags:
         raise Usage(f"--spare-nodes {flags.spare_nodes}: {place.job} has {count} node(s), and at least one is to have ranks")
     if flags.nnodes != NOT_GIVEN and flags.nnodes not in (str(ranked), f"{ranked}:{ranked}"):
         raise Usage(
-            f"--nnodes {flags.nnodes} --spare-nodes {flags.spare_nodes}: {place.job} has {count} node(s). Leave --nnodes out: all nodes but "
-            "the spare ones have ranks"
+            f"--nnodes {flags.nnodes} --spare-nodes {flags.spare_nodes}: {place.job} has {count} node(s). Leave --nnodes out: all but the "
+            "spare ones have ranks"
         )
     filled = replace(flags, nnodes=str(ranked), label=[*(f"{key}={value}" for key, value in place.labels), *(flags.label or [])])
     if flags.node_rank is None:

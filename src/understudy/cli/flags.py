@@ -200,8 +200,8 @@ class Flags:
         typer.Option(
             "--scheduler",
             envvar="UNDERSTUDY_SCHEDULER",
-            help="Whose job this runs in, of which nodes, addresses, node rank and the secret are taken if they are not given: slurm, none, or "
-            "auto, by what is around.",
+            help="Whose job this runs in: slurm, none, or auto, by what is around. Of it nodes, addresses, node rank and secret are taken, "
+            "where they are not given.",
             rich_help_panel=NODES,
         ),
     ] = "auto"

@@ -15,7 +15,7 @@ _HOLDING = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
 
 
 def spare_share(spec: JobSpec, node_rank: int) -> int:
-    """Of the job's spares, those of a node without ranks; the others are spread over the nodes with ranks, the first get what is left over."""
+    """Of the job's spares: those of a node without ranks; the others are spread over the nodes with ranks, the first get what is left."""
     if node_rank >= spec.nodes:
         return spec.workers_per_node
     spread = spec.spares - spec.spare_nodes * spec.workers_per_node

@@ -1,8 +1,8 @@
-"""A job's scheduler, as its orchestrator deals with it: what is known there of the job's nodes is evidence, and what has become of the job is
-told there.
+"""A job's scheduler, as its orchestrator deals with it: what is known there of the job's nodes is evidence, and what has become of the job
+is told there.
 
-Only the orchestrator that leads asks and tells, once a second, on a thread. A scheduler that does not answer keeps nobody waiting: what was to
-be told is told when it answers again. A new leader looks anew; what the one before it had told, it tells again.
+Only the orchestrator that leads asks and tells, once a second, on a thread. A scheduler that does not answer keeps nobody waiting: what was
+to be told is told when it answers again. A new leader looks anew; what the one before it had told, it tells again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from understudy.core.drain import ranks_on
 from understudy.core.state import JobState
+from understudy.core.transitions import WorkerState
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.schedulers.base import Allocation, NodeSeen, SchedulerFailed
 
@@ -108,8 +109,9 @@ def story(state: JobState) -> str:
             first = home.rank * state.spec.workers_per_node
             away: dict[str, list[int]] = {}
             for rank in range(first, first + state.spec.workers_per_node):
-                if (node := state.holder(rank).node) != home.name and rank not in state.vacant():
-                    away.setdefault(node, []).append(rank)
+                holder = state.holder(rank)
+                if holder.node != home.name and holder.state is not WorkerState.LOST:
+                    away.setdefault(holder.node, []).append(rank)
             parts += [f"{_ranks(ranks)} of {home.name} on {node}" for node, ranks in away.items()]
     lost = [node.name for node in state.nodes.values() if node.lost]
     if lost:

@@ -51,8 +51,8 @@ def step_of(environment: Mapping[str, str]) -> Step | None:
     tasks = _number(environment, "SLURM_STEP_NUM_TASKS", count)
     if tasks != count:
         raise ValueError(
-            f"this step of Slurm job {job} has {tasks} tasks on {count} node(s), and understudy run is to be started once on each node, where "
-            f"it starts the ranks itself: srun --ntasks-per-node=1 --nodes={count} ... understudy run --nproc-per-node N"
+            f"this step of Slurm job {job} has {tasks} tasks on {count} node(s), and understudy run is to be started once on each: there "
+            f"it starts the ranks itself, srun --ntasks-per-node=1 --nodes={count} ... understudy run --nproc-per-node N"
         )
     if not environment.get("SLURM_NODEID", "").isdecimal():
         return None

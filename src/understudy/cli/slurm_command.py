@@ -1,0 +1,67 @@
+"""`understudy slurm`: what Slurm's users need around `understudy run`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from understudy.common.console import say
+from understudy.schedulers.slurm.script import Wish
+from understudy.schedulers.slurm.script import script as write
+
+slurm = typer.Typer(name="slurm", help="On a Slurm cluster: a batch script.", no_args_is_help=True, rich_markup_mode="rich")
+
+
+@slurm.command(context_settings={"allow_interspersed_args": False})
+def script(
+    program: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="The training script, then its own arguments.")],
+    nodes: Annotated[int, typer.Option("--nodes", "-N", min=1, help="Nodes with ranks.")] = 1,
+    spare_nodes: Annotated[int, typer.Option("--spare-nodes", min=0, help="Further nodes, with spares only.")] = 1,
+    nproc_per_node: Annotated[int, typer.Option("--nproc-per-node", min=1, help="Ranks on each node.")] = 1,
+    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=0, help="GPUs to ask for on each node.")] = 0,
+    cpus_per_node: Annotated[int, typer.Option("--cpus-per-node", min=0, help="Processors of each node. Default: whole nodes.")] = 0,
+    name: Annotated[str, typer.Option("--job-name", "-J", help="Name of the job.")] = "",
+    time: Annotated[str, typer.Option("--time", "-t", help="Time limit, as Slurm writes it: 1-12:00:00.")] = "",
+    partition: Annotated[str, typer.Option("--partition", "-p", help="Partition.")] = "",
+    account: Annotated[str, typer.Option("--account", "-A", help="Account.")] = "",
+    qos: Annotated[str, typer.Option("--qos", "-q", help="Quality of service.")] = "",
+    notice: Annotated[
+        int,
+        typer.Option("--notice", min=0, help="The script gets SIGUSR1 so many seconds before the time limit."),
+    ] = 0,
+    requeue: Annotated[bool, typer.Option("--requeue", help="A job that is lost as a whole is started again from its beginning.")] = False,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="A further option of understudy run, any number: --option=--hang-limit=300.")
+    ] = None,
+    before: Annotated[
+        list[str] | None, typer.Option("--before", help="A line that comes before it, any number: --before='module load cuda'.")
+    ] = None,
+) -> None:
+    """Prints a complete batch script.
+
+    [bold]understudy slurm script --nodes 4 --nproc-per-node 8 --gpus-per-node 8 train.py --lr 3e-4 > job.sh && sbatch job.sh[/bold]
+      Four nodes train, a fifth has eight spares.
+
+    The two changes to a script of your own: more nodes with --no-kill, and
+    [bold]srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run --spare-nodes 1[/bold] in place of srun torchrun.
+    """
+    asked = {"partition": partition, "account": account, "qos": qos, "name": name, "time": time}
+    wish = Wish(
+        program,
+        nodes=nodes,
+        spare_nodes=spare_nodes,
+        ranks=nproc_per_node,
+        gpus=gpus_per_node,
+        cpus=cpus_per_node,
+        notice=notice,
+        requeue=requeue,
+        options=option or (),
+        setup=before or (),
+        **asked,
+    )
+    try:
+        typer.echo(write(wish), nl=False)
+    except ValueError as error:
+        say(str(error))
+        raise typer.Exit(2) from error

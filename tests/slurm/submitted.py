@@ -1,0 +1,112 @@
+"""Jobs of people on the test cluster: their scripts, what has become of them, and what their ranks recorded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.integration.processes import wait_until
+from tests.integration.training import JOBS, LONG, Outcome
+from tests.slurm.cluster import NODES, Cluster
+
+SRUN = "srun --no-kill --kill-on-bad-exit=0 --wait=0"
+OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY")
+
+
+class Submitted:
+    """A job that trains with `script` on some nodes of the cluster, the last of which have spares."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *flags: str,
+        nodes: int = 5,
+        spare_nodes: int = 1,
+        user: str = "alice",
+        name: str = "job",
+        script: str = "",
+        options: tuple[str, ...] = (),
+        behind: str = "",
+        **environment: str,
+    ) -> None:
+        """`script` and its arguments; by default `spread.py`. `options`: further ones of sbatch. `behind`: what the script does then."""
+        self.cluster, self.user = cluster, user
+        self.folder = cluster.home(user) / name
+        cluster.run(user, "mkdir", str(self.folder), str(self.folder / "out"))
+        exports = "".join(f"export {key}='{value}'\n" for key, value in environment.items())
+        trains = script or f"{JOBS / 'spread.py'} {self.folder / 'out'}"
+        words = f"understudy run --spare-nodes {spare_nodes} {' '.join(flags)} {trains}"
+        directives = ("--no-kill", f"--nodes={nodes}", "--gres=gpu:4", "--output=output.txt", *options)
+        header = "".join(f"#SBATCH {option}\n" for option in directives)
+        file = self.folder / "job.sh"
+        file.write_text(f"#!/bin/bash\n{header}{exports}{SRUN} {words}\ncode=$?\n{behind}\nexit $code\n")
+        self.number = cluster.run(user, "sbatch", "--parsable", str(file), folder=self.folder).strip()
+
+    @property
+    def output(self) -> str:
+        path = self.folder / "output.txt"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def shown(self) -> dict[str, str]:
+        """What `scontrol show job` says."""
+        text = self.cluster.run("root", "scontrol", "show", "job", "--oneliner", self.number)
+        return dict(word.split("=", 1) for word in text.split() if "=" in word)
+
+    @property
+    def state(self) -> str:
+        return self.shown()["JobState"]
+
+    def comment(self) -> str:
+        return self.cluster.run("root", "squeue", "--noheader", "--states=all", f"--jobs={self.number}", "--format=%k").strip()
+
+    def wait_until(self, condition: Any, what: str) -> None:
+        def there() -> bool:
+            assert self.state not in OVER, f"{self.state} before {what}\n{self.output}"
+            return bool(condition())
+
+        wait_until(there, what, LONG)
+
+    def wait_for(self, marker: str) -> None:
+        self.wait_until((self.folder / "out" / f"marker {marker}").exists, marker)
+
+    def wait_for_words(self, words: str) -> None:
+        self.wait_until(lambda: words in self.output, words)
+
+    def wait_for_step(self, step: int, generation: int, ranks: int = 4) -> None:
+        for rank in range(ranks):
+            self.wait_for(f"step {step} on {rank} in generation {generation}")
+
+    def let(self, name: str = "let go") -> None:
+        (self.folder / "out" / name).touch()
+
+    def run_directory(self, node: str, restarts: int = 0) -> Path:
+        again = f"-r{restarts}" if restarts else ""
+        return self.folder / "understudy-runs" / f"slurm-{self.number}.0{again}-{node}"
+
+    def ask(self, what: str, node: str = "n1") -> dict[str, Any]:
+        """On that node, which must be up: `understudy status` or `report`."""
+        words = [sys.executable, "-m", "understudy.cli", what, "--json", "--run-dir", str(self.run_directory(node))]
+        found: dict[str, Any] = json.loads(self.cluster.run(self.user, *words))
+        return found
+
+    def ends(self, node: str = "n1", state: str = "COMPLETED") -> Outcome:
+        """Waits for its end. `node`: one that ran an orchestrator to the end."""
+        wait_until(lambda: self.state in OVER, "the end of the job", LONG)
+        found = self.shown()
+        assert found["JobState"] == state, f"{found['JobState']}\n{self.output}"
+        code = int(found["ExitCode"].split(":")[0])
+        run = self.folder / "out" / "run"
+        if not run.exists():
+            run.symlink_to(self.run_directory(node))
+        return Outcome(code, self.output, self.folder / "out")
+
+    def nothing_is_left(self) -> None:
+        """No step, no process, no file of the secret, on any node that is up; and no job of ours of any kind in Slurm's queue."""
+        wait_until(lambda: not self.cluster.run("root", "squeue", "--noheader", f"--user={self.user}").strip(), "an empty queue", LONG)
+        for name in NODES:
+            host = self.cluster.nodes[name]
+            if host.is_on:
+                wait_until(lambda host=host: not host.processes(self.user), f"no process on {name}", LONG)  # type: ignore[misc]
+                assert not host.files_of_ours(), host.files_of_ours()

@@ -1,0 +1,35 @@
+"""Real Slurm: a node of a job goes, and the job trains on, bit by bit as if nothing had happened. Afterwards nothing of it is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.training import Outcome, survived
+from tests.slurm.cluster import Cluster, needs_slurm
+from tests.slurm.submitted import Submitted
+
+pytestmark = needs_slurm
+HELD = 6  # the step in which a rank waits for what the test does to its node
+
+
+def test_a_job_that_nothing_happens_to(slurm: Cluster, undisturbed: Outcome) -> None:
+    job = Submitted(slurm)
+    outcome = job.ends()
+    survived(outcome, undisturbed, losses=0)
+    assert job.comment() == "(null)"
+    assert "5 nodes, 1 of them for spares; orchestrators on n1, n2, n3" in outcome.output
+    job.nothing_is_left()
+
+
+@pytest.mark.parametrize("rank", [2, 0], ids=["a node", "the first node, with the batch script, rank 0 and the leader"])
+def test_a_node_that_loses_its_power(slurm: Cluster, undisturbed: Outcome, rank: int) -> None:
+    """With slurmd, steps and all. Of the first one Slurm itself can only say that its job was cancelled, which we do when it is over."""
+    node = f"n{rank + 1}"
+    job = Submitted(slurm, HELD=f"{rank}:{HELD}", options=("--comment=mine",))
+    job.wait_for(f"held {HELD}")
+    slurm.nodes[node].off()
+    outcome = job.ends("n2", state="CANCELLED" if rank == 0 else "COMPLETED")
+    (incident,) = survived(outcome, undisturbed)
+    assert (incident["cause"], incident["rank"]) == ("node", rank)
+    assert job.comment() == f"mine | understudy: rank {rank} of {node} on n5; lost {node}; 1 incident; ended with exit code 0"
+    job.nothing_is_left()
