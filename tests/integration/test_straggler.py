@@ -78,7 +78,7 @@ def in_a_cgroup(pid: int) -> Iterator[None]:
 
 
 @pytest.mark.whole
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("slowed", [stopped_now_and_then, in_a_cgroup])
 def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path, slowed: Slowed) -> None:
     policy = tmp_path / "policy.toml"
@@ -99,7 +99,8 @@ def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path, s
     (seen,) = after["evidence"]
     assert (seen["detector"], seen["kind"], seen["severity"], seen["name"]) == ("straggler", "straggler", "suspect", slow["worker"])
     assert seen["detail"].startswith(f"rank {SLOW} computes ") and seen["detail"].endswith("in forward and backward (RUNNING)")
-    reference = training.undisturbed("heavy.py", str(after["step"]), ranks=RANKS)
+    # As many steps as the job made until it was noticed: on a busy machine there are many.
+    reference = training.undisturbed("heavy.py", str(after["step"]), ranks=RANKS).succeeds(4 * LONG)
     (incident,) = survived(outcome, reference)
     assert (incident["planned"], incident["cause"], incident["rank"], incident["old_worker"]) == (True, "migrated", SLOW, slow["worker"])
     assert incident["ranks"][0]["detail"] == f"{seen['detail']} (straggler), by rule 'slow'"

@@ -84,12 +84,12 @@ class Started:
 
         wait_until(said, words, limit)
 
-    def ends(self) -> Outcome:
-        code = self.process.wait(LONG)
+    def ends(self, limit: float = LONG) -> Outcome:
+        code = self.process.wait(limit)
         return Outcome(code, self.output, self.folder)
 
-    def succeeds(self) -> Outcome:
-        outcome = self.ends()
+    def succeeds(self, limit: float = LONG) -> Outcome:
+        outcome = self.ends(limit)
         assert outcome.code == 0, outcome.output
         return outcome
 
