@@ -7,10 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.integration.processes import wait_until
+from tests.faults.harness import JOB
+from tests.integration.processes import Mark, wait_until
 from tests.integration.training import JOBS, LONG, Outcome
+from tests.matrix.cells import RANKS, Cell
+from tests.matrix.results import Result
+from tests.matrix.run import Finished, compare, last_step, log_of, undisturbed
 from tests.slurm.cluster import NODES, Cluster
 
+PACE = 0.05  # seconds of a step of a job that goes on, so that there are not too many of them
 SRUN = "srun --no-kill --kill-on-bad-exit=0 --wait=0"
 OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY")
 
@@ -68,6 +73,9 @@ class Submitted:
 
         wait_until(there, what, LONG)
 
+    def waits_without_slurm(self, condition: Any, what: str) -> None:
+        wait_until(condition, what, LONG)
+
     def wait_for(self, marker: str) -> None:
         self.wait_until((self.folder / "out" / f"marker {marker}").exists, marker)
 
@@ -102,6 +110,14 @@ class Submitted:
             run.symlink_to(self.run_directory(node))
         return Outcome(code, self.output, self.folder / "out")
 
+    def goes_on(self, node: str = "n1", steps: int = 3) -> None:
+        """For some steps from now on, as every rank has committed them. `node`: on which to ask."""
+        now = int(self.ask("status", node)["step"])
+        self.wait_until(lambda: int(self.ask("status", node)["step"]) > now + steps, f"step {now + steps}")
+
+    def node_of(self, rank: int, node: str = "n1") -> str:
+        return str(self.ask("status", node)["ranks"][rank]["node"])
+
     def nothing_is_left(self) -> None:
         """No step, no process, no file of the secret, on any node that is up; and no job of ours of any kind in Slurm's queue."""
         wait_until(lambda: not self.cluster.run("root", "squeue", "--noheader", f"--user={self.user}").strip(), "an empty queue", LONG)
@@ -110,3 +126,30 @@ class Submitted:
             if host.is_on:
                 wait_until(lambda host=host: not host.processes(self.user), f"no process on {name}", LONG)  # type: ignore[misc]
                 assert not host.files_of_ours(), host.files_of_ours()
+
+
+class Steady(Submitted):
+    """A job that trains until it is told to stop, in one of the ways of the matrix, and logs all that its ranks hold behind every step."""
+
+    def __init__(self, cluster: Cluster, *flags: str, mode: str = "ddp", user: str = "alice", name: str = "job", **options: Any) -> None:
+        self.mode = mode
+        out = cluster.home(user) / name / "out"
+        words = f"--out {out} --mode {mode} --states --steps {1 << 40} --pace {PACE} --stop {out / 'stop'}"
+        super().__init__(cluster, *flags, user=user, name=name, script=f"{JOB} {words}", **options)
+
+    def trains(self, node: str = "n1") -> None:
+        """Every rank has committed a step."""
+        self.wait_until(lambda: (self.run_directory(node) / "orchestrator.json").exists(), "an orchestrator")
+        self.wait_until(lambda: int(self.ask("status", node)["step"]) > 0, "the first step")
+
+    def ends_as_undisturbed(self, mark: Mark, node: str = "n1", state: str = "COMPLETED") -> list[dict[str, Any]]:
+        """Gives its incidents."""
+        self.let("stop")
+        outcome = self.ends(node, state)
+        logs = {rank: log_of(self.folder / "out" / f"log-{rank}.txt") for rank in range(RANKS)}
+        result = Result(Cell(self.mode, "slurm", "slurm"))
+        result.steps = (0, last_step(logs))
+        reference = undisturbed(self.mode, result.steps[1], self.cluster.folder / f"undisturbed {self.number}", mark)
+        compare(Finished([result], logs, result.steps[1]), reference)
+        assert not result.wrong, result.wrong
+        return outcome.incidents

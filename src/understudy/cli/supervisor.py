@@ -24,7 +24,7 @@ from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import become_subreaper, kill_all
 from understudy.cli import client
 from understudy.cli.run_directory import RunDirectory
-from understudy.common.names import TOKEN_VARIABLE, WORKERS
+from understudy.common.names import LEAVE, TOKEN_VARIABLE, WORKERS
 from understudy.common.restarts import Restarts
 from understudy.links.framing import LineReader
 from understudy.links.supervision import Ending, Notice, Stop
@@ -106,7 +106,7 @@ class Supervisor:
             """The wake-up descriptor carries the number."""
 
         old = {}
-        for number in (*self._signals, *self._notices):
+        for number in (*self._signals, *self._notices, LEAVE):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
                 old[number] = signal.signal(number, noted)
         self._selector.register(reader, selectors.EVENT_READ, lambda: self._signalled(reader))
@@ -155,6 +155,10 @@ class Supervisor:
 
     def _signalled(self, reader: socket.socket) -> None:
         for number in reader.recv(64):
+            if number == LEAVE:
+                self._say(f"node {self._config.node} is not part of the job any more")
+                self._exit_code = 0
+                return
             if number in self._notices:
                 self._notify(signal.Signals(number))
             if number not in self._signals:

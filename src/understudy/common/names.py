@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 JOB = "job.json"
@@ -23,6 +24,8 @@ CHAOS_VARIABLE = "UNDERSTUDY_CHAOS"
 STRICT_VARIABLE = "UNDERSTUDY_STRICT"
 RECORD_VARIABLE = "UNDERSTUDY_RECORD"  # of a job of `understudy run --check`
 OWN_TIME_VARIABLE = "UNDERSTUDY_OWN_TIME"  # "0": nobody looks how much of its time a worker computes itself
+
+LEAVE = int(signal.SIGRTMIN) + 1  # to `understudy run`: its node is not part of the job any more, and it ends well
 
 
 def page_path(run_dir: Path, worker: str) -> Path:

@@ -132,8 +132,8 @@ class Allocation(ABC):
 
     @abstractmethod
     def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
-        """Gives nodes back on which nothing of the job runs any more, in one call, with what is recorded from then on. Gives those that
-        could be.
+        """Ends what is left of the job on these nodes, and gives them back at once, with what is recorded from then on. Gives those that
+        it could do this with: one that is gone cannot be reached.
         """
 
     @abstractmethod
@@ -142,4 +142,4 @@ class Allocation(ABC):
 
     @abstractmethod
     def finish(self, missing: Collection[str]) -> None:
-        """The job is over. Ends what would wait for those of its nodes that are `missing`: lost, and never heard of again."""
+        """The job is over, and of these nodes nobody has heard that they know. Ends what nobody else would end."""

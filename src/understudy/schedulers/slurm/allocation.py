@@ -2,19 +2,20 @@
 
 An ordinary user may shrink his own job, write its comment and cancel it; the state of a node only operators may change. What Slurm 22.05
 does with each was measured (docs/slurm.md): in a job that was started with `--no-kill`, a node that is gone leaves the job by itself once
-Slurm takes it for down, and `srun` hears of it. `srun` waits for ever for the tasks of a node that is taken out of the job before that. So
-only nodes on which our task has ended are given back; and when the job is over while a node is missing, its step is cancelled, with which
-`srun` ends after `KillWait`, and with the exit code of the tasks that have ended by themselves.
+Slurm takes it for down, and `srun` hears of it. `srun` waits for ever for the task of a node that is taken out of the job before that, and
+takes a task that is killed for the job's own failure. So our task is ended first (`leave.py`), and a node on which that cannot be done is
+left to Slurm. When the batch script's own node is lost, nobody ends the job but we: Slurm keeps it until its time limit.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Collection, Sequence
 
 from understudy.common.bounds import plain
-from understudy.schedulers.base import Allocation, NodeSeen
+from understudy.schedulers.base import Allocation, NodeSeen, SchedulerFailed
 from understudy.schedulers.slurm import commands, secret
 from understudy.schedulers.slurm.step import Step
 
@@ -56,7 +57,7 @@ class SlurmAllocation(Allocation):
     def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
         self._nodes = None
         batch = commands.batch_host(self._step.job)
-        gone = [node for node in self._still_ours() if node in nodes and node != batch]
+        gone = [node for node in self._still_ours() if node in nodes and node != batch and self._leave(node)]
         rest = [node for node in self._of_job() if node not in gone]
         if gone and rest:
             commands.update(self._step.job, NodeList=",".join(rest), Comment=self._with_theirs(text))
@@ -67,12 +68,17 @@ class SlurmAllocation(Allocation):
         commands.drain(sorted(nodes), reason)
 
     def finish(self, missing: Collection[str]) -> None:
-        self._nodes = None
-        batch = commands.batch_host(self._step.job)
-        if batch and batch in missing:  # nobody is left to end it
+        if commands.batch_host(self._step.job) in missing:
             commands.cancel(self._step.job)
-        elif set(missing).intersection(self._still_ours()):
-            commands.cancel(f"{self._step.job}.{self._step.step}")
+
+    def _leave(self, node: str) -> bool:
+        try:
+            commands.run_on(
+                node, self._step.job, sys.executable, "-P", "-m", "understudy.schedulers.slurm.leave", self._step.job, self._step.step
+            )
+        except SchedulerFailed:
+            return False
+        return True
 
     def _of_job(self) -> tuple[str, ...]:
         if self._nodes is None:

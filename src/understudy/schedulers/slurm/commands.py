@@ -98,6 +98,12 @@ def cancel(what: str) -> None:
     run("scancel", "--quiet", what)
 
 
+def run_on(node: str, job: str, *words: str) -> None:
+    """In a further step of the job, which shares what the others have there."""
+    options = ["--overlap", "--nodes=1", "--ntasks=1", "--gres=none", "--mem=0", "--output=none", "--error=none"]
+    run("srun", "--quiet", f"--jobid={job}", f"--nodelist={node}", *options, *words, seconds=40.0)
+
+
 def broadcast(job: str, file: str, there: str) -> None:
     """Puts a copy of `file` at `there` on every node of the job, for its owner only. Raises if something is there already."""
     run("sbcast", "--preserve", f"--jobid={job}", file, there, seconds=60.0)

@@ -1,0 +1,79 @@
+"""Real Slurm: what operators do to nodes under a running job, and Slurm's own daemons that go and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.processes import Mark, marked
+from tests.slurm.cluster import Cluster, needs_slurm
+from tests.slurm.submitted import Steady
+
+pytestmark = needs_slurm
+
+
+@pytest.fixture
+def mark() -> Iterator[Mark]:
+    with marked() as found:
+        yield found
+
+
+def drain(slurm: Cluster, node: str, state: str = "DRAIN") -> None:
+    slurm.run("root", "scontrol", "update", f"NodeName={node}", f"State={state}", "Reason=a bad DIMM")
+
+
+@pytest.mark.parametrize(("mode", "state"), [("ddp", "DRAIN"), ("hsdp", "FAIL")])
+def test_a_node_that_an_operator_drains(slurm: Cluster, mark: Mark, mode: str, state: str) -> None:
+    """Its rank moves away, as planned. Who asked for it, and why, is told; the evidence and the rule, too."""
+    job = Steady(slurm, mode=mode)
+    job.trains()
+    drain(slurm, "n3", state)
+    job.wait_until(lambda: job.node_of(2) == "n5", "rank 2 on n5")
+    job.goes_on()
+    (incident,) = job.ends_as_undisturbed(mark)
+    assert incident["planned"]
+    detail = incident["ranks"][0]["detail"]
+    assert "a bad DIMM (root)" in detail and "by rule" in detail
+    job.nothing_is_left()
+
+
+def test_a_drain_during_a_recovery(slurm: Cluster, mark: Mark) -> None:
+    """One node has lost its power, and another one is drained while the first one's rank is taken over."""
+    job = Steady(slurm, nodes=6, spare_nodes=2)
+    job.trains()
+    slurm.nodes["n3"].off()
+    drain(slurm, "n2")
+    job.wait_until(lambda: {job.node_of(1), job.node_of(2)} == {"n5", "n6"}, "both ranks on n5 and n6")
+    job.goes_on()
+    assert len(job.ends_as_undisturbed(mark)) == 2
+    job.nothing_is_left()
+
+
+def test_the_controller_away_and_back(slurm: Cluster, mark: Mark) -> None:
+    """While it is away a rank is lost and replaced. What was to be told, it hears when it is back."""
+    job = Steady(slurm)
+    job.trains()
+    slurm.controller.off()
+    slurm.nodes["n3"].off()
+    job.waits_without_slurm(lambda: job.node_of(2) == "n5", "rank 2 on n5")
+    slurm.controller.on()
+    job.wait_until(lambda: "rank 2 of n3 on n5" in job.comment(), "what has become of it, in its comment")
+    job.goes_on()
+    assert len(job.ends_as_undisturbed(mark)) == 1
+    assert "the scheduler does not do what it was asked for" in job.output
+    assert "the scheduler answers again" in job.output
+    job.nothing_is_left()
+
+
+def test_a_slurmd_that_is_killed_and_nothing_else(slurm: Cluster, mark: Mark) -> None:
+    """Slurm says that the node is down, and what runs there goes on. Its rank moves away before slurmd returns and ends it."""
+    job = Steady(slurm)
+    job.trains()
+    slurm.nodes["n3"].kill_daemon()
+    job.wait_until(lambda: job.node_of(2) == "n5", "rank 2 on n5")
+    slurm.nodes["n3"].start_daemon()
+    job.goes_on()
+    (incident,) = job.ends_as_undisturbed(mark)
+    assert incident["planned"]
+    job.nothing_is_left()
