@@ -285,7 +285,7 @@ def _sets_up(machine: Machine) -> bool:
 def is_decision(command: commands.Command) -> bool:
     """As in `understudy.orchestrator.service`: what is not sent before it is written."""
     first = isinstance(command, commands.Assign) and not command.newcomer
-    return first or isinstance(command, commands.Recover | commands.Prepare | commands.Drill)
+    return first or isinstance(command, commands.Recover | commands.Prepare | commands.Drill | commands.ClaimNode)
 
 
 def _is_script_failure(machine: Machine, event: events.Event) -> bool:

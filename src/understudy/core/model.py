@@ -51,6 +51,7 @@ class JobSpec:
     require_drill: bool = False  # a drill that finds a rank not survivable ends the job
     admission: bool = False  # a node that was not trusted passes a check before it is again (`admission.py`)
     home_after: float = -1.0  # seconds for which a node is trusted again before its ranks go home (`home.py`); negative: they do not
+    floating: int = 0  # so many nodes may be claimed from the scheduler at a time (`floating.py`)
 
 
 @dataclass(frozen=True)
