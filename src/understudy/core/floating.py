@@ -56,11 +56,11 @@ def under_way(state: JobState) -> bool:
 
 
 def said(state: JobState) -> str:
-    """For whoever reads why the job has ended: what there was to claim, and what the scheduler has said."""
+    """For whoever reads why the job has ended."""
     if not state.spec.floating:
         return ""
-    last = f"; of a claim the scheduler has said last: {state.scheduler_said}" if state.scheduler_said else ""
-    return f". Up to {state.spec.floating} floating spares may be claimed at a time, {len(state.claims)} are{last}"
+    last = f"; the scheduler has said last: {state.scheduler_said}" if state.scheduler_said else ""
+    return f". Of {state.spec.floating} floating spares that there may be at a time, {len(state.claims)} are claimed{last}"
 
 
 # -- what happens to a claim -----------------------------------------------------------------------------------------------------
