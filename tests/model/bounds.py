@@ -23,6 +23,7 @@ class Bounds:
     losses: int = 99  # `JobSpec.max_losses_per_transaction`
     admission: bool = False  # `JobSpec.admission`
     home_after: float = -1.0  # `JobSpec.home_after`
+    floating: int = 0  # `JobSpec.floating`; the scheduler has as many nodes to give
     begin: str = "training"  # or "setup": the script's set-up is still to be done; or "forming": no worker is warm yet
 
 
@@ -137,6 +138,19 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
         83_106,
     ),
     "a node is tainted and trusted again, and another": (_one(nodes=2, spares=2, faults={"taint": 2}), 285),
+    "a worker dies, and a node is claimed": (_one(2, spares=0, floating=1, faults={"kill": 1, "ended": 1}), 0),
+    "a node is to be left, and one is claimed": (
+        _one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "ended": 1, "wears": 1, "late": 1}),
+        0,
+    ),
+    "a node is to be left, and its rank dies, and one is claimed": (
+        _one(nodes=2, spares=0, floating=1, faults={"leave": 1, "kill": 1, "ended": 1}),
+        0,
+    ),
+    "two die, one node is claimed, and its rank goes to a spare that comes later": (
+        _one(2, nodes=1, spares=1, floating=1, faults={"kill": 2}, replenish=True),
+        0,
+    ),
     "4 ranks on 2 nodes, and one of these ends": (_one(ranks=4, nodes=2, spares=4, faults={"agent": 1}), 754_038),
     "a rank is odd among its replicas": (_one(faults={"odd": 1}), 1_107),
     "replicas differ, and nobody can tell who is right": (_one(faults={"torn": 1}), 4_978),

@@ -32,6 +32,7 @@ from understudy.core.transitions import Why, WorkerState
 
 TIMER = "claim"
 PAUSE = 10.0  # seconds between what the scheduler cannot give, or what has come to nothing, and the next claim
+GIVEN_BACK = "its node is given back"
 AHEAD = 1000  # numbers that an orchestrator which was killed may have used beyond those in the journal
 _IDLE = (WorkerState.STARTING, WorkerState.WARM)
 
@@ -218,21 +219,21 @@ def _go(state: JobState) -> bool:
     return False
 
 
-def _give_back(state: JobState, claim: Claim) -> None:
+def _give_back(state: JobState, claim: Claim, why: str = "not needed any more") -> None:
     del state.claims[claim.number]
     if claim.node:
         node = state.nodes[claim.node]
         for worker in list(node.workers.values()):
-            fence(state, worker, "its node is given back")
+            fence(state, worker, GIVEN_BACK)
         node.lost, node.spares, node.gone = True, 0, True
         lost(state, node)
-    state.tell(f"claim {claim.number} is not needed any more" + (f": node {claim.node} is given back" if claim.node else ""))
+    state.tell(f"claim {claim.number} is {why}" + (f": node {claim.node} is given back" if claim.node else ""))
     state.emit(GiveBackNode(claim.number, claim.node))
 
 
 def _useless_node(state: JobState, node: Node) -> None:
     """No spare comes up there. So that this is not tried at once, again and again, the next claim waits for a moment."""
-    _give_back(state, state.claims[node.claim])
+    _give_back(state, state.claims[node.claim], "of no use, as no spare comes up there")
     state.timer(TIMER, PAUSE)
 
 
