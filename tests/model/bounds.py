@@ -139,18 +139,13 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     ),
     "a node is tainted and trusted again, and another": (_one(nodes=2, spares=2, faults={"taint": 2}), 285),
     "a worker dies, and a node is claimed": (_one(2, spares=0, floating=1, faults={"kill": 1, "ended": 1}), 0),
-    "a node is to be left, and one is claimed": (
-        _one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "ended": 1, "wears": 1, "late": 1}),
+    "a node is to be left, and one is claimed": (_one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "ended": 1, "late": 1}), 0),
+    "a node is to be left, a worker dies, and a node is claimed": (
+        _one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "kill": 1}),
         0,
     ),
-    "a node is to be left, and its rank dies, and one is claimed": (
-        _one(nodes=2, spares=0, floating=1, faults={"leave": 1, "kill": 1, "ended": 1}),
-        0,
-    ),
-    "two die, one node is claimed, and its rank goes to a spare that comes later": (
-        _one(2, nodes=1, spares=1, floating=1, faults={"kill": 2}, replenish=True),
-        0,
-    ),
+    "a node is left for a claimed one, and trusted again": (_one(4, nodes=2, floating=1, faults={"leave": 1, "wears": 1}), 0),
+    "a node is claimed, and the orchestrator dies": (_one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "crash": 1}), 0),
     "4 ranks on 2 nodes, and one of these ends": (_one(ranks=4, nodes=2, spares=4, faults={"agent": 1}), 754_038),
     "a rank is odd among its replicas": (_one(faults={"odd": 1}), 1_107),
     "replicas differ, and nobody can tell who is right": (_one(faults={"torn": 1}), 4_978),

@@ -68,6 +68,7 @@ CHECKED = replace(WEARS, admission=True, faults={"leave": 1, "wears": 1, "checke
 CLAIM = Bounds(transactions=2, spares=0, floating=1, faults={"kill": 1})
 ENDED = replace(CLAIM, faults={"kill": 1, "ended": 1}, together=2)
 LEFT = Bounds(nodes=2, spares=0, floating=1, transactions=1, faults={"leave": 1, "late": 1}, together=2)
+BACK = Bounds(nodes=2, floating=1, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
 WORN = replace(LEFT, faults={"leave": 1, "wears": 1})
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
 
@@ -343,6 +344,13 @@ def _without_limit(state: JobState, ranks: list[int], why: Any) -> None:
 claim = floating._claim
 
 
+def _without_room(state: JobState) -> None:
+    """Spares are replaced on a claimed node as anywhere else, whoever has its accelerators."""
+    for node in state.nodes.values():
+        for _ in range(node.spares - len(node.idle(WorkerState.STARTING, WorkerState.WARM)) if not node.lost else 0):
+            membership.start_worker(state, node, spare=True)
+
+
 def _keeps(self: JobState, exit_code: int, message: str) -> None:
     """At the end of the job nothing is given back."""
     claims, self.claims = self.claims, {}
@@ -479,6 +487,8 @@ BUGS = [
     Bug("what is claimed is not given back at the end", JobState, "end", _keeps, CLAIM),
     Bug("a claimed node is given back with a rank on it", floating, "_is_free", lambda node: True, CLAIM),
     Bug("a node is taken in whose claim is over", floating, "takes", lambda state, event: True, LEFT),
+    Bug("a rank stays on a claimed node", floating, "_go", _nobody, BACK),
+    Bug("more workers than accelerators", resume, "top_up", _without_room, replace(CLAIM, replenish=True)),
     Bug("nobody asks for a node for a rank that is to leave", floating, "settle", _stays, LEFT),
     Bug("a spare is told to begin before that is written", moves, "is_decision", _drill_at_once, RESTARTED),
 ]
