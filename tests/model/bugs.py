@@ -69,6 +69,7 @@ CLAIM = Bounds(transactions=2, spares=0, floating=1, faults={"kill": 1})
 ENDED = replace(CLAIM, faults={"kill": 1, "ended": 1}, together=2)
 LEFT = Bounds(nodes=2, spares=0, floating=1, transactions=1, faults={"leave": 1, "late": 1}, together=2)
 BACK = Bounds(nodes=2, floating=1, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
+MOVED = replace(LEFT, transactions=2, faults={"leave": 1}, together=1)
 WORN = replace(LEFT, faults={"leave": 1, "wears": 1})
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
 
@@ -484,11 +485,11 @@ BUGS = [
     Bug("what the scheduler cannot give is not asked for again", floating, "ended", _no_pause, ENDED),
     Bug("more is claimed than may be", floating, "_claim", _without_limit, CLAIM),
     Bug("what is claimed is not given back in plain training", floating, "release", _stays, WORN),
-    Bug("what is claimed is not given back at the end", JobState, "end", _keeps, CLAIM),
-    Bug("a claimed node is given back with a rank on it", floating, "_is_free", lambda node: True, CLAIM),
+    Bug("what is claimed is not given back at the end", JobState, "end", _keeps, replace(CLAIM, transactions=1)),
+    Bug("a claimed node is given back with a rank on it", floating, "_is_free", lambda node: True, MOVED),
     Bug("a node is taken in whose claim is over", floating, "takes", lambda state, event: True, LEFT),
     Bug("a rank stays on a claimed node", floating, "_go", _nobody, BACK),
-    Bug("more workers than accelerators", resume, "top_up", _without_room, replace(CLAIM, replenish=True)),
+    Bug("more workers than accelerators", resume, "top_up", _without_room, replace(MOVED, replenish=True)),
     Bug("nobody asks for a node for a rank that is to leave", floating, "settle", _stays, LEFT),
     Bug("a spare is told to begin before that is written", moves, "is_decision", _drill_at_once, RESTARTED),
 ]

@@ -23,6 +23,7 @@ KINDS = (
     "VerifyFailed", "Committed", "Committed", "Committed", "StateListed", "Finished", "Notice", "MigrationAsked", "ReplicasDiffer",
     "RedoDiffers", "Believed", "NodeTainted", "Expired",
 )  # fmt: skip
+CLAIMING = ("ClaimEnded", "ClaimedNodeJoined", "ClaimedNodeJoined", "NodeToBeLeft", "Committed", "WorkerWarm")  # of a job that claims nodes
 ENDING = ("Uncovered", "ScriptFailed", "StopAsked")  # no job is long after one of these, so at most one comes, at the end
 BYTE = st.integers(0, 255)
 
@@ -46,7 +47,8 @@ class Said:
         return self.state.generation + (0 if self.likely else self.pick((0, -1, 1, 2), self.detail))
 
     def event(self, ending: bool = False) -> events.Event:
-        kind = self.pick(ENDING if ending else KINDS, self.kind)
+        kinds = (*KINDS, *CLAIMING) if self.state.spec.floating else KINDS
+        kind = self.pick(ENDING if ending else kinds, self.kind)
         made: events.Event = getattr(self, f"_{kind}")()
         return made
 
@@ -57,6 +59,25 @@ class Said:
         return events.NodeJoined(
             f"n{node}", "10.0.0.1", node, "", self.pick((-1, 1), self.detail), self.pick((None, there), self.more // 2)
         )
+
+    def _ClaimedNodeJoined(self) -> events.Event:
+        """For a claim that is open, or for any; as before, if one serves it."""
+        claims = list(self.state.claims.values()) if self.likely else []
+        claim = self.pick(claims, self.subject) if claims else None
+        name = claim.node if claim is not None and claim.node else f"n{self.pick((7, 8), self.detail)}"
+        number = claim.number if claim is not None else self.pick(range(-1, self.state.claimed + 2), self.subject)
+        known = self.state.nodes.get(name)
+        there = tuple(known.workers) if known is not None and self.detail % 4 else ()
+        place = self.pick((7, 8), self.more // 2)
+        return events.NodeJoined(name, "10.0.0.7", place, spares=self.pick((1, 2, 0), self.detail // 2), workers=there, claim=number)
+
+    def _ClaimEnded(self) -> events.Event:
+        claims = list(self.state.claims) if self.likely else []
+        return events.ClaimEnded(self.pick(claims or range(self.state.claimed + 2), self.subject), "preempted")
+
+    def _NodeToBeLeft(self) -> events.Event:
+        reason = self.pick(("", "loud"), self.detail)
+        return events.NodeTainted(self.pick(("n0", "n1", "n7", "n8"), self.subject), reason, "detector", leave=True)
 
     def _NodesLost(self) -> events.Event:
         count = self.pick((1, 1, 1, 2), self.detail)
@@ -385,6 +406,21 @@ def test_any_order_of_events_keeps_the_rules(
 ) -> None:
     ranks, nodes = size
     walk(JobSpec("job", ranks, ranks // nodes, nodes, 2, replenish, 99, 99, prepared), steps, last)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(BYTE, BYTE, BYTE, BYTE), min_size=60, max_size=150),
+    st.tuples(BYTE, BYTE, BYTE, BYTE),
+    st.booleans(),
+    st.sampled_from([(2, 1), (2, 2), (4, 2)]),
+    st.sampled_from([(0, 1), (0, 2), (1, 1), (2, 2)]),
+)
+def test_any_order_of_events_keeps_the_rules_of_claims(
+    steps: list[tuple[int, int, int, int]], last: tuple[int, int, int, int], replenish: bool, size: tuple[int, int], spares: tuple[int, int]
+) -> None:
+    ranks, nodes = size
+    walk(JobSpec("job", ranks, ranks // nodes, nodes, spares[0], replenish, 99, 99, min(1, spares[0]), floating=spares[1]), steps, last)
 
 
 def test_the_orders_that_are_tried_are_long() -> None:

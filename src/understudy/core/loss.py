@@ -60,7 +60,10 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         there = [worker for worker in node.workers.values() if worker.pid or worker.state is not WorkerState.STARTING]
         there = [worker for worker in there if worker.state is not WorkerState.RELEASED or node.claim >= 0]  # that waits for its end
         gone = [worker for worker in there if worker.name not in event.workers]
+        there_before = not node.lost
         lose(state, [Loss(worker, LossCause.NODE, f"{node.name} was started anew", state.now) for worker in gone])
+        if there_before and node.lost:
+            return  # it is given back, as no spare comes up there any more
     workers.node_joined(state, event)
 
 
