@@ -145,10 +145,10 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     ),
     "a node is to be left, a worker dies, and a node is claimed": (
         _one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "kill": 1}),
-        999_999,
+        77_142,
     ),
     "a node is left for a claimed one, and trusted again": (_one(4, nodes=2, floating=1, faults={"leave": 1, "wears": 1}), 14_874),
-    "a node is claimed, and the orchestrator dies": (_one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "crash": 1}), 999_999),
+    "a node is claimed, and the orchestrator dies": (_one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "crash": 1}), 508_547),
     "4 ranks on 2 nodes, and one of these ends": (_one(ranks=4, nodes=2, spares=4, faults={"agent": 1}), 754_038),
     "a rank is odd among its replicas": (_one(faults={"odd": 1}), 1_107),
     "replicas differ, and nobody can tell who is right": (_one(faults={"torn": 1}), 4_978),
