@@ -69,7 +69,7 @@ CLAIM = Bounds(transactions=2, spares=0, floating=1, faults={"kill": 1})
 ENDED = replace(CLAIM, faults={"kill": 1, "ended": 1}, together=2)
 LEFT = Bounds(nodes=2, spares=0, floating=1, transactions=1, faults={"leave": 1, "late": 1}, together=2)
 BACK = Bounds(nodes=2, floating=1, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
-MOVED = replace(LEFT, transactions=2, faults={"leave": 1}, together=1)
+MOVED = replace(LEFT, transactions=3, faults={"leave": 1}, together=1)
 WORN = replace(LEFT, faults={"leave": 1, "wears": 1})
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
 
