@@ -21,9 +21,9 @@ SAID: dict[str, dict[str, Any]] = json.loads((HERE / "version1.json").read_text(
 def as_version1(found: Mapping[str, Any]) -> dict[str, Any]:
     """A status or report without what version 1 did not say, which is empty for what it has left."""
     later = ("taints", "tainted", "drains", "evidence", "torch", "drills", "proven", "proven_by")
-    assert not any(found.get(key) for key in later), "that version had none"
+    assert not any(found.get(key) for key in later) and not found.get("floating", {}).get("most"), "that version had none"
     inner = {key: [as_version1(one) for one in found[key]] for key in ("ranks", "incidents") if isinstance(found.get(key), list)}
-    return {key: inner.get(key, value) for key, value in found.items() if key not in (*later, "refused")}
+    return {key: inner.get(key, value) for key, value in found.items() if key not in (*later, "floating", "refused")}
 
 
 def version1(path: Path) -> Path:

@@ -23,6 +23,7 @@ class Bounds:
     losses: int = 99  # `JobSpec.max_losses_per_transaction`
     admission: bool = False  # `JobSpec.admission`
     home_after: float = -1.0  # `JobSpec.home_after`
+    floating: int = 0  # `JobSpec.floating`; the scheduler has as many nodes to give
     begin: str = "training"  # or "setup": the script's set-up is still to be done; or "forming": no worker is warm yet
 
 
@@ -137,6 +138,17 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
         83_106,
     ),
     "a node is tainted and trusted again, and another": (_one(nodes=2, spares=2, faults={"taint": 2}), 285),
+    "a worker dies, and a node is claimed": (_one(2, spares=0, floating=1, faults={"kill": 1, "ended": 1}), 97_742),
+    "a node is to be left, and one is claimed": (
+        _one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "ended": 1, "late": 1}),
+        40_814,
+    ),
+    "a node is to be left, a worker dies, and a node is claimed": (
+        _one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "kill": 1}),
+        77_142,
+    ),
+    "a node is left for a claimed one, and trusted again": (_one(4, nodes=2, floating=1, faults={"leave": 1, "wears": 1}), 14_874),
+    "a node is claimed, and the orchestrator dies": (_one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "crash": 1}), 508_547),
     "4 ranks on 2 nodes, and one of these ends": (_one(ranks=4, nodes=2, spares=4, faults={"agent": 1}), 754_038),
     "a rank is odd among its replicas": (_one(faults={"odd": 1}), 1_107),
     "replicas differ, and nobody can tell who is right": (_one(faults={"torn": 1}), 4_978),

@@ -23,6 +23,7 @@ from understudy.core import (
     drain,
     drill,
     events,
+    floating,
     home,
     loss,
     machine,
@@ -64,6 +65,12 @@ ALL_PREPARED = Bounds(nodes=2, spares=2, prepared=2, faults={"leave": 1}, replen
 DRAIN_ONE = Bounds(nodes=2, spares=2, transactions=3, faults={"drain": 1}, replenish=True)
 HOME = replace(WEARS, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
 CHECKED = replace(WEARS, admission=True, faults={"leave": 1, "wears": 1, "checked": 1}, together=3)
+CLAIM = Bounds(transactions=2, spares=0, floating=1, faults={"kill": 1})
+ENDED = replace(CLAIM, faults={"kill": 1, "ended": 1}, together=2)
+LEFT = Bounds(nodes=2, spares=0, floating=1, transactions=1, faults={"leave": 1, "late": 1}, together=2)
+BACK = Bounds(nodes=2, floating=1, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
+MOVED = replace(LEFT, transactions=3, faults={"leave": 1}, together=1)
+WORN = replace(LEFT, faults={"leave": 1, "wears": 1})
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
 
 
@@ -314,6 +321,47 @@ def _timer_stays(state: JobState, *names: str) -> None:
 cancel = JobState.cancel
 
 
+def _only_warming(state: JobState) -> bool:
+    """Who holds for a spare does not look at what is claimed."""
+    return bool(state.idle(WorkerState.STARTING))
+
+
+def _no_pause(state: JobState, event: events.ClaimEnded) -> str:
+    """What the scheduler cannot give is not asked for again."""
+    node = ended(state, event)
+    state.cancel(floating.TIMER)
+    return node
+
+
+ended = floating.ended
+
+
+def _without_limit(state: JobState, ranks: list[int], why: Any) -> None:
+    """One node for each rank, however many may be claimed."""
+    with mock.patch.object(state, "spec", replace(state.spec, floating=9)):
+        claim(state, [rank for rank in ranks for _ in range(4)], why)
+
+
+claim = floating._claim
+
+
+def _without_room(state: JobState) -> None:
+    """Spares are replaced on a claimed node as anywhere else, whoever has its accelerators."""
+    for node in state.nodes.values():
+        for _ in range(node.spares - len(node.idle(WorkerState.STARTING, WorkerState.WARM)) if not node.lost else 0):
+            membership.start_worker(state, node, spare=True)
+
+
+def _keeps(self: JobState, exit_code: int, message: str) -> None:
+    """At the end of the job nothing is given back."""
+    claims, self.claims = self.claims, {}
+    end(self, exit_code, message)
+    self.claims = claims
+
+
+end = JobState.end
+
+
 # -- in the service -------------------------------------------------------------------------------------------------------
 
 
@@ -433,5 +481,15 @@ BUGS = [
     Bug("a node is trusted although its check has failed", admission, "passed", _any_check, CHECKED),
     Bug("ranks go home to a node that is tainted again", home, "doubted", _nobody, WEARS),
     Bug("no rank goes home for a spare that comes later", home, "go", _stays, HOME),
+    Bug("the job does not hold for a node that is claimed", quiesce, "_may_come", _only_warming, CLAIM),
+    Bug("what the scheduler cannot give is not asked for again", floating, "ended", _no_pause, ENDED),
+    Bug("more is claimed than may be", floating, "_claim", _without_limit, CLAIM),
+    Bug("what is claimed is not given back in plain training", floating, "release", _stays, WORN),
+    Bug("what is claimed is not given back at the end", JobState, "end", _keeps, replace(CLAIM, transactions=1)),
+    Bug("a claimed node is given back with a rank on it", floating, "_is_free", lambda node: True, MOVED),
+    Bug("a node is taken in whose claim is over", floating, "takes", lambda state, event: True, LEFT),
+    Bug("a rank stays on a claimed node", floating, "_go", _nobody, BACK),
+    Bug("more workers than accelerators", resume, "top_up", _without_room, replace(MOVED, replenish=True)),
+    Bug("nobody asks for a node for a rank that is to leave", floating, "settle", _stays, LEFT),
     Bug("a spare is told to begin before that is written", moves, "is_decision", _drill_at_once, RESTARTED),
 ]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.model import claims
 from tests.model.messages import dies, says
 from tests.model.state import State, Steps, always
 from tests.model.world import Mode, Worker, World, flagged
@@ -274,6 +275,22 @@ def _redo(moves: Moves, state: State, spent: State) -> Steps:
             yield f"the redo of {w.name} differs", always(spent._replace(world=world.put(said)))
 
 
+def _ended(moves: Moves, state: State, spent: State) -> Steps:
+    """The scheduler cannot give what was claimed, or takes it away again."""
+    for number, host in sorted(state.world.claims):
+        after = spent._replace(world=claims.over(state.world, number))
+        what = "taken away" if host >= 0 else "not to be had"
+        yield f"claim {number} is {what}", partial(moves.submit, after, events.ClaimEnded(number, what))
+
+
+def _late(moves: Moves, state: State, spent: State) -> Steps:
+    """A node joins for a claim that is over: it was given when that was said."""
+    host, known = claims.free_host(moves.bounds, state.world), state.machine.state
+    for number in range(known.claimed):
+        if number not in known.claims and host is not None:
+            yield f"n{host} joins for claim {number}, which is over", partial(moves.submit, spent, claims.joins(moves.bounds, host, number))
+
+
 def _exchanges(w: Worker) -> bool:
     return w.mode in _EXCHANGING and not w.broken and not w.aborted and not w.released
 
@@ -317,7 +334,9 @@ FAULTS: dict[str, Fault] = {
     "odd": _odd,
     "torn": _torn,
     "redo": _redo,
+    "ended": _ended,
+    "late": _late,
 }
 
-FATAL = frozenset({"kill", "dumps", "snap", "raises", "fails", "agent", "refuse"})  # a worker may end without the machine knowing
+FATAL = frozenset({"kill", "dumps", "snap", "raises", "fails", "agent", "refuse", "ended"})  # a worker may end without the machine knowing
 RECONNECTING = frozenset({"cut", "agent", "crash", "takeover", "repeat"})  # what was said once may be said again

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.model import departures, drills
+from tests.model import claims, departures, drills
 from tests.model.messages import order
 from tests.model.world import Wrong
 from understudy.core import commands, events
@@ -65,6 +65,7 @@ class Machines:
         self._check(machine)
         drills.follow(before.machine.state, event, machine.state, answer)
         departures.follow(before.machine.state, event, machine.state)
+        claims.follow(before.machine.state, event, machine.state, answer)
         if self._replayed(before, event) != machine.state:
             raise Wrong("the journal replayed gives another state")
         after = self._intern(machine, (before, event))
@@ -118,6 +119,10 @@ def _taints(node: Node) -> tuple[Any, ...]:
     return tuple(sorted((*key, taint.leave, taint.deadline > 0, taint.lose, taint.done) for key, taint in node.taints.items()))
 
 
+def _node(n: Node) -> tuple[Any, ...]:
+    return n.name, n.spares, n.refused, n.failed_starts, n.lost, _taints(n), n.home_at, n.awaits, n.claim, n.room
+
+
 def machine_key(machine: Machine, heard: bool = True) -> Any:
     """Everything that the machine may ever decide by, without times and texts; without `heard` for agents that never connect again."""
     s = machine.state
@@ -136,6 +141,7 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
             w.recovered,
             w.committed,
             w.finished,
+            w.moves,
         )
         + ((w.assign.generation, w.assign.store) if w.assign is not None else ())
         + (("prepared", w.prepare.generation, w.prepare.rank, w.prepare.store, w.ready) if w.prepare is not None else ())
@@ -146,7 +152,7 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
     return (
         s.phase.value, s.generation, s.highest_announced_generation, s.store, f"w{s.started}", s.all_committed, s.begun, s.restarts,
         s.ended is not None and s.ended.exit_code,
-        tuple((n.name, n.spares, n.refused, n.failed_starts, n.lost, _taints(n), n.home_at, n.awaits) for n in s.nodes.values()),
+        tuple(map(_node, s.nodes.values())),
         workers,
         tuple(sorted(s.ranks.items())), frozenset(s.finished_then_lost), tuple(sorted(s.unprepared.items())),
         s.unprepared_in_a_row, tuple(sorted(s.unmoved.items())), bool(s.broken), frozenset(s.timers),
@@ -157,6 +163,7 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
         ),
         s.drilled, None if drill is None else (drill.number, drill.rank, drill.worker, drill.holder, drill.running),
         None if migration is None else (migration.rank, migration.leaver, migration.newcomer, migration.generation, migration.stage.value),
+        tuple((claim.number, claim.node) for claim in s.claims.values()), s.claimed,
         None if s.crashes is None else (
             s.crashes.transaction, tuple(sorted(s.crashes.newcomers)), s.crashes.survivors, len(s.crashes.told)
         ),

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from tests.model import drills, steps
+from tests.model import claims, drills, steps
 from tests.model.bounds import Bounds
 from tests.model.faults import FAULTS, RECONNECTING, SCRIPTS_CODE
 from tests.model.forget import Keys, tidy
@@ -23,7 +23,7 @@ from tests.model.messages import obey, order, story
 from tests.model.reduction import Reduction
 from tests.model.state import State, Step, Steps, always
 from tests.model.world import Mode, Shape, Worker, World, Wrong, flagged
-from understudy.core import commands, drain, events, home
+from understudy.core import commands, drain, events, floating, home
 from understudy.core.buddies import Place, buddies
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
@@ -33,7 +33,7 @@ _DRILLS = list(FAULTS).index("drill")
 _FORGETFUL = [list(FAULTS).index(kind) for kind in ("crash", "takeover")]
 
 
-_SET_BY_PEOPLE = frozenset({drain.TIMER, home.TIMER})  # timers that run out in the course of things
+_SET_BY_PEOPLE = frozenset({drain.TIMER, home.TIMER, floating.TIMER})  # timers that run out in the course of things
 
 
 class Moves:
@@ -59,12 +59,12 @@ class Moves:
         """As far as `Bounds.begin` says; spares are warm when the workers are."""
         b = self.bounds
         spec = JobSpec("job", b.ranks, b.ranks // b.nodes, b.nodes, b.spares, b.replenish, b.restarts, b.losses, b.prepared)
-        spec = replace(spec, admission=b.admission, home_after=b.home_after)
+        spec = replace(spec, admission=b.admission, home_after=b.home_after, floating=b.floating)
         machine = Machine(spec, Timeouts())
         self.opening: list[events.Event] = [events.NodeJoined(f"n{node}", f"10.0.0.{node}", node) for node in range(b.nodes)]
         interned, answer = self.machines.begin(machine, list(self.opening))
-        no = (False,) * b.nodes
-        world = World((), (True,) * b.nodes, no, no)
+        no = (False,) * (b.nodes + b.floating)
+        world = World((), (True,) * b.nodes + (False,) * b.floating, no, no)
         for command in answer:
             world = self._route(world, machine, command)
         left = tuple(b.faults.get(kind, 0) for kind in FAULTS)
@@ -170,6 +170,30 @@ class Moves:
         for node in range(self.bounds.nodes):
             yield from self._of_node(state, node)
         yield from self._together(state)
+        if self.bounds.floating:
+            yield from self._scheduler(state)
+
+    def _scheduler(self, state: State) -> Steps:
+        """It gives what was asked for; agents there connect again; and a service that has taken over sees to it that both know the same."""
+        world, known = state.world, state.machine.state
+        host = claims.free_host(self.bounds, world)
+        for number, node in sorted(world.claims):
+            if number not in known.claims:
+                yield f"claim {number} is cancelled", always(state._replace(world=claims.over(world, number)))
+            elif node < 0 and host is not None:
+                given = state._replace(world=claims.granted(world, number, host))
+                yield f"n{host} joins for claim {number}", partial(self.submit, given, claims.joins(self.bounds, host, number))
+            elif node >= 0 and not world.linked[node]:
+                yield f"n{node} connects", partial(self._connect, state, node)
+        for claim in floating.open_claims(known):
+            if any(number == claim.number for number, _ in world.claims):
+                continue
+            if claim.node:
+                lost = events.NodesLost((events.LostNode(claim.node, "silent"),))
+                yield f"{claim.node} is taken for lost", partial(self.submit, state, lost)
+            else:
+                again = world._replace(claims=world.claims | {(claim.number, -1)})
+                yield f"claim {claim.number} is asked for again", always(state._replace(world=again))
 
     def _acting(self, state: State, w: Worker) -> list[Step]:
         return [(f"{w.name} {what}", always(state._replace(world=after))) for what, after in steps.acts_of(state.world, self.shape, w)]
@@ -231,11 +255,14 @@ class Moves:
         for command in answer:
             world = self._route(world, interned.machine, command)
         _look_for_survivors(world, interned.machine)
+        claims.look(world, interned.machine)
         decided = self.writes_ahead and (isinstance(event, events.Believed) or any(map(is_decision, answer)))
         before = interned if state.before is not None and decided else state.before
         return state._replace(interned=interned, world=world, before=before)
 
     def _route(self, world: World, machine: Machine, command: commands.Command) -> World:
+        if isinstance(command, commands.ClaimNode | commands.GiveBackNode):
+            return claims.carried_out(world, command)
         message = order(command)
         if message is None:
             return world
@@ -271,7 +298,10 @@ class Moves:
         linked, away = flagged(state.world.linked, node, True), flagged(state.world.away, node, False)
         world = state.world._replace(workers=tuple(workers), linked=linked, away=away)
         known = tuple(w.name for w in workers if w.node == node and not w.forgotten)
-        return self.submit(state._replace(world=world), events.NodeJoined(f"n{node}", f"10.0.0.{node}", node, workers=known))
+        joined = events.NodeJoined(f"n{node}", f"10.0.0.{node}", node, workers=known)
+        if node >= self.bounds.nodes:
+            joined = claims.joins(self.bounds, node, claims.served(world, node), known)
+        return self.submit(state._replace(world=world), joined)
 
 
 def _sets_up(machine: Machine) -> bool:
@@ -285,7 +315,7 @@ def _sets_up(machine: Machine) -> bool:
 def is_decision(command: commands.Command) -> bool:
     """As in `understudy.orchestrator.service`: what is not sent before it is written."""
     first = isinstance(command, commands.Assign) and not command.newcomer
-    return first or isinstance(command, commands.Recover | commands.Prepare | commands.Drill)
+    return first or isinstance(command, commands.Recover | commands.Prepare | commands.Drill | commands.ClaimNode)
 
 
 def _is_script_failure(machine: Machine, event: events.Event) -> bool:

@@ -21,7 +21,7 @@ from tests.model.faults import FATAL, FAULTS, RECONNECTING
 from tests.model.messages import records
 from tests.model.state import State
 from tests.model.world import Mode, Order, Shape, Worker, World
-from understudy.core import events
+from understudy.core import events, floating
 from understudy.core.transitions import Phase, WorkerState
 
 _HARMLESS = (events.Committed, events.Finished, events.Verified, events.WorkerWarm, events.WorkerStarted, events.NewcomerReady)
@@ -35,7 +35,7 @@ class Reduction:
         self._reconnecting = [kinds.index(kind) for kind in RECONNECTING]
         self._breaking = [kinds.index("break"), kinds.index("snap")]
         self._doubling = kinds.index("echo")
-        self._migrates = not bounds.faults.keys().isdisjoint(("migrate", "leave", "drain"))
+        self._migrates = bounds.floating > 0 or not bounds.faults.keys().isdisjoint(("migrate", "leave", "drain"))
 
     def remembers(self, state: State) -> bool:
         """Whether an agent may have to say again what it has said."""
@@ -136,6 +136,8 @@ class Reduction:
             return False
         if any(node.home_at or any(taint.leave or taint.deadline for taint in node.taints.values()) for node in s.nodes.values()):
             return False  # ranks leave it, or go home, when they can
+        if s.claims or world.claims or floating.TIMER in s.timers:
+            return False
         for w in world.workers:
             if not all(isinstance(event, _HARMLESS) for event in w.up):
                 return False

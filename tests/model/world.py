@@ -104,6 +104,7 @@ class World(NamedTuple):
     passed: int = -1  # the highest transaction of which anybody has ever passed the vote
     decisions: frozenset[tuple[int, int]] = frozenset()  # every generation that was decided, and the transaction with which it starts
     anew: int = 0  # the generation in which the ranks were started last: whoever is left of an older one does what nobody will see
+    claims: frozenset[tuple[int, int]] = frozenset()  # what the scheduler was asked for: number, and the node that serves it or -1
     records: frozenset[tuple[int, str, int]] = frozenset()  # generation, store, rank: the record of the rank's set-up lies there
 
     def of(self, name: str) -> Worker:

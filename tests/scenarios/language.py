@@ -70,6 +70,9 @@ class Scenario:
                 return [f"= {node.name}: {node.taint}" for node in self.machine.state.nodes.values() if node.taint]
             case ["?", "held"]:
                 return [f"= {self.machine.state.dispute.detail}"] if self.machine.state.dispute is not None else []
+            case ["?", "claims"]:
+                claims = self.machine.state.claims.values()
+                return [f"= claim {claim.number}: rank {claim.rank}, {claim.node or 'no node yet'}" for claim in claims]
             case ["?", "refused"]:
                 return [f"= {what}, {why}: {count}" for (what, why), count in sorted(self.machine.state.refused.items())]
             case [">", name, *rest]:
@@ -158,7 +161,7 @@ class Scenario:
                 return DrillVerdict(text)
             case "pid" | "rank" | "node_rank" | "spares" | "step" | "exit_code" | "digests" | "bytes_moved" | "transaction":
                 return int(text or 0)
-            case "drill" | "compared" | "collectives" | "left_out":
+            case "claim" | "drill" | "compared" | "collectives" | "left_out":
                 return int(text or 0)
             case "seconds" | "pause":
                 return float(text or 0)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.core import commands, drain, events, home, preparation
+from understudy.core import commands, drain, events, floating, home, preparation
 from understudy.core.assignment import choose_spare
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
@@ -23,6 +23,7 @@ KINDS = (
     "VerifyFailed", "Committed", "Committed", "Committed", "StateListed", "Finished", "Notice", "MigrationAsked", "ReplicasDiffer",
     "RedoDiffers", "Believed", "NodeTainted", "Expired",
 )  # fmt: skip
+CLAIMING = ("ClaimEnded", "ClaimedNodeJoined", "ClaimedNodeJoined", "NodeToBeLeft", "Committed", "WorkerWarm")  # of a job that claims nodes
 ENDING = ("Uncovered", "ScriptFailed", "StopAsked")  # no job is long after one of these, so at most one comes, at the end
 BYTE = st.integers(0, 255)
 
@@ -46,7 +47,8 @@ class Said:
         return self.state.generation + (0 if self.likely else self.pick((0, -1, 1, 2), self.detail))
 
     def event(self, ending: bool = False) -> events.Event:
-        kind = self.pick(ENDING if ending else KINDS, self.kind)
+        kinds = (*KINDS, *CLAIMING) if self.state.spec.floating else KINDS
+        kind = self.pick(ENDING if ending else kinds, self.kind)
         made: events.Event = getattr(self, f"_{kind}")()
         return made
 
@@ -57,6 +59,25 @@ class Said:
         return events.NodeJoined(
             f"n{node}", "10.0.0.1", node, "", self.pick((-1, 1), self.detail), self.pick((None, there), self.more // 2)
         )
+
+    def _ClaimedNodeJoined(self) -> events.Event:
+        """For a claim that is open, or for any; as before, if one serves it."""
+        claims = list(self.state.claims.values()) if self.likely else []
+        claim = self.pick(claims, self.subject) if claims else None
+        name = claim.node if claim is not None and claim.node else f"n{self.pick((7, 8), self.detail)}"
+        number = claim.number if claim is not None else self.pick(range(-1, self.state.claimed + 2), self.subject)
+        known = self.state.nodes.get(name)
+        there = tuple(known.workers) if known is not None and self.detail % 4 else ()
+        place = self.pick((7, 8), self.more // 2)
+        return events.NodeJoined(name, "10.0.0.7", place, spares=self.pick((1, 2, 0), self.detail // 2), workers=there, claim=number)
+
+    def _ClaimEnded(self) -> events.Event:
+        claims = list(self.state.claims) if self.likely else []
+        return events.ClaimEnded(self.pick(claims or range(self.state.claimed + 2), self.subject), "preempted")
+
+    def _NodeToBeLeft(self) -> events.Event:
+        reason = self.pick(("", "loud"), self.detail)
+        return events.NodeTainted(self.pick(("n0", "n1", "n7", "n8"), self.subject), reason, "detector", leave=True)
 
     def _NodesLost(self) -> events.Event:
         count = self.pick((1, 1, 1, 2), self.detail)
@@ -198,6 +219,7 @@ def check(state: JobState) -> None:
     assert len(prepared) == len(set(prepared)) <= state.spec.prepared + more
     check_drill(state)
     check_taints(state)
+    check_floating(state)
     check_timers(state)
     check_indexes(state)
 
@@ -256,6 +278,33 @@ def _room(state: JobState, home: Node) -> bool:
     return bool(stays) and not any(one.state is WorkerState.STARTING for one in elsewhere)
 
 
+def check_floating(state: JobState) -> None:
+    """What is claimed is within its limit, serves, and is needed."""
+    assert len(state.claims) <= state.spec.floating and (state.ended is None or not state.claims)
+    serving = {claim.node: claim.number for claim in state.claims.values() if claim.node}
+    if state.ended is None:
+        assert serving == {node.name: node.claim for node in state.nodes.values() if node.claim >= 0 and not node.lost}
+    for name in serving:
+        assert len(state.nodes[name].workers) <= state.nodes[name].room, "more workers than accelerators"
+    if state.phase is not Phase.TRAINING or state.unsettled() or not state.spec.floating:
+        return
+    leaving = [node for node in state.nodes.values() if any(taint.leave for taint in node.taints.values())]
+    left = [w.rank for node in leaving for w in node.workers.values() if w.state is WorkerState.MEMBER]
+    left = [rank for rank in left if state.unmoved.get(rank, 0) < drain.ATTEMPTS]
+    for name in serving:
+        there = [w for w in state.nodes[name].workers.values() if w.state not in (WorkerState.STARTING, WorkerState.WARM)]
+        assert there or left, f"nobody needs {name}, and it is not given back"
+        for worker in there:
+            spare = choose_spare(state, worker.rank) if worker.state is WorkerState.MEMBER and worker.moves < drain.ATTEMPTS else None
+            assert spare is None or state.nodes[spare.node].claim >= 0 or state.nodes[spare.node].taint, "a rank stays on a claimed node"
+    assert left or len(serving) == len(state.claims), "nobody needs the node that is claimed"
+    room = [w for w in state.idle(WorkerState.STARTING, WorkerState.WARM) if not state.nodes[w.node].taint]
+    more = len(state.claims) < state.spec.floating and floating.TIMER not in state.timers
+    ending = [w for name in serving for w in state.nodes[name].workers.values() if w.state is WorkerState.RELEASED]
+    coming = ending or len(serving) < len(state.claims)
+    assert not left or room or coming or not more, "ranks are to leave, and nobody asks for a node"
+
+
 def check_timers(state: JobState) -> None:
     """Nobody waits without a limit, and no timer runs for what is over."""
     if state.phase is Phase.ENDED:
@@ -266,7 +315,8 @@ def check_timers(state: JobState) -> None:
     asked = [worker for worker in state.idle(WorkerState.WARM) if worker.prepare is not None and not worker.ready]
     vacant = bool(state.vacant())
     assert "hold" not in state.timers or (quiescing and vacant)
-    assert "hold" in state.timers or not (quiescing and vacant and state.idle(WorkerState.STARTING)), "a rank waits without a limit"
+    coming = state.idle(WorkerState.STARTING) or any(not claim.node for claim in state.claims.values())
+    assert "hold" in state.timers or not (quiescing and vacant and coming), "a rank waits without a limit"
     wanted = {
         "quiesce": quiescing and bool(waited_for),
         "resume": resuming and bool(state.newcomers()),
@@ -278,7 +328,7 @@ def check_timers(state: JobState) -> None:
         "check": any(CHECK in node.taints and not node.lost for node in state.nodes.values()),
         "home": any(node.home_at > 0 for node in state.nodes.values()),
     }
-    assert state.timers - {"prepare", "hold"} == {name for name, needed in wanted.items() if needed}, (state.phase, state.timers)
+    assert state.timers - {"prepare", "hold", "claim"} == {name for name, needed in wanted.items() if needed}, (state.phase, state.timers)
     assert not asked or "prepare" in state.timers
     assert not state.broken or state.phase in (Phase.TRAINING, Phase.RESUMING)
 
@@ -287,7 +337,7 @@ def check_indexes(state: JobState) -> None:
     """What is kept beside workers, nodes and ranks says the same as they do."""
     gone = (WorkerState.LOST, WorkerState.RELEASED)
     assert list(state.ranks) in ([], list(range(state.spec.world_size)))
-    assert state.places == {node.rank: node for node in state.nodes.values()}
+    assert state.places == {node.rank: node for node in state.nodes.values() if node.claim < 0 or not node.lost}
     assert [node.rank for node in state.hosts()] == sorted(node.rank for node in state.nodes.values() if node.rank < state.spec.nodes)
     assert state.complete() == (len(state.hosts()) == state.spec.nodes)
     for node in state.nodes.values():
@@ -356,6 +406,21 @@ def test_any_order_of_events_keeps_the_rules(
 ) -> None:
     ranks, nodes = size
     walk(JobSpec("job", ranks, ranks // nodes, nodes, 2, replenish, 99, 99, prepared), steps, last)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(BYTE, BYTE, BYTE, BYTE), min_size=60, max_size=150),
+    st.tuples(BYTE, BYTE, BYTE, BYTE),
+    st.booleans(),
+    st.sampled_from([(2, 1), (2, 2), (4, 2)]),
+    st.sampled_from([(0, 1), (0, 2), (1, 1), (2, 2)]),
+)
+def test_any_order_of_events_keeps_the_rules_of_claims(
+    steps: list[tuple[int, int, int, int]], last: tuple[int, int, int, int], replenish: bool, size: tuple[int, int], spares: tuple[int, int]
+) -> None:
+    ranks, nodes = size
+    walk(JobSpec("job", ranks, ranks // nodes, nodes, spares[0], replenish, 99, 99, min(1, spares[0]), floating=spares[1]), steps, last)
 
 
 def test_the_orders_that_are_tried_are_long() -> None:

@@ -23,6 +23,7 @@ class AgentConfig:
     program: tuple[str, ...]  # the script or "-m", "module", and its arguments
     workers_per_node: int
     spares: int = -1  # wanted on this node; -1: its share of the job's
+    claim: int = -1  # the number of the claim that this node serves; -1: none
     streams: bool = False  # what workers print goes to the orchestrator instead of this process's stdout and stderr
     domain: str = ""  # what fails together with this node: a rack, a switch; empty: nothing else
     labels: tuple[tuple[str, str], ...] = ()  # of its place in the network (`core.assignment.NEAR`)

@@ -403,6 +403,6 @@ class Agent:
 
     def _resync_events(self) -> list[Sent]:
         c, known = self._config, (*self._workers, *self._starting)
-        joined = events.NodeJoined(c.node, c.address, c.node_rank, c.domain, c.spares, known, c.labels)
+        joined = events.NodeJoined(c.node, c.address, c.node_rank, c.domain, c.spares, known, c.labels, c.claim)
         seen = self._detectors.known() if self._detectors is not None else []
         return [joined, *(event for worker in self._workers.values() for event in worker.resync_events()), *seen]

@@ -51,6 +51,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     versions = (f"{torch}{_rejoined(names)}" for torch, names in status["torch"].items())
     said = (
         *_lines("torch", versions),
+        *_lines("floating", floating_lines(status["floating"])),
         *_lines("drill", drills),
         *_lines("tainted", taints),
         *_lines("drain", drains),
@@ -76,6 +77,19 @@ def state_view(found: dict[str, Any]) -> RenderableType:
         table.add_row(*map(_cell, (one["name"], one["root"], one["kind"], alike[one["same"]], sizes, one["reason"])))
     more = [Text(f"and {found['left_out']} more")] if found["left_out"] else []
     return Group(head, table, *more)
+
+
+def floating_lines(floating: dict[str, Any]) -> list[str]:
+    """What is claimed from the scheduler, for a person; nothing of a job that claims nothing."""
+    if not floating["most"]:
+        return []
+    said = f"; the scheduler has said last: {floating['said']}" if floating["said"] else ""
+    lines = [f"{len(floating['claims'])} of {floating['most']} nodes are claimed, {floating['asked']} were asked for so far{said}"]
+    for claim in floating["claims"]:
+        ranks = f", with rank {', '.join(map(str, claim['ranks']))}" if claim["ranks"] else ""
+        where = f"node {claim['node']}{ranks}" if claim["node"] else "no node has come yet"
+        lines.append(f"claim {claim['claim']} for rank {claim['rank']}: {where} ({claim['reason']})")
+    return lines
 
 
 def drain_line(drain: dict[str, Any]) -> str:
@@ -115,6 +129,7 @@ def report_view(report: dict[str, Any]) -> RenderableType:
     incidents = report["incidents"]
     head = Text.assemble(("job ", "dim"), str(report["job"]), ("  incidents ", "dim"), str(len(incidents)))
     drills = _lines("drill", map(drill_line, report["drills"]))
+    drills = [*_lines("floating", floating_lines(report["floating"])), *drills]
     if not incidents:
         return Group(head, Text("nothing was lost, nothing was moved"), *drills)
     shown: list[RenderableType] = [head]

@@ -23,10 +23,11 @@ def spare_share(spec: JobSpec, node_rank: int) -> int:
 
 
 def choose_spare(state: JobState, rank: int) -> Worker | None:
-    """The warm spare that takes `rank`: if the rank's node is lost or tainted, one outside its failure domain, where more may be about to
-    fail; then one near to it in the network (`NEAR`); then one that is prepared for this rank; then one on the rank's own node, which
-    keeps the rank's place among its local peers; then one on the node that carries the fewest ranks; then the oldest. One on a tainted node
-    only where the job has no other spare, not even one that warms. Never one that is prepared for another rank.
+    """The warm spare that takes `rank`: one of the job's own before one on a claimed node; if the rank's node is lost or tainted, one
+    outside its failure domain, where more may be about to fail; then one near to it in the network (`NEAR`); then one that is prepared
+    for this rank; then one on the rank's own node, which keeps the rank's place among its local peers; then one on the node that carries
+    the fewest ranks; then the oldest. One on a tainted node only where the job has no other spare, not even one that warms. Never one that
+    is prepared for another rank.
     """
     idle = [worker for worker in state.idle(WorkerState.WARM, WorkerState.STARTING) if not state.nodes[worker.node].lost]
     trusted = [worker for worker in idle if not state.nodes[worker.node].taint]
@@ -38,11 +39,11 @@ def choose_spare(state: JobState, rank: int) -> Worker | None:
             best[worker.node] = worker
     home = state.nodes[state.holder(rank).node] if rank in state.ranks else None
 
-    def order(spare: Worker) -> tuple[bool, int, int, bool, int, int]:
+    def order(spare: Worker) -> tuple[bool, bool, int, int, bool, int, int]:
         node = state.nodes[spare.node]
         away = home is None or node is not home
         doubtful = home is not None and (home.lost or bool(home.taints)) and node.domain == home.domain
-        return doubtful, _far(node, home), _behind(spare), away, len(_on(state, node.name)), _number(spare.name)
+        return node.claim >= 0, doubtful, _far(node, home), _behind(spare), away, len(_on(state, node.name)), _number(spare.name)
 
     return min(best.values(), key=order, default=None)
 

@@ -33,6 +33,24 @@ class CheckNode:
 
 
 @dataclass(frozen=True)
+class ClaimNode:
+    """To the service: ask the scheduler for one more node (`floating.py`). Its agent joins with this number, which is never used again."""
+
+    claim: int
+    rank: int  # for which it is at first: for people
+    reason: str
+    avoid: tuple[str, ...]  # names of nodes on which it must not be, sorted
+
+
+@dataclass(frozen=True)
+class GiveBackNode:
+    """To the service: what was asked for under this number is not needed, or not any more. Cancel what waits, and end what serves it."""
+
+    claim: int
+    node: str  # empty: none has joined
+
+
+@dataclass(frozen=True)
 class Assign:
     """To a warm worker: take `rank` and run the script. A newcomer takes it in the middle of the job.
 
@@ -176,6 +194,8 @@ Command = (
     StartWorker
     | KillWorker
     | CheckNode
+    | ClaimNode
+    | GiveBackNode
     | Assign
     | Prepare
     | Drill

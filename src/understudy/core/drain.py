@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from understudy.core import drill
+from understudy.core import drill, floating
 from understudy.core.assignment import choose_spare
 from understudy.core.membership import fence
-from understudy.core.state import DRAIN, JobState, Node, Worker
+from understudy.core.state import DRAIN, MOVES, JobState, Node, Worker
 from understudy.core.transitions import WorkerState
 
 TIMER = "drain"
-ATTEMPTS = 2  # to move a rank from a node that is to be left
+ATTEMPTS = MOVES
 _IDLE = (WorkerState.STARTING, WorkerState.WARM, WorkerState.REHEARSING)
 
 
@@ -33,7 +33,8 @@ def refusal(state: JobState, name: str) -> str:
         return "the job is over"
     ranks = ranks_on(state, node)
     others = [other for other in state.nodes.values() if other is not node and not other.lost and not other.taints]
-    room = sum(len(other.idle(*_IDLE)) if not state.spec.replenish else other.spares for other in others)
+    fixed = not state.spec.replenish
+    room = sum(len(other.idle(*_IDLE)) if fixed or other.claim >= 0 else other.spares for other in others) + floating.may_come(state)
     if ranks and not room:
         return f"{_named(ranks)} would have nowhere to go: the job has no spare on another node that is trusted (see --spares)"
     if not state.spec.replenish and room < len(ranks):
@@ -82,7 +83,8 @@ def hindrance(state: JobState, node: Node) -> str:
         return "its move has failed twice: ask for it once more"
     spare = choose_spare(state, ranks[0])
     if spare is None or state.nodes[spare.node].taints:
-        return "no spare is warm on another node that is trusted"
+        coming = ": one more is asked for" if floating.under_way(state) else ""
+        return f"no spare is warm on another node that is trusted{coming}"
     return ""
 
 

@@ -41,7 +41,8 @@ def refusal(state: JobState, rank: int) -> str:
         return f"a drill of rank {state.drill.rank} is under way"
     if not state.spec.replenish:
         return "a drill uses up its spare, and this job does not replace spares"
-    if choose_spare(state, proofs.turn(state) if rank < 0 else rank) is None:
+    spare = choose_spare(state, proofs.turn(state) if rank < 0 else rank)
+    if spare is None or state.nodes[spare.node].claim >= 0:
         return "no spare is warm: try again shortly" if state.idle(WorkerState.STARTING) else "no spare is left (see --spares)"
     return ""
 

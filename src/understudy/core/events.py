@@ -24,6 +24,15 @@ class NodeJoined:
     spares: int = -1  # spares wanted on this node; -1: its share of the job's. A node with a rank beyond the job's has nothing else
     workers: tuple[str, ...] | None = None
     labels: tuple[tuple[str, str], ...] = ()  # of its place in the network
+    claim: int = -1  # the number of the claim (`ClaimNode`) that it serves; negative: none
+
+
+@dataclass(frozen=True)
+class ClaimEnded:
+    """From the service: the scheduler cannot give what was asked for under this number, or has taken it away again."""
+
+    claim: int
+    detail: str
 
 
 @dataclass(frozen=True)
@@ -376,25 +385,8 @@ class Expired:
 
 
 FromWorker = (
-    WorkerWarm
-    | CommunicationBroken
-    | Quiesced
-    | NewcomerReady
-    | Prepared
-    | Drilled
-    | DrillBroken
-    | Registered
-    | StateListed
-    | PhaseDone
-    | Verified
-    | VerifyFailed
-    | Uncovered
-    | ReplicasDiffer
-    | RedoDiffers
-    | Committed
-    | ScriptFailed
-    | Finished
-    | Notice
-)
+    WorkerWarm | CommunicationBroken | Quiesced | NewcomerReady | Prepared | Drilled | DrillBroken | Registered | StateListed
+    | PhaseDone | Verified | VerifyFailed | Uncovered | ReplicasDiffer | RedoDiffers | Committed | ScriptFailed | Finished | Notice
+)  # fmt: skip
 FromAgent = NodeJoined | WorkerStarted | StartRefused | WorkerLost | NodeChecked | FromWorker
-Event = FromAgent | NodesLost | MigrationAsked | DrillAsked | Believed | NodeTainted | Observed | StopAsked | Expired
+Event = FromAgent | NodesLost | ClaimEnded | MigrationAsked | DrillAsked | Believed | NodeTainted | Observed | StopAsked | Expired

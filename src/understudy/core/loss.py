@@ -9,12 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core import admission, drain, drill, home, preparation, proofs, taints, workers
-from understudy.core.events import CommunicationBroken, Expired, NodeJoined, NodesLost, VerifyFailed, WorkerLost, WorkerWarm
+from understudy.core import admission, drain, drill, floating, home, preparation, proofs, taints, workers
+from understudy.core.events import (
+    ClaimEnded,
+    CommunicationBroken,
+    Expired,
+    LostNode,
+    NodeJoined,
+    NodesLost,
+    VerifyFailed,
+    WorkerLost,
+    WorkerWarm,
+)
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
 from understudy.core.model import LossCause, Timeouts
-from understudy.core.quiesce import begin, no_spare
+from understudy.core.quiesce import advance, begin, fill, no_spare, want_more
 from understudy.core.state import JobState, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
 
@@ -43,11 +53,17 @@ class Loss:
 
 def node_joined(state: JobState, event: NodeJoined) -> None:
     """Workers of which its agent has never heard ended with the host, which was started anew before anybody noticed."""
+    if not floating.takes(state, event):
+        return
     node = state.nodes.get(event.node)
     if node is not None and event.workers is not None:
         there = [worker for worker in node.workers.values() if worker.pid or worker.state is not WorkerState.STARTING]
-        gone = [worker for worker in there if worker.state is not WorkerState.RELEASED and worker.name not in event.workers]
+        there = [worker for worker in there if worker.state is not WorkerState.RELEASED or node.claim >= 0]  # that waits for its end
+        gone = [worker for worker in there if worker.name not in event.workers]
+        there_before = not node.lost
         lose(state, [Loss(worker, LossCause.NODE, f"{node.name} was started anew", state.now) for worker in gone])
+        if there_before and node.lost:
+            return  # it is given back, as no spare comes up there any more
     workers.node_joined(state, event)
 
 
@@ -78,6 +94,7 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
             continue
         node.lost, node.spares = True, 0
         home.doubted(state, node)
+        floating.lost(state, node)
         admission.settle(state)
         state.tell(f"node {node.name} was lost: {lost.detail}")
         losses += [Loss(worker, LossCause.NODE, lost.detail, lost.happened or state.now) for worker in node.workers.values()]
@@ -86,6 +103,13 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
     lose(state, losses)
     if state.phase is Phase.FORMING and missed:
         state.end(1, missed)
+
+
+def claim_ended(state: JobState, event: ClaimEnded) -> None:
+    """A node that serves it is lost like any other."""
+    node = floating.ended(state, event)
+    if node:
+        nodes_lost(state, NodesLost((LostNode(node, f"its claim has ended: {event.detail}", state.now),)))
 
 
 def verify_failed(state: JobState, event: VerifyFailed) -> None:
@@ -157,6 +181,10 @@ def expired(state: JobState, event: Expired) -> None:
         taints.leave(state)
     elif event.timer == preparation.TIMER:
         preparation.overdue(state)
+    elif event.timer == floating.TIMER:  # what is needed in plain training, the machine asks for after every event
+        if state.phase is Phase.QUIESCING and state.vacant():
+            fill(state)
+            advance(state)
     else:  # resume
         detail = f"was not verified within {state.timeouts.hang_first:g} s"
         lose(state, [Loss(worker, LossCause.HUNG, detail, state.now) for worker in state.newcomers()])
@@ -166,12 +194,14 @@ def lose(state: JobState, losses: list[Loss]) -> None:
     """Fence them all, then do what their parts in the job ask for, once."""
     idle: list[tuple[Loss, WorkerState]] = []
     held: list[Loss] = []
+    room = False
     for loss in losses:
         was = loss.worker.state
         if was is WorkerState.LOST:
             continue
         if was is WorkerState.RELEASED:  # it was told to go
             state.become(loss.worker, WorkerState.LOST)
+            room = room or state.nodes[loss.worker.node].claim >= 0
             continue
         fence(state, loss.worker, f"{loss.cause}: {loss.detail}")
         if loss.worker.rank < 0:
@@ -181,6 +211,10 @@ def lose(state: JobState, losses: list[Loss]) -> None:
     _lose_holders(state, held)
     for loss, was in idle:
         workers.idle_lost(state, loss.worker, was, loss.detail)
+    if room and state.ended is None:
+        floating.release(state)
+        want_more(state)
+        advance(state)
 
 
 def _lose_holders(state: JobState, losses: list[Loss]) -> None:

@@ -35,7 +35,7 @@ What holds at all times
 
 Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
 `forming.py`, `loss.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `drain.py`, `admission.py`, `home.py`, `preparation.py`,
-`drill.py`, `dispute.py`: one chapter each.
+`floating.py`, `drill.py`, `dispute.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ def _state_listed(state: JobState, event: events.StateListed) -> None:
 _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.NodeJoined: loss.node_joined,
     events.NodesLost: loss.nodes_lost,
+    events.ClaimEnded: loss.claim_ended,
     events.WorkerStarted: workers.worker_started,
     events.StartRefused: workers.start_refused,
     events.WorkerWarm: loss.worker_warm,
@@ -146,6 +147,8 @@ class Machine:
             raise ValueError(f"{spec.spare_nodes} nodes of spares, {spec.workers_per_node} on each, are more than {spec.spares} spares")
         if not 0 <= spec.prepared <= spec.spares:
             raise ValueError(f"{spec.prepared} spares cannot be prepared where there are {spec.spares}")
+        if spec.floating < 0:
+            raise ValueError(f"floating spares must not be negative: {spec.floating}")
         self.state = JobState(spec, timeouts)
 
     def handle(self, event: events.Event, now: float) -> list[Command]:
@@ -163,6 +166,8 @@ class Machine:
             state.refuse(event, why)
             return []
         _HANDLERS[kind](state, event)
+        if state.spec.floating and state.all_committed:
+            taints.leave(state)  # whatever has happened: what is claimed may be needed no more, or not suffice
         commands, state.out = state.out, []
         if state.ended in commands:
             assert state.ended is not None

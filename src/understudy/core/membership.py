@@ -54,7 +54,10 @@ def top_up(state: JobState) -> None:
         if not node.spares or not state.trusted(node):
             continue
         idle = [worker for worker in node.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare]
-        for _ in range(node.spares - len(idle)):
+        missing = node.spares - len(idle)
+        if node.claim >= 0:  # each worker there has an accelerator of its own
+            missing = min(missing, node.room - len(node.workers))
+        for _ in range(missing):
             start_worker(state, node, spare=True)
 
 

@@ -49,7 +49,8 @@ def prepare(state: JobState) -> None:
     for worker in idle:
         if missing <= 0:
             return
-        if worker.prepare is not None or not worker.spare or worker.node in busy or not state.trusted(state.nodes[worker.node]):
+        node = state.nodes[worker.node]
+        if worker.prepare is not None or not worker.spare or worker.node in busy or not state.trusted(node) or node.claim >= 0:
             continue
         rank = _likely(state, worker)
         if rank is None:

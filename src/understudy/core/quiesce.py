@@ -10,7 +10,7 @@ nobody waits for them, and they keep what they have set up.
 
 from __future__ import annotations
 
-from understudy.core import drill, forming, proofs
+from understudy.core import drill, floating, forming, proofs
 from understudy.core.assignment import choose_spare
 from understudy.core.commands import Abort, Recover
 from understudy.core.commit import BOUNDARY, REDO, Decision, InvariantBroken, decide
@@ -84,7 +84,7 @@ def _finished_then_lost(state: JobState) -> list[tuple[int, LossCause]]:
 
 
 def fill(state: JobState) -> None:
-    """Warm spares take the vacant ranks. If there are too few, hold for one that is warming."""
+    """Warm spares take the vacant ranks. If there are too few, hold for one that is warming, or for a node that is claimed."""
     for rank in state.vacant():
         spare = choose_spare(state, rank)
         if spare is None and not prepared_spares(state):
@@ -102,9 +102,15 @@ def fill(state: JobState) -> None:
         return
     start_over(state, len(vacant))
     top_up(state)
-    if state.idle(WorkerState.STARTING) and "hold" not in state.timers:
+    floating.ask(state)
+    if _may_come(state) and "hold" not in state.timers:
         state.tell(f"no spare is warm for {_ranks(vacant)}: the job holds until one is")
         state.timer("hold", state.timeouts.hang_first)
+
+
+def _may_come(state: JobState) -> bool:
+    """Whether there may be a spare later."""
+    return bool(state.idle(WorkerState.STARTING)) or floating.under_way(state)
 
 
 def want_more(state: JobState) -> None:
@@ -133,6 +139,8 @@ def quiesced(state: JobState, event: Quiesced) -> None:
         state.cancel("quiesce")
         if state.incident is not None:
             state.incident.measure("abort", state.incident.seen_at, state.now)
+        if state.spec.floating and state.vacant():
+            fill(state)  # only now it may be known that training had begun, and a node is claimed
         advance(state)
 
 
@@ -177,7 +185,7 @@ def advance(state: JobState) -> None:
     leaving = {state.migration.rank} if state.migration is not None else set()
     uncovered = [rank for rank in decision.uncovered if rank not in leaving]
     vacant = state.vacant()
-    stuck = bool(uncovered or (vacant and not state.idle(WorkerState.STARTING)))
+    stuck = bool(uncovered or (vacant and not _may_come(state)))
     if stuck and decision.start == 0 and state.restarts < state.spec.max_restarts:
         forming.start_anew(state, recovery.reason)  # the setup is done, but still no transaction
         return
@@ -185,7 +193,7 @@ def advance(state: JobState) -> None:
         state.end(1, _uncovered(recovery, decision, uncovered))
         return
     if vacant:
-        if not state.idle(WorkerState.STARTING):
+        if not _may_come(state):
             state.end(1, no_spare(state, vacant))
         return
     _resume(state, recovery, decision)
@@ -197,7 +205,7 @@ def no_spare(state: JobState, vacant: list[int]) -> str:
     reason = state.recovery.reason if state.recovery is not None else ""
     return (
         f"{reason}; the last step committed by every rank is {state.step()}. No spare is left for {', '.join(lost)}."
-        f" {len(vacant)} more would have saved the job: --spares {state.spec.spares + len(vacant)}"
+        f" {len(vacant)} more would have saved the job: --spares {state.spec.spares + len(vacant)}{floating.said(state)}"
     )
 
 

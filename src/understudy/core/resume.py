@@ -6,7 +6,7 @@ its part; its rank is taken over again only if the others turn out to need it.
 
 from __future__ import annotations
 
-from understudy.core import drill, proofs
+from understudy.core import drill, floating, proofs
 from understudy.core.commands import Release
 from understudy.core.events import Committed, Finished, PhaseDone, Uncovered, Verified
 from understudy.core.incident import OpenIncident
@@ -145,6 +145,7 @@ def _settle(state: JobState) -> None:
         return
     for node in state.nodes.values():
         node.spares, node.refused = node.spares + node.refused, 0  # there may be room again
+    floating.release(state)
     top_up(state)
     prepare(state)
     leave(state)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 
-from understudy.core.commands import Abort, Assign, Command, EndJob, Pause, Prepare, Recover, SetTimer, Tell
+from understudy.core.commands import Abort, Assign, Command, EndJob, GiveBackNode, Pause, Prepare, Recover, SetTimer, Tell
 from understudy.core.commit import Decision
 from understudy.core.events import Event, Observed, PhaseDone, Quiesced, StateListed
 from understudy.core.incident import OpenIncident
@@ -41,7 +41,7 @@ OPERATOR = "operator"  # source of what a person says
 CORRUPT = "corrupt"  # ... of what is said of a node whose rank held something else than its replicas
 DRAIN = ("drain", "")  # source and part of the taint of a node that is emptied, because a person says so
 CHECK = ("check", "")  # ... of one that is to pass its check before it is trusted again
-
+MOVES = 2  # attempts to move a rank from a node
 
 OURS = frozenset({OPERATOR, CORRUPT, DRAIN[0], CHECK[0]})  # sources that no detector can be: what they say counts for more
 
@@ -57,6 +57,8 @@ class Node:
     refused: int = 0  # spares not wanted for now, because the agent had no room
     failed_starts: int = 0  # workers in a row that were lost before they were warm
     lost: bool = False
+    claim: int = -1  # the number of the claim that it serves, or has served; -1: it is the job's own
+    gone: bool = False  # ... which is over, and nothing was wrong with the node
     labels: dict[str, str] = field(default_factory=dict)  # of its place in the network, as its agent was given them
     taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # by source and part
     home_at: float = 0.0  # unix time from which on its ranks go home (`home.py`); -1: they do; 0: it was always trusted, or is not
@@ -99,6 +101,7 @@ class Worker:
     differed: int = -1  # generation of its last RedoDiffers
     step: int = 0  # last step that it said it has committed
     finished: bool = False  # its script has ended; that cannot be undone
+    moves: int = 0  # how often its rank was to leave a claimed node for one of the job's own
 
     def comes_with(self, generation: int) -> bool:
         """Whether this newcomer was told to take part in that generation."""
@@ -148,6 +151,17 @@ class Dispute:
     sides: tuple[tuple[int, ...], ...]  # the ranks in question, grouped by what they hold
     workers: tuple[str, ...]  # who held those ranks
     detail: str
+
+
+@dataclass
+class Claim:
+    """A node that was asked for from the scheduler, and is not given back."""
+
+    number: int
+    rank: int
+    reason: str
+    avoid: tuple[str, ...]
+    node: str = ""  # that serves it; empty: it has not joined
 
 
 @dataclass
@@ -207,6 +221,9 @@ class JobState:
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
     broken: str = ""  # the communication failure that waits for its explanation
     broken_at: float = 0.0
+    claims: dict[int, Claim] = field(default_factory=dict)  # those that are not over, oldest first
+    claimed: int = 0  # the number of the next one
+    scheduler_said: str = ""  # last, of a claim that it could not fulfil or has ended
     timers: set[str] = field(default_factory=set)
     laggards: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` looks first; no answer depends on it
     refused: dict[tuple[str, Why], int] = field(default_factory=dict, compare=False)  # what came, and meant nothing: how often
@@ -278,8 +295,10 @@ class JobState:
         self.out.append(Tell(text))
 
     def end(self, exit_code: int, message: str) -> None:
-        """The first end counts."""
+        """The first end counts. What is claimed is given back."""
         if self.ended is None:
+            self.emit(*(GiveBackNode(claim.number, claim.node) for claim in self.claims.values()))
+            self.claims.clear()
             self.ended = EndJob(exit_code, message)
             self.enter(Phase.ENDED)
             self.out.append(self.ended)

@@ -15,8 +15,8 @@ A rank whose move has failed twice stays where it is until another taint, or a p
 
 Where all spares elsewhere are prepared for other ranks, one of them is started over (`preparation.make_room`).
 
-Known limits: nothing moves while there is no warm spare on a trusted node, and nobody starts one there for this; a spare on a tainted node
-stays there, unless that is drained (`drain.py`).
+Known limits: nothing moves while there is no warm spare on a trusted node. Nobody starts one there for this, but a node may be claimed
+(`floating.py`). A spare on a tainted node stays there, unless that is drained (`drain.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from understudy.core import admission, drain, home, preparation
+from understudy.core import admission, drain, floating, home, preparation
 from understudy.core.assignment import choose_spare
 from understudy.core.drain import ATTEMPTS
 from understudy.core.events import MigrationAsked, NodeChecked, NodeTainted
@@ -123,7 +123,9 @@ def overdue(state: JobState) -> list[Worker]:
 
 
 def leave(state: JobState) -> None:
-    """The next rank of a node that is to be left moves, if one can; if none has to, the next one that can goes home."""
+    """The next rank of a node that is to be left moves, if one can; if none has to, the next one that can goes home. Nodes are claimed, and
+    given back.
+    """
     if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None:
         return
     drain.settle(state)
@@ -144,3 +146,4 @@ def leave(state: JobState) -> None:
             asked(state, MigrationAsked(rank, f"node {node.name} is {verb}: {why.reason}" if why is not None else ""))
             return
     home.go(state)
+    floating.settle(state)

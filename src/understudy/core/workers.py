@@ -7,7 +7,7 @@ after the next incident.
 
 from __future__ import annotations
 
-from understudy.core import admission, drill, home
+from understudy.core import admission, drill, floating, home
 from understudy.core.assignment import spare_share
 from understudy.core.commands import Abort, KillWorker, Publish, Release, StartWorker
 from understudy.core.events import NodeJoined, StartRefused, WorkerStarted, WorkerWarm
@@ -25,7 +25,8 @@ MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no
 
 def node_joined(state: JobState, event: NodeJoined) -> None:
     node = state.nodes.get(event.node)
-    if node is not None:
+    before = node if node is not None and node.lost and node.claim >= 0 else None  # it has served a claim that is over
+    if node is not None and before is None:
         node.address = event.address
         _repeat(state, node)
         if node.lost:
@@ -42,10 +43,13 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         return
     domain, labels = event.domain or event.node, dict(event.labels[:MOST_LABELS])
     spares = _spares(state, event)
-    node = Node(event.node, event.address, event.node_rank, spares, domain, spares, labels=labels)
+    node = Node(event.node, event.address, event.node_rank, spares, domain, spares, labels=labels, claim=max(-1, event.claim))
+    if before is not None:
+        node.taints, node.trusted_at = before.taints, before.trusted_at
     state.nodes[event.node] = state.places[node.rank] = node
     if not state.complete():
         return
+    floating.release(state)
     if node.rank < state.spec.nodes:
         start_ranks(state)
     want_more(state)

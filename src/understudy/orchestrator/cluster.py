@@ -174,7 +174,9 @@ class Cluster:
             state = job.service.machine.state
             if state.ended is not None or job.name not in self._requests:
                 continue
-            for name in [known.name for known in state.nodes.values() if known.lost and not known.taints.keys() - {CHECK}]:
+            for name in [
+                known.name for known in state.nodes.values() if known.lost and known.claim < 0 and not known.taints.keys() - {CHECK}
+            ]:
                 node, known = self.nodes.get(name), state.nodes[name]
                 slots = known.room + (state.spec.workers_per_node if known.rank < state.spec.nodes else 0)
                 if node is None or node.link is None or self._drained.get(name) or node.doubt(time.time()) or node.free() < slots:

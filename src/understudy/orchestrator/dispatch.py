@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from understudy.core.commands import Assign, CheckNode, Command, Drill, EndJob, Prepare, Recover, SetTimer, StartWorker, Tell
+from understudy.core.commands import (
+    Assign,
+    CheckNode,
+    ClaimNode,
+    Command,
+    Drill,
+    EndJob,
+    GiveBackNode,
+    Prepare,
+    Recover,
+    SetTimer,
+    StartWorker,
+    Tell,
+)
 from understudy.core.events import Believed, Event
 
 
@@ -23,9 +36,11 @@ def split(event: Event, commands: Sequence[Command], *, strict: bool) -> tuple[l
 
 
 def _decides(command: Command, strict: bool) -> bool:
-    """It says who is which rank, or can be no other or (a drill) none any more, what is redone, or that it is over."""
+    """It says who is which rank, or can be no other or (a drill) none any more, what is redone, which node is claimed (a number is used
+    once), or that it is over.
+    """
     first = isinstance(command, Assign) and not command.newcomer
-    return first or isinstance(command, Prepare | Drill | Recover) or (strict and isinstance(command, EndJob))
+    return first or isinstance(command, Prepare | Drill | Recover | ClaimNode) or (strict and isinstance(command, EndJob))
 
 
 @dataclass
@@ -36,6 +51,7 @@ class Dispatch:
 
     texts: list[str] = field(default_factory=list)  # for the user
     timers: list[SetTimer] = field(default_factory=list)
+    for_scheduler: list[ClaimNode | GiveBackNode] = field(default_factory=list)
     for_nodes: dict[str, list[Command]] = field(default_factory=dict)
     ends: bool = False  # the job has ended
 
@@ -48,6 +64,8 @@ class Dispatch:
                 found.texts.append(command.text)
             elif isinstance(command, SetTimer):
                 found.timers.append(command)
+            elif isinstance(command, ClaimNode | GiveBackNode):
+                found.for_scheduler.append(command)
             elif isinstance(command, EndJob):
                 for node in connected:
                     found.for_nodes.setdefault(node, []).append(command)

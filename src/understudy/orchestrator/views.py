@@ -22,7 +22,7 @@ from understudy.core.model import Incident
 from understudy.core.state import Worker
 from understudy.core.transitions import Phase, WorkerState
 from understudy.links.messages import encode
-from understudy.orchestrator import doubts, journal
+from understudy.orchestrator import claims_view, doubts, journal
 
 STATES = (
     "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (replicas, or a redo and what it redoes, differ, and somebody must "
@@ -128,6 +128,7 @@ class Status(TypedDict):
             "after a loss (torch's `_reconfigure`); in groups of others a new communicator takes the place of the old one"
         ),
     ]
+    floating: Annotated[claims_view.FloatingStatus, Field(description="spares that are claimed from the scheduler on demand")]
     drills: Annotated[list[DrillStatus], Field(description="the last ones, in the order in which they began; the last one may not be over")]
     incidents: Annotated[int, Field(description="how many so far, one that is open included")]
     taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
@@ -196,6 +197,7 @@ class Report(TypedDict):
 
     job: Annotated[str, Field(description="its name")]
     incidents: Annotated[list[IncidentReport], Field(description="in the order in which they began; the last one may be open")]
+    floating: Annotated[claims_view.FloatingStatus, Field(description="as in status")]
     drills: Annotated[list[DrillStatus], Field(description="as in status: what was proven before, and what was not")]
 
 
@@ -232,6 +234,7 @@ def status(machine: Machine, pages: Mapping[str, PageView], there: doubts.There 
         ranks=ranks,
         spares=[_spare(worker) for worker in state.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare],
         torch={worker.torch: sorted(worker.rejoins) for worker in present if worker.torch},
+        floating=claims_view.floating_spares(state),
         drills=_drills(machine),
         incidents=len(machine.incidents()),
         taints={node.name: node.taint for node in state.nodes.values() if node.taint},
@@ -294,7 +297,12 @@ def _spare(worker: Worker) -> SpareStatus:
 
 
 def report(machine: Machine) -> Report:
-    return Report(job=machine.state.spec.job, incidents=[_incident(incident) for incident in machine.incidents()], drills=_drills(machine))
+    return Report(
+        job=machine.state.spec.job,
+        incidents=[_incident(incident) for incident in machine.incidents()],
+        floating=claims_view.floating_spares(machine.state),
+        drills=_drills(machine),
+    )
 
 
 def offline_status(run_dir: Path) -> Status:

@@ -1,0 +1,267 @@
+"""Floating spares: nodes that the job asks the scheduler for when it needs one, and gives back when it does not (`JobSpec.floating`).
+
+    ask      in a recovery: more ranks are vacant than spares are warm or warming. ClaimNode; until the node comes the job holds, as for a
+             spare that warms
+    takes    a node joins with a claim. Like any other that has spares only, but for one thing: each of its workers has an accelerator of
+             its own, so ranks and spares there are never more than it has offered (`membership.top_up`)
+    ended    the scheduler cannot give it. What is needed still is asked for again after a pause
+    settle   in plain training: a rank on a claimed node moves to a spare of the job's own; what nobody needs is given back; and for ranks
+             that are to leave their node, and can go nowhere, a node is asked for
+
+A claim is over when it is given back, when the scheduler says so, or with its node. A node whose claim is over counts as lost. If its agent
+speaks again, it is not taken in, and GiveBackNode is said once more: so what an orchestrator has asked for that was killed before it could
+write that down is given back, too. At the end of the job everything is (`JobState.end`).
+
+Spares of the job's own go first (`assignment.choose_spare`), and only they are prepared and drilled. Nothing is claimed before the first
+transaction is committed: as long as the job can be started anew, it is.
+
+Known limits: what a person asks for (a migration) claims nothing. In a recovery a node is not waited for longer than any spare that warms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from understudy.core.assignment import choose_spare
+from understudy.core.commands import ClaimNode, GiveBackNode
+from understudy.core.events import ClaimEnded, MigrationAsked, NodeJoined
+from understudy.core.membership import fence
+from understudy.core.migration import move
+from understudy.core.state import MOVES, Claim, JobState, Node, Worker
+from understudy.core.transitions import Why, WorkerState
+
+TIMER = "claim"
+PAUSE = 10.0  # seconds between what the scheduler cannot give, or what has come to nothing, and the next claim
+GIVEN_BACK = "its node is given back"
+AHEAD = 1000  # numbers that an orchestrator which was killed may have used beyond those in the journal
+_IDLE = (WorkerState.STARTING, WorkerState.WARM)
+
+
+def open_claims(state: JobState) -> list[Claim]:
+    """What the scheduler should know of, oldest first: for a service that takes over, and does not know whether what was said before it was
+    heard. What the scheduler knows beside these is to be given back.
+    """
+    return list(state.claims.values())
+
+
+def may_come(state: JobState) -> int:
+    """Spares on nodes that may be claimed still, or are and have not joined."""
+    joined = sum(bool(claim.node) for claim in state.claims.values())
+    return max(0, state.spec.floating - joined) * state.spec.workers_per_node
+
+
+def under_way(state: JobState) -> bool:
+    """Whether spares may come that are not warming yet: with a node, after the pause, or when a worker on a claimed node has gone."""
+    asked = any(not claim.node for claim in state.claims.values())
+    return asked or TIMER in state.timers or any(map(_clearing, _joined(state)))
+
+
+def said(state: JobState) -> str:
+    """For whoever reads why the job has ended."""
+    if not state.spec.floating:
+        return ""
+    last = f"; the scheduler has said last: {state.scheduler_said}" if state.scheduler_said else ""
+    return f". Of {state.spec.floating} floating spares that there may be at a time, {len(state.claims)} are claimed{last}"
+
+
+# -- what happens to a claim -----------------------------------------------------------------------------------------------------
+
+
+def takes(state: JobState, event: NodeJoined) -> bool:
+    """Whether this node may join, or join again. If its claim is not open, it is told to go."""
+    known = state.nodes.get(event.node)
+    there = known if known is not None and not known.lost else None
+    claim = state.claims.get(event.claim)
+    if claim is not None and there is not None and claim.node == there.name:
+        return True
+    if event.claim < 0:
+        if there is not None and there.claim >= 0:
+            state.tell(f"node {event.node} was refused: it is claimed, and its agent does not know that")
+        return there is None or there.claim < 0
+    if claim is None:
+        if state.claimed <= event.claim < state.claimed + AHEAD:  # by an orchestrator that was killed
+            state.claimed = event.claim + 1
+        state.tell(f"node {event.node} was refused: claim {event.claim} is over, or never was")
+        state.emit(GiveBackNode(event.claim, event.node))
+        return False
+    if claim.node:  # what serves the claim must not end with the node that speaks now
+        state.tell(f"node {event.node} was refused: node {claim.node} serves claim {claim.number}")
+        return False
+    if there is not None or (known is not None and known.claim < 0):
+        _useless(state, claim, event.node, f"node {event.node} was refused: the job has it already, or has lost it")
+        return False
+    if event.node_rank < state.spec.nodes or event.node_rank in state.places or event.spares < 0:
+        _useless(state, claim, event.node, f"node {event.node} was refused: its node rank {event.node_rank} is taken or out of range")
+        return False
+    claim.node = event.node
+    state.tell(f"node {event.node} has joined for claim {claim.number}")
+    return True
+
+
+def _useless(state: JobState, claim: Claim, node: str, why: str) -> None:
+    """The scheduler has fulfilled it, and nothing can come of that."""
+    del state.claims[claim.number]
+    state.scheduler_said = why
+    state.tell(why)
+    state.emit(GiveBackNode(claim.number, node))
+    state.timer(TIMER, PAUSE)
+
+
+def ended(state: JobState, event: ClaimEnded) -> str:
+    """The name of the node that is lost with it; empty: none has joined."""
+    claim = state.claims.pop(event.claim, None)
+    if claim is None:
+        state.refuse(event, Why.OVER)
+        return ""
+    state.scheduler_said = event.detail
+    if claim.node:
+        state.nodes[claim.node].gone = True
+        return claim.node
+    state.tell(f"claim {claim.number} is not fulfilled: {event.detail}")
+    state.timer(TIMER, PAUSE)
+    return ""
+
+
+def lost(state: JobState, node: Node) -> None:
+    """The node is: its place is free, and whatever is left there of its claim is to end."""
+    if node.claim < 0:
+        return
+    if state.places.get(node.rank) is node:
+        del state.places[node.rank]
+    if state.claims.pop(node.claim, None) is not None:
+        state.emit(GiveBackNode(node.claim, node.name))
+
+
+# -- what is needed --------------------------------------------------------------------------------------------------------------
+
+
+def ask(state: JobState) -> None:
+    """Ranks are vacant, and whoever can take one has."""
+    if not state.spec.floating or not state.begun:
+        return
+    vacant = state.vacant()
+    there = [worker for worker in state.idle(*_IDLE) if not state.nodes[worker.node].lost]
+    short = len(vacant) - len(there) - sum(map(_clearing, _joined(state)))
+    if short <= 0:
+        return
+    for node in _joined(state):
+        if not node.workers:
+            _useless_node(state, node)
+    _claim(state, vacant[-short:], lambda rank: f"rank {rank} is lost, and no spare is left for it")
+
+
+def release(state: JobState) -> None:
+    """In plain training: gives back what is claimed and free, if no rank is to leave its node."""
+    if not state.spec.floating or state.incident is not None or state.unsettled() or _left(state):
+        return
+    state.cancel(TIMER)
+    for claim in open_claims(state):
+        if not claim.node or _is_free(state.nodes[claim.node]):
+            _give_back(state, claim)
+
+
+def settle(state: JobState) -> None:
+    """The same, when every rank that can leave its node, or go home, is on its way; and asks for a node for those that cannot."""
+    if not state.spec.floating or state.incident is not None or state.unsettled() or _go(state):
+        return
+    release(state)
+    left = _left(state)
+    if not left:
+        return
+    warming = [state.nodes[worker.node] for worker in state.idle(WorkerState.STARTING)]
+    warming = [node for node in warming if not (node.lost or node.taints or (node.claim >= 0 and _is_free(node)))]
+    endless = state.spec.replenish and any(node.claim < 0 for node in warming)
+    short = 0 if endless else len(left) - len(warming)
+    for node in _joined(state):
+        if not _is_free(node):
+            short -= 0 if node.taints else _clearing(node)
+        elif short <= 0 or node.taints:
+            _give_back(state, state.claims[node.claim])
+        elif not _wanted(node):
+            _useless_node(state, node)
+        else:
+            short -= _wanted(node)
+    for claim in [claim for claim in open_claims(state) if not claim.node]:
+        if short <= 0:
+            _give_back(state, claim)
+        short -= state.spec.workers_per_node
+    short += state.spec.workers_per_node * sum(not claim.node for claim in state.claims.values())
+    if short > 0:
+        _claim(state, left[-short:], lambda rank: f"rank {rank} is to leave its node, and no other that is trusted has a spare")
+
+
+def _claim(state: JobState, ranks: list[int], why: Callable[[int], str]) -> None:
+    """For these, some of which may be provided for by what is under way. Not in the pause."""
+    if TIMER in state.timers:
+        return
+    size = state.spec.workers_per_node
+    coming = sum(not claim.node for claim in state.claims.values())
+    avoid = tuple(sorted(node.name for node in state.nodes.values() if (node.lost and not node.gone) or node.taints))
+    for rank in ranks[coming * size :: size][: max(0, state.spec.floating - len(state.claims))]:
+        claim = Claim(state.claimed, rank, why(rank), avoid)
+        state.claims[claim.number] = claim
+        state.claimed += 1
+        state.tell(f"a node is asked for from the scheduler (claim {claim.number}): {claim.reason}")
+        state.emit(ClaimNode(claim.number, rank, claim.reason, avoid))
+
+
+def _go(state: JobState) -> bool:
+    """The next rank on a claimed node moves to a spare of the job's own, if one can. Who has to leave a node, or can go home, has gone."""
+    for node in _joined(state):
+        for worker in node.workers.values():
+            if worker.state is not WorkerState.MEMBER or worker.moves >= MOVES:
+                continue
+            spare = choose_spare(state, worker.rank)
+            if spare is not None and state.nodes[spare.node].claim < 0 and not state.nodes[spare.node].taints:
+                worker.moves += 1
+                move(state, MigrationAsked(worker.rank, f"node {node.name} is claimed, and the job has a spare of its own"), spare)
+                return True
+    return False
+
+
+def _give_back(state: JobState, claim: Claim, why: str = "not needed any more") -> None:
+    del state.claims[claim.number]
+    if claim.node:
+        node = state.nodes[claim.node]
+        for worker in list(node.workers.values()):
+            fence(state, worker, GIVEN_BACK)
+        node.lost, node.spares, node.gone = True, 0, True
+        lost(state, node)
+    state.tell(f"claim {claim.number} is {why}" + (f": node {claim.node} is given back" if claim.node else ""))
+    state.emit(GiveBackNode(claim.number, claim.node))
+
+
+def _useless_node(state: JobState, node: Node) -> None:
+    """No spare comes up there. So that this is not tried at once, again and again, the next claim waits for a moment."""
+    _give_back(state, state.claims[node.claim], "of no use, as no spare comes up there")
+    state.timer(TIMER, PAUSE)
+
+
+# -- questions -------------------------------------------------------------------------------------------------------------------
+
+
+def _joined(state: JobState) -> list[Node]:
+    return [state.nodes[claim.node] for claim in state.claims.values() if claim.node]
+
+
+def _is_free(node: Node) -> bool:
+    """Of ranks, and of workers that had one and are still ending."""
+    return all(worker.state in _IDLE for worker in node.workers.values())
+
+
+def _wanted(node: Node) -> int:
+    """Spares that are, or are about to be, on a node that is free."""
+    return min(node.spares, node.room)
+
+
+def _clearing(node: Node) -> int:
+    """Spares that start there when workers that were released have gone."""
+    ending = sum(worker.state is WorkerState.RELEASED for worker in node.workers.values())
+    return max(0, min(ending, node.spares - len(node.idle(*_IDLE))))
+
+
+def _left(state: JobState) -> list[int]:
+    """Ranks that are to leave their node, and have not been tried in vain."""
+    nodes = [node for node in state.nodes.values() if any(taint.leave for taint in node.taints.values())]
+    there: list[Worker] = [worker for node in nodes for worker in node.workers.values() if worker.state is WorkerState.MEMBER]
+    return sorted(worker.rank for worker in there if state.unmoved.get(worker.rank, 0) < MOVES)
