@@ -45,6 +45,14 @@ class AgentConfig:
     def write(self, path: Path) -> None:
         path.write_bytes(_ADAPTER.dump_json(self, indent=1))
 
+    def to_json(self) -> dict[str, object]:
+        found: dict[str, object] = _ADAPTER.dump_python(self, mode="json")
+        return found
+
+    @staticmethod
+    def of(text: str) -> AgentConfig:
+        return _ADAPTER.validate_json(text)
+
     @staticmethod
     def read(path: Path) -> AgentConfig:
         return _ADAPTER.validate_json(path.read_bytes())

@@ -195,6 +195,23 @@ class Flags:
             help="So many further nodes have no ranks, but a spare for each accelerator (--nproc-per-node): the last ones.",
         ),
     ] = 0
+    floating_spares: Annotated[
+        int,
+        _option(
+            NODES,
+            "--floating-spares",
+            help="So many nodes at most are asked for from the scheduler when a rank needs a spare and the job has none of its own, and are "
+            "given back when it has one again.",
+        ),
+    ] = 0
+    floating_option: Annotated[
+        list[str] | None,
+        _option(
+            NODES,
+            "--floating-option",
+            help="Of the scheduler's, for these nodes, any number: --floating-option=--qos=urgent. They are like those of the job otherwise.",
+        ),
+    ] = None
     scheduler: Annotated[
         str,
         typer.Option(

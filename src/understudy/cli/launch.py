@@ -45,6 +45,7 @@ class Launch:
     local_addr: str | None
     domain: str
     labels: tuple[tuple[str, str], ...]
+    claim_options: tuple[str, ...]  # of the scheduler, for nodes that it gives later
     role: str
     log_dir: str
     redirects: tuple[tuple[int, int], ...]
@@ -93,6 +94,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         nodes=ranked,
         spares=spares,
         spare_nodes=flags.spare_nodes,
+        floating=flags.floating_spares,
         replenish=not flags.no_replenish,
         max_restarts=JobSpec.max_restarts if flags.max_restarts is None else flags.max_restarts,
         prepared=flags.prepare,
@@ -114,6 +116,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         local_addr=flags.local_addr,
         domain=flags.failure_domain,
         labels=labels(flags.label or []),
+        claim_options=tuple(flags.floating_option or ()),
         role=flags.role,
         log_dir=str(Path(flags.log_dir).absolute()) if flags.log_dir else "",
         redirects=_streams("--redirects", flags.redirects),
@@ -176,7 +179,9 @@ def _spares(flags: Flags, workers: int) -> int:
     """All of them, those of nodes without ranks included."""
     if flags.spares is not None and flags.spares < 0:
         raise Usage("--spares must not be negative")
-    beside = flags.spares if flags.spares is not None else (0 if flags.spare_nodes else 1)
+    if flags.floating_spares < 0:
+        raise Usage("--floating-spares must not be negative")
+    beside = flags.spares if flags.spares is not None else (0 if flags.spare_nodes or flags.floating_spares else 1)
     return beside + flags.spare_nodes * workers
 
 

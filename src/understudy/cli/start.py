@@ -18,7 +18,7 @@ from understudy.cli.launch import Launch, Usage
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.supervisor import Supervisor
 from understudy.common.console import say
-from understudy.common.names import TOKEN_VARIABLE
+from understudy.common.names import CLAIM, TOKEN_VARIABLE
 from understudy.common.tls import trusting
 from understudy.links.messages import ONLY
 from understudy.schedulers.base import Place
@@ -94,10 +94,20 @@ def execute(
             orchestrator += ["--members", remote, "--number", str(plan.node_rank), "--trust", certificate]
         if here is not None:
             orchestrator += ["--scheduler", here.scheduler]
+        if here is not None and plan.spec.floating:
+            _write_claim(plan, run, config, remote or f"{scheme}://{_bracketed(plan.master)}:{plan.port}")
     shown = run.path.relative_to(Path.cwd()) if run.path.is_relative_to(Path.cwd()) else run.path
     size, spares = plan.spec.world_size, plan.spec.spares
     say(f"{size} rank{'s' * (size != 1)}, {spares} spare{'s' * (spares != 1)}; run directory {shlex.quote(str(shown))}")
     return Supervisor(run, config, secret, orchestrator, plan.port, plan.signals, say, several=bool(several)).run()
+
+
+def _write_claim(plan: Launch, run: RunDirectory, config: AgentConfig, orchestrator: str) -> None:
+    """What the agents of nodes are told that the job claims; where they are, they find out (`claimed`)."""
+    told = config.with_(node="", address="", domain="", labels=(), orchestrator=orchestrator, spares=plan.spec.workers_per_node)
+    first = plan.spec.nodes + plan.spec.spare_nodes
+    claim = {"options": plan.claim_options, "config": told.to_json(), "first": first}
+    (run.path / CLAIM).write_text(json.dumps(claim, indent=1) + "\n")
 
 
 def job_token(file: Path | None, plan: Launch) -> str | None:

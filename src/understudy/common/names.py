@@ -17,6 +17,8 @@ ENDED = "ended"  # the exit code of an agent that has ended in order, without wh
 RECORD = "record"  # a folder: digests of what ranks hold, by commit (`worker.recorder`)
 WORKERS = "workers"  # a folder: pages, what workers print, the agent's socket
 
+CLAIM = "claim.json"  # what a node is told that the scheduler gives to the job later
+CLAIM_VARIABLE = "UNDERSTUDY_CLAIM"  # the same, filled in, on such a node
 TOKEN_VARIABLE = "UNDERSTUDY_TOKEN"
 WORKER_VARIABLE = "UNDERSTUDY_WORKER"  # of a worker, and so of everything that it starts
 RUN_DIR_VARIABLE = "UNDERSTUDY_RUN_DIR"  # the same

@@ -67,6 +67,14 @@ def said(state: JobState) -> str:
 # -- what happens to a claim -----------------------------------------------------------------------------------------------------
 
 
+def known(state: JobState, event: NodeJoined) -> bool:
+    """Whether it may be the node that it says, as far as claims go: what speaks with another claim is not to take its place."""
+    node, claim = state.nodes.get(event.node), state.claims.get(event.claim)
+    if event.claim < 0 or claim is None:
+        return node is None or node.lost or event.claim == node.claim
+    return claim.node in ("", event.node)
+
+
 def takes(state: JobState, event: NodeJoined) -> bool:
     """Whether this node may join, or join again. If its claim is not open, it is told to go."""
     known = state.nodes.get(event.node)

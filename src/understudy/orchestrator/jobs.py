@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from understudy.common.bounds import plain
@@ -15,11 +13,11 @@ from understudy.detectors.base import Evidence
 from understudy.links.messages import ONLY
 from understudy.orchestrator.history import History
 from understudy.orchestrator.journal import Journal, Recorded
+from understudy.orchestrator.machines import Machines
 from understudy.orchestrator.output import FILE, Output
 from understudy.orchestrator.service import Service
 from understudy.orchestrator.settings import Settings
 from understudy.policy.rules import parse
-from understudy.schedulers.registry import allocation
 
 TOLD = 100  # things that are told once
 
@@ -50,7 +48,7 @@ class Jobs:
         self.aside: dict[str, str] = {}  # jobs that the journal has and that cannot be read from it, and why
         self._told: set[str] = set()
         self.single = False
-        self.scheduler = ""  # whose allocation this process is in, and the one job with it
+        self.machines: Machines | None = None  # of the one job, from its scheduler
         self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is here
 
     def get(self, name: str) -> ServedJob | None:
@@ -120,7 +118,7 @@ class Jobs:
             far=folder is not None,
             silent_since=self._silent_since,
             policy=parse(settings.policy, "policy") if settings.policy else None,
-            allocate=partial(allocation, self.scheduler, os.environ) if self.scheduler else None,
+            machines=self.machines,
         )
         if known is not None:
             service.resume(known.events)

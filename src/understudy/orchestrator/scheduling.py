@@ -10,23 +10,36 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
+from understudy.core import floating
 from understudy.core.drain import ranks_on
-from understudy.core.state import JobState
+from understudy.core.events import ClaimEnded, Event
+from understudy.core.state import Claim, JobState
 from understudy.core.transitions import WorkerState
 from understudy.detectors.base import Evidence, Severity, Subject
-from understudy.schedulers.base import Allocation, NodeSeen, SchedulerFailed
+from understudy.orchestrator.machines import Machines
+from understudy.schedulers.base import Allocation, NodeSeen, SchedulerAway, SchedulerFailed
 
 LOOK = 1.0  # seconds
 FINISHING = 40.0  # seconds for the last things to be told
 
 
 class Scheduling:
-    def __init__(self, allocate: Callable[[], Allocation | None], observe: Callable[[Evidence], None], tell: Callable[[str], None]) -> None:
-        """`allocate` may take a while, and raise `SchedulerFailed` for now. `observe`, `tell`: evidence, and a line for the user."""
-        self._allocate = allocate
+    def __init__(
+        self,
+        machines: Machines,
+        observe: Callable[[Evidence], None],
+        submit: Callable[[Event], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        """`observe`, `submit`, `tell`: evidence, an event for the machine, and a line for the user."""
+        self._machines = machines
         self._observe = observe
+        self._submit = submit
         self._tell = tell
+        self._hurry = asyncio.Event()
+        self._claim_texts: dict[int, str] = {}  # as recorded
         self._allocation: Allocation | None = None
         self._known: dict[str, NodeSeen] = {}
         self._recorded = ""
@@ -36,16 +49,24 @@ class Scheduling:
         """Until it is cancelled."""
         while True:
             await self._turn(state)
-            await asyncio.sleep(LOOK)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), LOOK)
+            self._hurry.clear()
+
+    def hurry(self) -> None:
+        """There is something to be asked of the scheduler."""
+        self._hurry.set()
 
     async def _turn(self, state: JobState) -> None:
         text = story(state)
         try:
             if self._allocation is None:
-                self._allocation = await asyncio.to_thread(self._allocate)
+                self._allocation = await asyncio.to_thread(self._machines.allocate)
             allocation = self._allocation
             if allocation is None:
                 return
+            if state.spec.floating:
+                await self._claims(allocation, state)
             seen = await asyncio.to_thread(allocation.look)
             self._compare(allocation.place.scheduler, {node.name: node for node in seen}, state)
             if text != self._recorded:
@@ -57,6 +78,29 @@ class Scheduling:
             if self._failing:
                 self._tell("the scheduler answers again")
             self._failing = ""
+
+    async def _claims(self, allocation: Allocation, state: JobState) -> None:
+        """What the scheduler has, and what the machine says that it should have: in the end both are the same."""
+        held = await asyncio.to_thread(allocation.claims)
+        wanted = {claim.number: claim for claim in floating.open_claims(state)}
+        for number, one in held.items():
+            if one.over and number in wanted:
+                self._submit(ClaimEnded(number, one.detail))
+            elif not one.over and number not in wanted:
+                await asyncio.to_thread(allocation.give_back, number)
+        for number, claim in wanted.items():
+            text = f"{allocation.place.job}: {_claim_story(state, claim)}"
+            if number not in held:
+                try:
+                    await asyncio.to_thread(allocation.claim, number, self._machines.work(number), claim.avoid, text)
+                    self._claim_texts[number] = text
+                except SchedulerAway:
+                    raise
+                except SchedulerFailed as error:
+                    self._submit(ClaimEnded(number, str(error)))
+            elif claim.node and self._claim_texts.get(number) != text:
+                await asyncio.to_thread(allocation.record_claim, number, text)
+                self._claim_texts[number] = text
 
     def _fails(self, why: str) -> None:
         """Told once, until it answers again."""
@@ -86,6 +130,9 @@ class Scheduling:
         missing = [node for node in allocation.place.nodes if node not in gone]
 
         def finish() -> None:
+            for number, one in allocation.claims().items() if state.spec.floating else ():
+                if not one.over and one.node not in gone:
+                    allocation.give_back(number)
             if state.incidents or missing:
                 allocation.record(story(state))
             allocation.finish(missing)
@@ -125,6 +172,14 @@ def story(state: JobState) -> str:
     if state.ended is not None:
         parts.append(f"ended with exit code {state.ended.exit_code}")
     return "; ".join(parts)
+
+
+def _claim_story(state: JobState, claim: Claim) -> str:
+    """For whoever looks at the claimed node's own record."""
+    if not claim.node:
+        return f"for rank {claim.rank}"
+    ranks = ranks_on(state, state.nodes[claim.node])
+    return f"{_ranks(ranks)} on {claim.node}" if ranks else f"no rank on {claim.node}"
 
 
 def _ranks(ranks: list[int]) -> str:

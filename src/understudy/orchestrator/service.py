@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
 from understudy.common.page_view import PageView
+from understudy.core import floating
 from understudy.core.commands import Command, SetTimer
 from understudy.core.events import (
     DrillAsked,
@@ -41,10 +42,10 @@ from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.limits import Buckets
 from understudy.orchestrator.liveness import Liveness, SilentSince
+from understudy.orchestrator.machines import Machines
 from understudy.orchestrator.scheduling import Scheduling
 from understudy.orchestrator.verdicts import RESERVED, corrupt, silence
 from understudy.policy.rules import Policy, default
-from understudy.schedulers.base import Allocation
 
 WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
@@ -70,10 +71,11 @@ class Service:
         far: bool = False,
         silent_since: SilentSince = lambda node_rank, seconds: None,
         policy: Policy | None = None,
-        allocate: Callable[[], Allocation | None] | None = None,
+        machines: Machines | None = None,
     ) -> None:
         """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`,
-        `silent_since`: as `Liveness` has them. `policy`: what is done about evidence. `allocate`: what a scheduler has given to the job.
+        `silent_since`: as `Liveness` has them. `policy`: what is done about evidence. `machines`: as `Scheduling` has them, of a
+        job in a scheduler's allocation.
         """
         self.machine = machine
         self._pages: dict[str, PageView] = {}
@@ -100,7 +102,7 @@ class Service:
             up=up,
             silent_since=silent_since,
         )
-        self._scheduling = Scheduling(allocate, self.observe, tell) if allocate is not None else None
+        self._scheduling = Scheduling(machines, self.observe, self.submit, tell) if machines is not None else None
         self._gone: set[str] = set()  # nodes whose agents have heard of the job's end, and have gone
         self._warned_stall = False
         self._complaints: set[str] = set()
@@ -205,6 +207,8 @@ class Service:
             self._tell(text)
         for timer in found.timers:
             self._set_timer(timer.timer, timer.seconds)
+        if found.for_scheduler and self._scheduling is not None:
+            self._scheduling.hurry()
         if found.ends:
             self._ended.set()
         for node, told in found.for_nodes.items():
@@ -229,6 +233,11 @@ class Service:
 
     def attach(self, joined: NodeJoined) -> AgentLink:
         """An agent has connected and said who it is. A new connection of the same node replaces the old one."""
+        if not floating.known(self.machine.state, joined):
+            link = AgentLink(joined.node)
+            self.submit(joined)
+            link.outbox.put_nowait(Close(POLICY_VIOLATION, f"claim {joined.claim} is not that of node {joined.node}"))
+            return link
         old = self._links.get(joined.node)
         if old is not None:
             old.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
@@ -240,7 +249,8 @@ class Service:
             link.outbox.put_nowait(encode(self.machine.state.ended))
         else:
             self.submit(joined)
-            if joined.node not in self.machine.state.nodes:
+            taken = self.machine.state.nodes.get(joined.node)
+            if taken is None or taken.gone:
                 link.outbox.put_nowait(Close(POLICY_VIOLATION, f"node rank {joined.node_rank} is taken or out of range"))
         return link
 

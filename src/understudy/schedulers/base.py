@@ -73,15 +73,29 @@ class Scheduler(ABC):
     def status(self) -> Mapping[str, str]:
         """How all that it has started stand, by name: "running", or how they ended."""
 
-    def allocation(self, environment: Mapping[str, str]) -> Allocation | None:
-        """The one that this process belongs to, as its environment says; None: it belongs to none of this scheduler's. Raises `ValueError`
-        if it was started in a way that cannot work, with what to do.
+    def allocation(self, environment: Mapping[str, str], options: Sequence[str] = ()) -> Allocation | None:
+        """The one that this process belongs to, as its environment says; None: it belongs to none of this scheduler's. `options`: the
+        scheduler's own, for nodes that are claimed. Raises `ValueError` if it was started in a way that cannot work, with what to do.
         """
         return None
 
 
 class SchedulerFailed(Exception):
     """It does not answer, or refuses: the text says what was asked of it and what it said."""
+
+
+class SchedulerAway(SchedulerFailed):
+    """It may go well another time: what was asked for is asked for again."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A node that was asked for beside those of the job, and has not been given back as far as is known."""
+
+    waits: bool  # for the scheduler to give it
+    over: bool = False  # the scheduler has ended it, or could not give it
+    node: str = ""
+    detail: str = ""  # of its end, or of why it waits
 
 
 @dataclass(frozen=True)
@@ -139,6 +153,24 @@ class Allocation(ABC):
     @abstractmethod
     def drain(self, nodes: Collection[str], reason: str) -> None:
         """Lets nobody's work go there any more. Few may do that."""
+
+    @abstractmethod
+    def claim(self, number: int, work: Work, avoid: Collection[str], text: str) -> None:
+        """Asks for a node on which `work` is to run, on none of those in `avoid`. `text`: why, for people. Raises `SchedulerAway` if it may
+        be asked for again; the same number twice gives one node.
+        """
+
+    @abstractmethod
+    def claims(self) -> Mapping[int, Held]:
+        """What was asked for so, by number, by this orchestrator or by one before it."""
+
+    @abstractmethod
+    def give_back(self, number: int) -> None:
+        """What was asked for under this number is not needed any more: what runs there is to end, in order."""
+
+    @abstractmethod
+    def record_claim(self, number: int, text: str) -> None:
+        """As `record`, where people look for what runs on that node."""
 
     @abstractmethod
     def finish(self, missing: Collection[str]) -> None:

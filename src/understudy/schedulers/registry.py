@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from understudy import extensions
 from understudy.schedulers.base import Allocation, Scheduler
@@ -24,14 +24,14 @@ def find(name: str) -> Scheduler:
     return others[name]()
 
 
-def allocation(name: str, environment: Mapping[str, str]) -> Allocation | None:
-    """The one that this process belongs to, of the scheduler of this name; "auto": of whichever says so. Raises `ValueError` and
-    `SchedulerFailed`.
+def allocation(name: str, environment: Mapping[str, str], options: Sequence[str] = ()) -> Allocation | None:
+    """The one that this process belongs to, of the scheduler of this name; "auto": of whichever says so. `options`: as
+    `Scheduler.allocation` has them. Raises `ValueError` and `SchedulerFailed`.
     """
     if name != "auto":
-        return find(name).allocation(environment)
+        return find(name).allocation(environment, options)
     others: list[type[Scheduler]] = extensions.classes(GROUP, Scheduler)  # type: ignore[type-abstract]
     for kind in (*OURS, *others):
-        if (found := kind().allocation(environment)) is not None:
+        if (found := kind().allocation(environment, options)) is not None:
             return found
     return None

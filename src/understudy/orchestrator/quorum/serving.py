@@ -21,6 +21,7 @@ from understudy.common.console import say
 from understudy.common.names import JOURNAL
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.machines import Machines
 from understudy.orchestrator.quorum.member import Member
 from understudy.orchestrator.quorum.replicated import Replicated
 from understudy.orchestrator.quorum.storage import FILE, Storage
@@ -43,10 +44,10 @@ async def serve(
     certificates: Certificates | None,
     trust: ssl.SSLContext | None,
     listener: socket.socket,
-    scheduler: str = "",
+    machines: Machines | None = None,
 ) -> int:
     """Until the job is over or SIGTERM comes; the job's exit code if this one leads then, else 0. `urls`: of all members, by number.
-    `scheduler`: whose allocation the job has, if it is in one.
+    `machines`: of a job that has them from a scheduler.
     """
     writer = Replicated(folder / JOURNAL, say)
     writer.start()
@@ -70,7 +71,7 @@ async def serve(
     try:
         await _first(serving, running, member.elected, *going)
         if member.elected.done() and not (over.is_set() or asked.is_set()):
-            code = await _lead(member, writer, front, settings, access, scheduler, _first(serving, running, *going))
+            code = await _lead(member, writer, front, settings, access, machines, _first(serving, running, *going))
         for task in (serving, running):
             if task.done():  # without either there is no control
                 task.result()
@@ -85,14 +86,14 @@ async def serve(
 
 
 async def _lead(
-    member: Member, writer: Replicated, front: Front, settings: Settings, access: Access, scheduler: str, other_end: Any
+    member: Member, writer: Replicated, front: Front, settings: Settings, access: Access, machines: Machines | None, other_end: Any
 ) -> int:
     """Serves the job until its end, or until `other_end`."""
     fence = member.elected.result()
     member.deposed = _start_anew
     known = writer.lead(member)
     jobs = Jobs(writer, say, member.guard, lambda node, seconds: member.silent_since(node, seconds))
-    jobs.single, jobs.scheduler = True, scheduler
+    jobs.single, jobs.machines = True, machines
     job = jobs.begin(known.settings if known is not None else settings, known=known)
     front.app = create_app(jobs, access, None, fence)
     say(f"the orchestrator of this node leads (term {fence})")

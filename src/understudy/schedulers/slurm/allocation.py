@@ -9,14 +9,14 @@ left to Slurm. When the batch script's own node is lost, nobody ends the job but
 
 from __future__ import annotations
 
-import re
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from understudy.common.bounds import plain
-from understudy.schedulers.base import Allocation, NodeSeen, SchedulerFailed
+from understudy.schedulers.base import Allocation, Held, NodeSeen, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands, secret
+from understudy.schedulers.slurm.claims import Claims
 from understudy.schedulers.slurm.step import Step
 
 TROUBLE = {
@@ -35,9 +35,11 @@ OURS = "understudy: "
 
 
 class SlurmAllocation(Allocation):
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, options: Sequence[str] = ()) -> None:
+        """`options`: further ones of `sbatch`, for nodes that are claimed."""
         self._step = step
         self.place = step.place()
+        self._claims = Claims(step, options)
         self._nodes: tuple[str, ...] | None = None  # of the job, as Slurm had them last
         self._comment: str | None = None  # somebody else's, in front of ours
 
@@ -67,6 +69,18 @@ class SlurmAllocation(Allocation):
     def drain(self, nodes: Collection[str], reason: str) -> None:
         commands.drain(sorted(nodes), reason)
 
+    def claim(self, number: int, work: Work, avoid: Collection[str], text: str) -> None:
+        self._claims.ask(number, work, {*avoid, *self._still_ours()}, text)
+
+    def claims(self) -> Mapping[int, Held]:
+        return self._claims.held()
+
+    def give_back(self, number: int) -> None:
+        self._claims.give_back(number)
+
+    def record_claim(self, number: int, text: str) -> None:
+        self._claims.record(number, text)
+
     def finish(self, missing: Collection[str]) -> None:
         if commands.batch_host(self._step.job) in missing:
             commands.cancel(self._step.job)
@@ -82,8 +96,8 @@ class SlurmAllocation(Allocation):
 
     def _of_job(self) -> tuple[str, ...]:
         if self._nodes is None:
-            found = re.search(r"\bNodeList=(\S+)", commands.run("scontrol", "show", "job", "--oneliner", self._step.job))
-            self._nodes = commands.expand(found[1]) if found and found[1] != "(null)" else ()
+            found = commands.fields(self._step.job).get("NodeList", "(null)")
+            self._nodes = commands.expand(found) if found != "(null)" else ()
         return self._nodes
 
     def _still_ours(self) -> list[str]:

@@ -12,9 +12,10 @@ import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from understudy.schedulers.base import SchedulerFailed
+from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 
 SECONDS = 15.0  # that a command may take: a controller that is away is tried for `MessageTimeout` and again
+OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "REVOKED")
 MOST = 4 << 20  # characters of an answer that are read
 AGAIN = re.compile(r"try again|Unable to contact|Socket timed out|Connection refused|DB index", re.IGNORECASE)
 
@@ -24,25 +25,21 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in given.items() if not name.startswith("SLURM_") or name in ("SLURM_CONF", "SLURM_CLUSTERS")}
 
 
-class Later(SchedulerFailed):
-    """It may go well another time: the controller is away, or busy with this job."""
-
-
-def run(*words: str, seconds: float = SECONDS, given: str = "") -> str:
-    """What the command has printed; it reads what is `given`. Raises `Later` or `SchedulerFailed`."""
+def run(*words: str, seconds: float = SECONDS, given: str = "", variables: Mapping[str, str] | None = None) -> str:
+    """What the command has printed; it reads what is `given`. Raises `SchedulerAway` or `SchedulerFailed`."""
     if shutil.which(words[0]) is None:
         raise SchedulerFailed(f"there is no {words[0]} on this node")
     try:
-        variables = environment(os.environ)
-        done = subprocess.run(words, input=given, capture_output=True, text=True, errors="replace", timeout=seconds, env=variables)
+        around = {**environment(os.environ), **(variables or {})}
+        done = subprocess.run(words, input=given, capture_output=True, text=True, errors="replace", timeout=seconds, env=around)
     except subprocess.TimeoutExpired:
-        raise Later(f"{words[0]} has not answered within {seconds:g} s") from None
+        raise SchedulerAway(f"{words[0]} has not answered within {seconds:g} s") from None
     except OSError as error:
         raise SchedulerFailed(f"{words[0]}: {error.strerror}") from error
     if done.returncode != 0:
         said = " ".join((done.stderr or done.stdout).split())[:500]
         text = f"{' '.join(words[:3])}: {said or f'exit code {done.returncode}'}"
-        raise Later(text) if AGAIN.search(said) else SchedulerFailed(text)
+        raise SchedulerAway(text) if AGAIN.search(said) else SchedulerFailed(text)
     return done.stdout[:MOST]
 
 
@@ -88,9 +85,10 @@ def drain(names: Sequence[str], reason: str) -> None:
     run("scontrol", "update", f"NodeName={','.join(names)}", "State=DRAIN", f"Reason={reason}")
 
 
-def batch(script: str, *options: str) -> str:
-    """The number of a new job, which runs the script."""
-    return run("sbatch", "--parsable", *options, given=script).strip().partition(";")[0]
+def batch(script: str, *options: str, variables: Mapping[str, str]) -> str:
+    """The number of a new job, which runs the script. `variables`: in its environment, beside ours, and not in the script."""
+    words = ["sbatch", "--parsable", "--export=ALL", *options]
+    return run(*words, given=script, variables=variables).strip().partition(";")[0]
 
 
 def cancel(what: str) -> None:
@@ -111,6 +109,29 @@ def broadcast(job: str, file: str, there: str) -> None:
 
 def batch_host(job: str) -> str:
     """The node on which the job's script runs, or ran; "" if it has none."""
-    text = run("scontrol", "show", "job", "--oneliner", job)
-    found = re.search(r"\bBatchHost=(\S+)", text) if re.search(r"\bBatchFlag=[1-9]", text) else None
-    return found[1] if found else ""
+    found = fields(job)
+    return found.get("BatchHost", "") if found.get("BatchFlag", "0") != "0" else ""
+
+
+def fields(job: str) -> dict[str, str]:
+    """What `scontrol show job` says of it."""
+    words = run("scontrol", "show", "job", "--oneliner", job).split()
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+@dataclass(frozen=True)
+class JobLine:
+    """A job as `squeue` has it."""
+
+    number: str
+    state: str
+    node: str
+    reason: str
+    comment: str
+
+
+def jobs(name: str) -> list[JobLine]:
+    """This user's jobs of that name, those that have ended not long ago included."""
+    words = ["squeue", "--noheader", f"--user={os.geteuid()}", f"--name={name}", "--states=all", "--format=%i|%T|%N|%r|%k"]
+    lines = [line.split("|", 4) for line in run(*words).splitlines()]
+    return [JobLine(*(part.strip() for part in line)) for line in lines if len(line) == 5]

@@ -1,7 +1,6 @@
 """Slurm as a scheduler: what it is to start runs in a job of its own on one node, and an allocation is the step that a process runs in.
 
-What it starts does not depend on the process that has asked for it. It is found again by its owner's mark (`Claim`), so nothing is left
-behind for long: `status` sees what has ended, and whoever comes later sees what runs.
+What it starts does not depend on the process that has asked for it.
 """
 
 from __future__ import annotations
@@ -10,15 +9,14 @@ import os
 import shlex
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from understudy.schedulers.base import Allocation, Ended, Scheduler, SchedulerFailed, Work
+from understudy.schedulers.base import Allocation, Ended, Scheduler, SchedulerAway, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands
 from understudy.schedulers.slurm.allocation import SlurmAllocation
 from understudy.schedulers.slurm.step import NAME, step_of
 
 LOOK = 1.0  # seconds
-OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "REVOKED")
 
 
 class SlurmJob:
@@ -54,7 +52,7 @@ class SlurmJob:
                 state = state_of(self.number)
             except SchedulerFailed:  # nothing is known: it may come back
                 continue
-            if state in OVER or not state:
+            if state in commands.OVER or not state:
                 self._ended = Ended(
                     f"Slurm job {self.number} {state.lower().replace('_', ' ') or 'is gone'}", state not in ("COMPLETED", "FAILED")
                 )
@@ -68,7 +66,7 @@ def state_of(job: str) -> str:
     """As Slurm calls it; "" for one that it has forgotten."""
     try:
         lines = commands.run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").split()
-    except commands.Later:
+    except SchedulerAway:
         raise
     except SchedulerFailed as error:
         if "Invalid job id" in str(error):
@@ -94,10 +92,10 @@ class SlurmScheduler(Scheduler):
             raise ValueError(f"{work.name}: what Slurm starts on another machine cannot inherit descriptors")
         if self.status().get(work.name) == "running":
             raise ValueError(f"{work.name} is running already")
-        variables = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in work.environment.items())
-        script = f"#!/bin/sh\n{variables}exec {shlex.join(work.command)}\n"
+        script = f"#!/bin/sh\nexec {shlex.join(work.command)}\n"
+        options = (f"--job-name={work.name}", "--nodes=1", "--ntasks=1", "--output=/dev/null")
         try:
-            number = commands.batch(script, f"--job-name={work.name}", "--nodes=1", "--ntasks=1", "--output=/dev/null")
+            number = commands.batch(script, *options, variables=work.environment)
         except SchedulerFailed as error:
             raise OSError(str(error)) from error
         self._jobs[work.name] = job = SlurmJob(number)
@@ -110,6 +108,6 @@ class SlurmScheduler(Scheduler):
         found = {name: job.ended() for name, job in self._jobs.items()}
         return {name: "running" if ended is None else ended.how for name, ended in found.items()}
 
-    def allocation(self, environment: Mapping[str, str]) -> Allocation | None:
+    def allocation(self, environment: Mapping[str, str], options: Sequence[str] = ()) -> Allocation | None:
         step = step_of(environment)
-        return SlurmAllocation(step) if step is not None else None
+        return SlurmAllocation(step, options) if step is not None else None

@@ -31,6 +31,10 @@ class Step:
         """Of this run, for our own job: unlike that of any other."""
         return f"slurm-{self.job}.{self.step}" + (f"-r{self.restarts}" if self.restarts else "")
 
+    def was(self, name: str) -> bool:
+        """Whether this is the name of an earlier run of the same step: the job was requeued since."""
+        return name != self.name and name.partition("-r")[0] == f"slurm-{self.job}.{self.step}"
+
     def place(self) -> Place:
         """Asks Slurm for the nodes' names and addresses."""
         nodes = commands.expand(self.nodes)
@@ -62,7 +66,7 @@ def step_of(environment: Mapping[str, str]) -> Step | None:
         port = int(reserved[0])
     else:  # jobs that run at one time have numbers that are not far from each other
         port = FIRST_PORT + (int(job) + 131 * int(step)) % SLOTS * (ORCHESTRATORS + 1)
-    return Step(job, step, restarts, nodes, count, int(environment["SLURM_NODEID"]), port, _topology(environment))
+    return Step(job, step, restarts, nodes, count, int(environment["SLURM_NODEID"]), port, topology(environment))
 
 
 def outside_of_a_step(environment: Mapping[str, str]) -> str:
@@ -81,7 +85,7 @@ def _number(environment: Mapping[str, str], name: str, otherwise: int) -> int:
     return int(text) if text.isascii() and text.isdecimal() else otherwise
 
 
-def _topology(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def topology(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """ "spine.leaf3.n7" with the pattern "switch.switch.node": the nearest of each kind. Slurm's blocks are NVLink domains."""
     names = environment.get("SLURM_TOPOLOGY_ADDR", "").split(".")
     kinds = environment.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")

@@ -1,0 +1,79 @@
+"""`python -m understudy.cli.claimed`: what a node runs that a scheduler has given to a job of ours on demand.
+
+It is told by its environment (`CLAIM_VARIABLE`), and finds out where it is. It ends when the orchestrator says so, when the scheduler does, and
+when the job that it is for is over, which it asks for itself: those that should have ended it may all be gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from understudy.agent.config import AgentConfig
+from understudy.cli.run_directory import NoRun, RunDirectory
+from understudy.cli.supervisor import Supervisor
+from understudy.common.console import say
+from understudy.common.names import CLAIM_VARIABLE, TOKEN_VARIABLE
+from understudy.schedulers.slurm.claims import owner_is_over
+from understudy.schedulers.slurm.step import topology
+
+LOOK = 20.0  # seconds between two looks whether the job is over
+
+
+def address(orchestrators: str) -> str:
+    """By which the other nodes reach this one: from where it reaches the first orchestrator that can be asked for."""
+    for url in orchestrators.split(","):
+        found = urlsplit(url)
+        try:
+            family, kind, _, _, place = socket.getaddrinfo(found.hostname, found.port, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind) as probe:  # sends nothing: it asks the routing table
+                probe.connect(place)
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return socket.gethostname()
+
+
+def _watch(owner: str) -> None:
+    while not owner_is_over(owner):
+        time.sleep(LOOK)
+    say(f"Slurm job {owner}, which this node was for, is over")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main() -> int:
+    told = AgentConfig.of(os.environ.pop(CLAIM_VARIABLE))
+    token = os.environ[TOKEN_VARIABLE]
+    owner = os.environ["UNDERSTUDY_OWNER"]
+    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    if owner_is_over(owner):
+        return 0
+    try:
+        run = RunDirectory.create(None, f"slurm-{owner}-claim{told.claim}-{node}")
+    except (NoRun, OSError) as error:
+        say(str(error))
+        return 2
+    config = told.with_(
+        node=node,
+        address=address(told.orchestrator),
+        run_dir=run.path,
+        labels=topology(os.environ),
+        began=time.time(),
+        shown_local_ranks=None,
+    )
+    run.write_job({"job": config.job, "orchestrator": config.orchestrator, "certificate": config.certificate, "started": time.time()})
+    run.write_token(token)
+    threading.Thread(target=_watch, args=(owner,), daemon=True).start()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    return Supervisor(run, config, token, None, 0, signals, say, several=True).run()
+
+
+if __name__ == "__main__":
+    os.chdir(Path.cwd())
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""What the process of an orchestrator knows of the scheduler in whose allocation it runs, and of what a node runs that is given later."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from understudy.common.names import CLAIM, CLAIM_VARIABLE, TOKEN_VARIABLE
+from understudy.orchestrator.security import load_or_create_token
+from understudy.schedulers.base import Allocation, Work
+from understudy.schedulers.registry import allocation
+
+
+@dataclass(frozen=True)
+class Machines:
+    allocate: Callable[[], Allocation | None]  # may take a while, and raise `SchedulerFailed`
+    work: Callable[[int], Work]  # what a node runs that is claimed under this number
+
+
+def from_scheduler(name: str, run_dir: Path) -> Machines | None:
+    """None for a job that has brought its nodes itself."""
+    if not name:
+        return None
+    file = run_dir / CLAIM
+    told: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"options": [], "config": {}, "first": 0}
+
+    def work(number: int) -> Work:
+        config = {**told["config"], "claim": number, "node_rank": told["first"] + number}
+        command = (sys.executable, "-P", "-m", "understudy.cli.claimed")
+        return Work(f"claim {number}", command, {CLAIM_VARIABLE: json.dumps(config), TOKEN_VARIABLE: load_or_create_token(run_dir)})
+
+    return Machines(partial(allocation, name, os.environ, told["options"]), work)
