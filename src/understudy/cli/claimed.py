@@ -1,7 +1,7 @@
 """`python -m understudy.cli.claimed`: what a node runs that a scheduler has given to a job of ours on demand.
 
-It is told by its environment (`CLAIM_VARIABLE`), and finds out where it is. It ends when the orchestrator says so, when the scheduler does, and
-when the job that it is for is over, which it asks for itself: those that should have ended it may all be gone.
+It is told by its environment (`CLAIM_VARIABLE`), and finds out where it is. It ends when the orchestrator says so, when the scheduler does,
+and when the job that it is for is over, which it asks for itself: those that should have ended it may all be gone.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from understudy.agent.config import AgentConfig
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.cli.supervisor import Supervisor
 from understudy.common.console import say
-from understudy.common.names import CLAIM_VARIABLE, TOKEN_VARIABLE
+from understudy.common.names import CLAIM_VARIABLE, OWNER_VARIABLE, TOKEN_VARIABLE
 from understudy.schedulers.slurm.claims import owner_is_over
 from understudy.schedulers.slurm.step import topology
 
@@ -50,7 +49,7 @@ def _watch(owner: str) -> None:
 def main() -> int:
     told = AgentConfig.of(os.environ.pop(CLAIM_VARIABLE))
     token = os.environ[TOKEN_VARIABLE]
-    owner = os.environ["UNDERSTUDY_OWNER"]
+    owner = os.environ[OWNER_VARIABLE]
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     if owner_is_over(owner):
         return 0
@@ -59,14 +58,8 @@ def main() -> int:
     except (NoRun, OSError) as error:
         say(str(error))
         return 2
-    config = told.with_(
-        node=node,
-        address=address(told.orchestrator),
-        run_dir=run.path,
-        labels=topology(os.environ),
-        began=time.time(),
-        shown_local_ranks=None,
-    )
+    where = {"node": node, "address": address(told.orchestrator), "labels": topology(os.environ)}
+    config = told.with_(**where, run_dir=run.path, began=time.time(), shown_local_ranks=None)
     run.write_job({"job": config.job, "orchestrator": config.orchestrator, "certificate": config.certificate, "started": time.time()})
     run.write_token(token)
     threading.Thread(target=_watch, args=(owner,), daemon=True).start()
@@ -75,5 +68,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    os.chdir(Path.cwd())
     sys.exit(main())

@@ -200,8 +200,8 @@ class Flags:
         _option(
             NODES,
             "--floating-spares",
-            help="So many nodes at most are asked for from the scheduler when a rank needs a spare and the job has none of its own, and are "
-            "given back when it has one again.",
+            help="So many nodes at most are asked for from the scheduler when a rank needs a spare and the job has none of its own. They "
+            "are given back when it has one again.",
         ),
     ] = 0
     floating_option: Annotated[
@@ -209,7 +209,7 @@ class Flags:
         _option(
             NODES,
             "--floating-option",
-            help="Of the scheduler's, for these nodes, any number: --floating-option=--qos=urgent. They are like those of the job otherwise.",
+            help="Of the scheduler's, for these nodes, any number: --floating-option=--qos=urgent. Else they are like those of the job.",
         ),
     ] = None
     scheduler: Annotated[

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from understudy.common.bounds import plain
+from understudy.common.names import OWNER_VARIABLE
 from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands
 from understudy.schedulers.slurm.step import Step
@@ -39,7 +40,9 @@ class Claims:
         if avoid:
             options.append(f"--exclude={','.join(sorted(avoid))}")
         like = like_the_job(commands.fields(self._step.job), time.time())
-        self._jobs[number] = commands.batch(script, *options, *like, *self._options, variables=work.environment)
+        self._jobs[number] = commands.batch(
+            script, *options, *like, *self._options, variables={**work.environment, OWNER_VARIABLE: self._step.job}
+        )
 
     def held(self) -> Mapping[int, Held]:
         found: dict[int, Held] = {}

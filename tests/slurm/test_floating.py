@@ -1,0 +1,51 @@
+"""Real Slurm: nodes that a job asks for when it needs them, taken from a job that may be preempted, and gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.processes import Mark, marked, wait_until
+from tests.integration.training import LONG
+from tests.slurm.cluster import Cluster, needs_slurm
+from tests.slurm.submitted import Steady
+
+pytestmark = needs_slurm
+
+
+@pytest.fixture
+def mark() -> Iterator[Mark]:
+    with marked() as found:
+        yield found
+
+
+def spares(slurm: Cluster) -> list[list[str]]:
+    """State, node and comment of the jobs of floating spares that are not over."""
+    lines = slurm.run("root", "squeue", "--noheader", "--name=understudy-spare", "--format=%T|%N|%k").splitlines()
+    return [line.split("|") for line in lines]
+
+
+def test_a_node_is_taken_from_a_job_that_may_be_preempted_and_given_back(slurm: Cluster, mark: Mark) -> None:
+    """Bob's job has all other nodes. Alice's job loses one and has no spare: Slurm takes one from Bob. When the lost node is back, the rank
+    goes home, and Bob gets his node again.
+    """
+    policy = slurm.home("alice") / "policy.toml"
+    policy.write_text('[trust]\ncheck = false\nreturn_home = true\nafter = "1s"\n')
+    job = Steady(slurm, "--floating-spares", "1", "--policy", str(policy), nodes=4, spare_nodes=0)
+    job.trains()
+    bobs = slurm.run(
+        "bob", "sbatch", "--parsable", "--partition=scavenge", "--nodes=2", "--exclusive", "--requeue", "--wrap=sleep inf"
+    ).strip()
+    wait_until(lambda: "R" in slurm.run("root", "squeue", "--noheader", f"--jobs={bobs}", "--format=%t"), "Bob's job", LONG)
+    slurm.nodes["n3"].off()
+    job.wait_until(lambda: job.node_of(2) in ("n5", "n6"), "rank 2 on a node that was Bob's")
+    job.goes_on()
+    job.wait_until(lambda: "rank 2 on n" in str(spares(slurm)), "the rank, in the spare's comment")
+    ((state, node, comment),) = spares(slurm)
+    assert (state, node) == ("RUNNING", job.node_of(2))
+    assert comment == f"understudy: spare of slurm-{job.number}.0, claim 0; slurm-{job.number}.0: rank 2 on {node}"
+    (incident,) = job.ends_as_undisturbed(mark)
+    assert (incident["cause"], incident["rank"]) == ("node", 2)
+    wait_until(lambda: not spares(slurm), "no spare", LONG)
+    job.nothing_is_left()
