@@ -27,9 +27,7 @@ def spares(slurm: Cluster) -> list[list[str]]:
 
 
 def test_a_node_is_taken_from_a_job_that_may_be_preempted_and_given_back(slurm: Cluster, mark: Mark) -> None:
-    """Bob's job has all other nodes. Alice's job loses one and has no spare: Slurm takes one from Bob. When the lost node is back, the rank
-    goes home, and Bob gets his node again.
-    """
+    """Bob's job has all other nodes. Alice's job loses one and has no spare: Slurm takes one from Bob. It is given back at the end of the job."""
     policy = slurm.home("alice") / "policy.toml"
     policy.write_text('[trust]\ncheck = false\nreturn_home = true\nafter = "1s"\n')
     job = Steady(slurm, "--floating-spares", "1", "--policy", str(policy), nodes=4, spare_nodes=0)
@@ -48,4 +46,29 @@ def test_a_node_is_taken_from_a_job_that_may_be_preempted_and_given_back(slurm: 
     (incident,) = job.ends_as_undisturbed(mark)
     assert (incident["cause"], incident["rank"]) == ("node", 2)
     wait_until(lambda: not spares(slurm), "no spare", LONG)
+    job.nothing_is_left()
+
+
+def test_a_drained_node_serves_again_and_its_rank_comes_home(slurm: Cluster, mark: Mark) -> None:
+    """A node is drained, and the job has no spare: one is claimed. The drain is taken back, the rank goes home, and Bob has his node again."""
+    policy = slurm.home("alice") / "policy.toml"
+    rule = '[[rule]]\nname = "drains"\ndetector = "slurm"\nseverity = ["suspect"]\naction = "leave"\n'
+    policy.write_text(f'[trust]\ncheck = false\nreturn_home = true\nafter = "1s"\n{rule}')
+    job = Steady(slurm, "--floating-spares", "1", "--policy", str(policy), nodes=4, spare_nodes=0)
+    job.trains()
+    bobs = slurm.run(
+        "bob", "sbatch", "--parsable", "--partition=scavenge", "--nodes=2", "--exclusive", "--requeue", "--wrap=sleep inf"
+    ).strip()
+    runs = lambda: slurm.run("root", "squeue", "--noheader", f"--jobs={bobs}", "--format=%t").strip() == "R"  # noqa: E731
+    wait_until(runs, "Bob's job", LONG)
+    slurm.run("root", "scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=patch")
+    job.wait_until(lambda: job.node_of(2) in ("n5", "n6"), "rank 2 on a node that was Bob's")
+    assert not runs()
+    slurm.run("root", "scontrol", "update", "NodeName=n3", "State=RESUME")
+    job.wait_until(lambda: job.node_of(2) == "n3", "rank 2 at home")
+    job.wait_until(lambda: not spares(slurm), "the node given back")
+    wait_until(runs, "Bob's job, again", LONG)
+    job.goes_on()
+    assert [incident["planned"] for incident in job.ends_as_undisturbed(mark)] == [True, True]
+    slurm.run("bob", "scancel", bobs)
     job.nothing_is_left()

@@ -5,6 +5,9 @@
     overdue       at the deadline, what is still there is given up, so that spares elsewhere take it as after a loss; or it stays there
                   for good, as was asked for
 
+    releasable    a node of a scheduler's that is empty for good goes back to it
+    released
+
 No new rank and no spare goes to a drained node, also if the job has no other. Spares that are ended are not started elsewhere instead.
 """
 
@@ -14,9 +17,10 @@ from dataclasses import replace
 
 from understudy.core import drill, floating
 from understudy.core.assignment import choose_spare
+from understudy.core.events import NodeReleased
 from understudy.core.membership import fence
 from understudy.core.state import DRAIN, MOVES, JobState, Node, Worker
-from understudy.core.transitions import WorkerState
+from understudy.core.transitions import Why, WorkerState
 
 TIMER = "drain"
 ATTEMPTS = MOVES
@@ -69,6 +73,28 @@ def _end_spares(state: JobState, node: Node) -> None:
             drill.call_off(state, f"node {node.name} is drained")
         if spare.state is not WorkerState.LOST:
             fence(state, spare, "its node is drained")
+
+
+def releasable(state: JobState, node: Node) -> bool:
+    """Whether it may go back to the scheduler: it is lost, or to be left for good, and in plain training no worker there has a rank."""
+    if node.gone or node.claim >= 0:
+        return False
+    for_good = any(taint.leave and not taint.until for taint in node.taints.values())
+    ended = (WorkerState.LOST, WorkerState.RELEASED)
+    held = any(worker.rank >= 0 and worker.state not in ended for worker in node.workers.values())
+    return node.lost or (for_good and not held and state.incident is None and not state.unsettled())
+
+
+def released(state: JobState, event: NodeReleased) -> None:
+    """Nothing of the job is there any more, and it does not come back. What is said of it from now on means nothing."""
+    node = state.nodes.get(event.node)
+    if node is None or not releasable(state, node):
+        state.refuse(event, Why.UNKNOWN if node is None else Why.STATE)
+        return
+    if not node.lost:
+        _end_spares(state, node)
+        state.tell(f"node {node.name} is given back to the scheduler: its ranks have left it")
+    node.lost, node.gone, node.spares = True, True, 0
 
 
 def hindrance(state: JobState, node: Node) -> str:

@@ -353,6 +353,13 @@ class NodeChecked:
 
 
 @dataclass(frozen=True)
+class NodeReleased:
+    """From the orchestrator's service: a node that ranks have left for good, or that is lost, goes back to the scheduler."""
+
+    node: str
+
+
+@dataclass(frozen=True)
 class Observed:
     """From the orchestrator's service: evidence, as `detectors.base.Evidence` has it. It changes nothing: what follows from it is an event
     of its own. But people, the next orchestrator and whoever tries out another policy can see it.
@@ -389,4 +396,16 @@ FromWorker = (
     | PhaseDone | Verified | VerifyFailed | Uncovered | ReplicasDiffer | RedoDiffers | Committed | ScriptFailed | Finished | Notice
 )  # fmt: skip
 FromAgent = NodeJoined | WorkerStarted | StartRefused | WorkerLost | NodeChecked | FromWorker
-Event = FromAgent | NodesLost | ClaimEnded | MigrationAsked | DrillAsked | Believed | NodeTainted | Observed | StopAsked | Expired
+Event = (
+    FromAgent
+    | NodesLost
+    | NodeReleased
+    | ClaimEnded
+    | MigrationAsked
+    | DrillAsked
+    | Believed
+    | NodeTainted
+    | Observed
+    | StopAsked
+    | Expired
+)

@@ -56,6 +56,9 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
     if not floating.takes(state, event):
         return
     node = state.nodes.get(event.node)
+    if node is not None and node.gone and node.claim < 0 and event.claim < 0:
+        state.refuse(event, Why.OVER)
+        return
     if node is not None and event.workers is not None:
         there = [worker for worker in node.workers.values() if worker.pid or worker.state is not WorkerState.STARTING]
         there = [worker for worker in there if worker.state is not WorkerState.RELEASED or node.claim >= 0]  # that waits for its end

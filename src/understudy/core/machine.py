@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from understudy.core import dispute, drill, events, loss, migration, preparation, proofs, quiesce, resume, taints, workers
+from understudy.core import dispute, drain, drill, events, loss, migration, preparation, proofs, quiesce, resume, taints, workers
 from understudy.core.commands import Command
 from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
@@ -129,6 +129,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.Believed: dispute.believed,
     events.NodeTainted: taints.node_tainted,
     events.NodeChecked: taints.node_checked,
+    events.NodeReleased: drain.released,
     events.Observed: _observed,
     events.StopAsked: _stop_asked,
     events.Expired: loss.expired,

@@ -58,7 +58,7 @@ class Node:
     failed_starts: int = 0  # workers in a row that were lost before they were warm
     lost: bool = False
     claim: int = -1  # the number of the claim that it serves, or has served; -1: it is the job's own
-    gone: bool = False  # ... which is over, and nothing was wrong with the node
+    gone: bool = False  # given back to the scheduler, and nothing was wrong with the node, as far as is known here
     labels: dict[str, str] = field(default_factory=dict)  # of its place in the network, as its agent was given them
     taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # by source and part
     home_at: float = 0.0  # unix time from which on its ranks go home (`home.py`); -1: they do; 0: it was always trusted, or is not

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from understudy.core import floating
-from understudy.core.drain import ranks_on
-from understudy.core.events import ClaimEnded, Event
+from understudy.core.drain import ranks_on, releasable
+from understudy.core.events import ClaimEnded, Event, NodeReleased
 from understudy.core.state import Claim, JobState
 from understudy.core.transitions import WorkerState
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.orchestrator.machines import Machines
-from understudy.schedulers.base import Allocation, NodeSeen, SchedulerAway, SchedulerFailed
+from understudy.policy.rules import Back
+from understudy.schedulers.base import TAKEN, Allocation, NodeSeen, SchedulerAway, SchedulerFailed
 
 LOOK = 1.0  # seconds
+AGAIN = 60.0  # seconds until a node is tried again that could not be given back
 FINISHING = 40.0  # seconds for the last things to be told
 
 
@@ -29,14 +31,22 @@ class Scheduling:
     def __init__(
         self,
         machines: Machines,
+        back: Back,
         observe: Callable[[Evidence], None],
         submit: Callable[[Event], None],
+        dismiss: Callable[[str], None],
         tell: Callable[[str], None],
     ) -> None:
-        """`observe`, `submit`, `tell`: evidence, an event for the machine, and a line for the user."""
+        """`back`: what becomes of nodes that are not needed. `observe`, `submit`, `dismiss`, `tell`: evidence, an event for the machine,
+        the node whose agent is to end, and a line for the user.
+        """
         self._machines = machines
+        self._back = back
+        self._tried: dict[str, float] = {}  # nodes that were to be given back, and when that was tried last
+        self._releasing: asyncio.Task[None] | None = None
         self._observe = observe
         self._submit = submit
+        self._dismiss = dismiss
         self._tell = tell
         self._hurry = asyncio.Event()
         self._claim_texts: dict[int, str] = {}  # as recorded
@@ -69,6 +79,7 @@ class Scheduling:
                 await self._claims(allocation, state)
             seen = await asyncio.to_thread(allocation.look)
             self._compare(allocation.place.scheduler, {node.name: node for node in seen}, state)
+            self._release(allocation, state)
             if text != self._recorded:
                 await asyncio.to_thread(allocation.record, text)
                 self._recorded = text
@@ -101,6 +112,46 @@ class Scheduling:
             elif claim.node and self._claim_texts.get(number) != text:
                 await asyncio.to_thread(allocation.record_claim, number, text)
                 self._claim_texts[number] = text
+
+    def _release(self, allocation: Allocation, state: JobState) -> None:
+        """Beside everything else: to end what runs on a node takes a while, and longer where nobody answers. Nodes with an orchestrator
+        stay, which may be needed although no rank is there; not those that are lost, or that the scheduler has taken.
+        """
+        if not self._back.release or state.spec.home_after >= 0 or (self._releasing is not None and not self._releasing.done()):
+            return
+        leading = set(allocation.place.nodes[: len(allocation.place.addresses)])
+        leading -= {name for name, seen in self._known.items() if seen.trouble == TAKEN}
+        now = time.monotonic()
+        mine = [state.nodes[name] for name in allocation.place.nodes if name in state.nodes]
+        empty = [node for node in mine if releasable(state, node) and (node.lost or node.name not in leading)]
+        due = [node.name for node in empty if now - self._tried.get(node.name, -AGAIN) >= AGAIN]
+        if due:
+            self._tried.update(dict.fromkeys(due, now))
+            why = {name: state.nodes[name].taint or "it is lost" for name in due}
+            self._releasing = asyncio.create_task(self._give_back(allocation, state, why))
+
+    async def _give_back(self, allocation: Allocation, state: JobState, why: Mapping[str, str]) -> None:
+        for name in why:
+            if not state.nodes[name].lost:
+                self._submit(NodeReleased(name))
+                self._dismiss(name)
+        told = story(state)
+
+        def give_back() -> Sequence[str]:
+            released = allocation.release(why.keys(), told)
+            if self._back.drain and released:
+                allocation.drain(released, f"understudy: {allocation.place.job}: {'; '.join(dict.fromkeys(why.values()))}")
+            return released
+
+        try:
+            released = await asyncio.to_thread(give_back)
+        except SchedulerFailed as error:
+            self._tell(f"{', '.join(why)} could not be given back to the scheduler: {error}")
+            return
+        self._recorded = told if released else self._recorded
+        for name in released:
+            if state.nodes[name].lost and not state.nodes[name].gone:
+                self._submit(NodeReleased(name))
 
     def _fails(self, why: str) -> None:
         """Told once, until it answers again."""
@@ -160,10 +211,10 @@ def story(state: JobState) -> str:
                 if holder.node != home.name and holder.state is not WorkerState.LOST:
                     away.setdefault(holder.node, []).append(rank)
             parts += [f"{_ranks(ranks)} of {home.name} on {node}" for node, ranks in away.items()]
-    lost = [node.name for node in state.nodes.values() if node.lost]
+    lost = [node.name for node in state.nodes.values() if node.lost and not (node.gone and node.taints)]
     if lost:
         parts.append(f"lost {', '.join(lost)}")
-    left = [node.name for node in state.nodes.values() if node.taints and not node.lost and not ranks_on(state, node)]
+    left = [node.name for node in state.nodes.values() if node.taints and (node.gone or not node.lost) and not ranks_on(state, node)]
     if left:
         parts.append(f"left {', '.join(left)}")
     if not parts and not state.incidents:

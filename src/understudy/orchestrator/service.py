@@ -20,7 +20,7 @@ from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
 from understudy.common.page_view import PageView
 from understudy.core import floating
-from understudy.core.commands import Command, SetTimer
+from understudy.core.commands import Command, EndJob, SetTimer
 from understudy.core.events import (
     DrillAsked,
     Event,
@@ -102,7 +102,11 @@ class Service:
             up=up,
             silent_since=silent_since,
         )
-        self._scheduling = Scheduling(machines, self.observe, self.submit, tell) if machines is not None else None
+        self._scheduling = (
+            Scheduling(machines, (policy or default()).scheduler, self.observe, self.submit, self._dismiss, tell)
+            if machines is not None
+            else None
+        )
         self._gone: set[str] = set()  # nodes whose agents have heard of the job's end, and have gone
         self._warned_stall = False
         self._complaints: set[str] = set()
@@ -266,6 +270,11 @@ class Service:
                 self._all_gone.set()
         elif link.node in self.machine.state.nodes:
             self._liveness.awaited(link.node, asyncio.get_running_loop().time(), self._clock())
+
+    def _dismiss(self, node: str) -> None:
+        """It is not part of the job any more. Its agent ends, and so does what has started that, as after a job that went well."""
+        if (link := self._links.get(node)) is not None:
+            link.outbox.put_nowait(encode(EndJob(0, f"node {node} is given back")))
 
     def _look_for_silence(self) -> bool:
         """Whether nodes were lost. Connections of which nothing is heard are closed, so that such an agent comes again and hears what has

@@ -11,6 +11,10 @@
     return_home = false               # the ranks that were started there go back ...
     after = "10m"                     # ... when it has been trusted for so long
 
+    [scheduler]                       # of a job that has its nodes from Slurm
+    release = true                    # a node that ranks have left for good, or that is lost, is given back at once; not with return_home
+    drain = false                     # ... and drained there, with the reason; this needs an operator's rights
+
     [[rule]]
     name = "a GPU that fell off the bus"
     detector = "nvml"                 # these three are patterns as of the shell (*, ?, [...]); left out: any
@@ -107,6 +111,11 @@ class Trust(_Part):
     after: Duration = 600.0
 
 
+class Back(_Part):
+    release: StrictBool = True
+    drain: StrictBool = False
+
+
 class Rule(_Part):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     action: Action
@@ -139,6 +148,7 @@ class Rule(_Part):
 class Policy(_Part):
     limits: Limits = Limits()
     trust: Trust = Trust()
+    scheduler: Back = Back()
     rule: tuple[Rule, ...] = ()
 
     @model_validator(mode="after")

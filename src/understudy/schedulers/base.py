@@ -111,6 +111,9 @@ class Place:
     labels: tuple[tuple[str, str], ...] = ()  # of this node's place in the network
 
 
+TAKEN = "taken"  # trouble of a node that the scheduler has taken from the job: whatever runs there may be ended at any moment
+
+
 @dataclass(frozen=True)
 class NodeSeen:
     """A node as its scheduler has it."""
@@ -138,7 +141,7 @@ class Allocation(ABC):
 
     @abstractmethod
     def look(self) -> Sequence[NodeSeen]:
-        """All nodes of the job that it has not given back, at this moment."""
+        """All nodes of the job that it has not given back, at this moment; those that were `TAKEN` from it, too."""
 
     @abstractmethod
     def record(self, text: str) -> None:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from understudy.common.bounds import plain
-from understudy.schedulers.base import Allocation, Held, NodeSeen, SchedulerFailed, Work
+from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands, secret
 from understudy.schedulers.slurm.claims import Claims
 from understudy.schedulers.slurm.step import Step
@@ -30,6 +31,7 @@ TROUBLE = {
 }  # of a node's state, what it means: work should leave it
 SILENT = "not-responding"  # its slurmd does not answer: Slurm will take it for down if that lasts
 FLAGS = "*~#!%$@^-+"  # behind a state
+SELDOM = 30  # looks between two that ask for the job's nodes although none is in trouble
 MOST = 1000  # characters of a comment
 OURS = "understudy: "
 
@@ -41,6 +43,8 @@ class SlurmAllocation(Allocation):
         self.place = step.place()
         self._claims = Claims(step, options)
         self._nodes: tuple[str, ...] | None = None  # of the job, as Slurm had them last
+        self._released: set[str] = set()
+        self._looks = 0
         self._comment: str | None = None  # somebody else's, in front of ours
 
     def share(self, secret_: str) -> None:
@@ -50,8 +54,18 @@ class SlurmAllocation(Allocation):
         return secret.shared(self._step.name, seconds)
 
     def look(self) -> Sequence[NodeSeen]:
-        there = self._still_ours()
-        return [_seen(line) for line in commands.nodes(there)] if there else []
+        there = [node for node in self.place.nodes if node not in self._released]
+        seen = [_seen(line) for line in commands.nodes(there)] if there else []
+        if any(node.trouble for node in seen) or self._looks % SELDOM == 0:
+            self._nodes = None
+        self._looks += 1
+        ours = self._of_job()
+        return [
+            node
+            if node.name in ours
+            else replace(node, trouble=TAKEN, suspect=True, reason=f"Slurm has taken it from the job ({node.state})")
+            for node in seen
+        ]
 
     def record(self, text: str) -> None:
         commands.update(self._step.job, Comment=self._with_theirs(text))
@@ -64,6 +78,7 @@ class SlurmAllocation(Allocation):
         if gone and rest:
             commands.update(self._step.job, NodeList=",".join(rest), Comment=self._with_theirs(text))
             self._nodes = tuple(rest)
+            self._released.update(gone)
         return gone
 
     def drain(self, nodes: Collection[str], reason: str) -> None:
@@ -101,7 +116,7 @@ class SlurmAllocation(Allocation):
         return self._nodes
 
     def _still_ours(self) -> list[str]:
-        """Nodes of the step that the job still has. (Slurm takes those that are down out of it, too; what it says of them is asked for.)"""
+        """Nodes of the step that the job still has: Slurm takes those that are down out of it."""
         return [node for node in self.place.nodes if node in self._of_job()]
 
     def _with_theirs(self, text: str) -> str:

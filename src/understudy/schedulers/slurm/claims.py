@@ -39,10 +39,9 @@ class Claims:
         options = [f"--job-name={NAME}", f"--comment={self._comment(number, text)}", "--no-requeue", "--output=/dev/null"]
         if avoid:
             options.append(f"--exclude={','.join(sorted(avoid))}")
+        told = {**work.environment, OWNER_VARIABLE: self._step.job}
         like = like_the_job(commands.fields(self._step.job), time.time())
-        self._jobs[number] = commands.batch(
-            script, *options, *like, *self._options, variables={**work.environment, OWNER_VARIABLE: self._step.job}
-        )
+        self._jobs[number] = commands.batch(script, *options, *like, *self._options, variables=told)
 
     def held(self) -> Mapping[int, Held]:
         found: dict[int, Held] = {}
