@@ -50,7 +50,7 @@ def test_a_node_is_taken_from_a_job_that_may_be_preempted_and_given_back(slurm: 
 
 
 def test_a_drained_node_serves_again_and_its_rank_comes_home(slurm: Cluster, mark: Mark) -> None:
-    """A node is drained, and the job has no spare: one is claimed. The drain is taken back, the rank goes home, and Bob has his node again."""
+    """A node is drained, and the job has no spare: one is claimed. The drain is taken back, the rank goes home, and so does Bob's node."""
     policy = slurm.home("alice") / "policy.toml"
     rule = '[[rule]]\nname = "drains"\ndetector = "slurm"\nseverity = ["suspect"]\naction = "leave"\n'
     policy.write_text(f'[trust]\ncheck = false\nreturn_home = true\nafter = "1s"\n{rule}')

@@ -10,7 +10,7 @@ from itertools import islice
 
 from understudy import extensions
 from understudy.common.bounds import FIRST_TIME, LAST_TIME
-from understudy.core import migration
+from understudy.core import floating, migration
 from understudy.core.drain import ATTEMPTS
 from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed, WorkerLost
 from understudy.core.model import LossCause
@@ -230,7 +230,7 @@ class Responses:
         occupied = {state.holder(rank).node for rank in state.ranks}
         left = [node for node in state.nodes.values() if any(taint.leave for taint in node.taints.values()) and node.name in occupied]
         spares = [worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].taints]
-        return Standing(now, self._left, {node.domain or node.name for node in left}, len(spares))
+        return Standing(now, self._left, {node.domain or node.name for node in left}, len(spares) + floating.may_come(state))
 
     def _note(self, decision: Decision) -> None:
         evidence = decision.evidence

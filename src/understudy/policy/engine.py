@@ -38,7 +38,7 @@ class Standing:
     now: float
     left: Sequence[float] = ()  # unix times at which ranks began to leave a node
     leaving: Collection[str] = ()  # failure domains that ranks are leaving
-    spares: int = 0  # warm ones on trusted nodes
+    spares: int = 0  # warm ones on trusted nodes, and those that may be claimed
 
 
 class Engine:
