@@ -27,7 +27,7 @@ def spares(slurm: Cluster) -> list[list[str]]:
 
 
 def test_a_node_is_taken_from_a_job_that_may_be_preempted_and_given_back(slurm: Cluster, mark: Mark) -> None:
-    """Bob's job has all other nodes. Alice's job loses one and has no spare: Slurm takes one from Bob. It is given back at the end of the job."""
+    """Bob's job has all other nodes. Alice's job loses one and has no spare: Slurm takes one from Bob until its end."""
     policy = slurm.home("alice") / "policy.toml"
     policy.write_text('[trust]\ncheck = false\nreturn_home = true\nafter = "1s"\n')
     job = Steady(slurm, "--floating-spares", "1", "--policy", str(policy), nodes=4, spare_nodes=0)

@@ -352,8 +352,8 @@ class Agent:
         self._spawn(self._output.drain(worker.name, patience=2.0))
 
     def _report_loss(self, worker: Worker, ending: processes.Ending, happened: float) -> None:
-        """Once for each worker whose end was not expected."""
-        if worker.leaving or worker.lost is not None or self._end.done():
+        """Once for each worker that ends while the job goes on; of one that was released the orchestrator hears that it has gone."""
+        if worker.failed or worker.lost is not None or self._end.done():
             return
         for other in list(self._workers.values()):
             if other.link is not None:
