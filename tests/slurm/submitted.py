@@ -33,6 +33,7 @@ class Submitted:
         name: str = "job",
         script: str = "",
         options: tuple[str, ...] = (),
+        gpus: int = 4,
         behind: str = "",
         **environment: str,
     ) -> None:
@@ -43,7 +44,7 @@ class Submitted:
         exports = "".join(f"export {key}='{value}'\n" for key, value in environment.items())
         trains = script or f"{JOBS / 'spread.py'} {self.folder / 'out'}"
         words = f"understudy run --spare-nodes {spare_nodes} {' '.join(flags)} {trains}"
-        directives = ("--no-kill", f"--nodes={nodes}", "--gres=gpu:4", "--output=output.txt", *options)
+        directives = ("--no-kill", f"--nodes={nodes}", f"--gres=gpu:{gpus}", "--output=output.txt", *options)
         header = "".join(f"#SBATCH {option}\n" for option in directives)
         file = self.folder / "job.sh"
         file.write_text(f"#!/bin/bash\n{header}{exports}{SRUN} {words}\ncode=$?\n{behind}\nexit $code\n")

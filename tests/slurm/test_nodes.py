@@ -67,11 +67,12 @@ def test_the_controller_away_and_back(slurm: Cluster, mark: Mark) -> None:
 
 
 def test_a_slurmd_that_is_killed_and_nothing_else(slurm: Cluster, mark: Mark) -> None:
-    """Slurm says that the node is down, and what runs there goes on. Its rank moves away before slurmd returns and ends it."""
+    """Slurm says that the node is down, and what runs there goes on. Its rank moves away, and its agent ends before slurmd returns."""
     job = Steady(slurm)
     job.trains()
     slurm.nodes["n3"].kill_daemon()
     job.wait_until(lambda: job.node_of(2) == "n5", "rank 2 on n5")
+    job.wait_until(lambda: not slurm.nodes["n3"].processes("alice"), "nothing on n3")
     slurm.nodes["n3"].start_daemon()
     job.goes_on()
     (incident,) = job.ends_as_undisturbed(mark)

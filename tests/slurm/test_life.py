@@ -1,0 +1,135 @@
+"""Real Slurm: how a job begins and ends. Signals, cancelling, starting again, several jobs of several people; nothing is left behind."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.processes import Mark, marked, wait_until
+from tests.integration.training import LONG, Outcome, survived
+from tests.slurm.cluster import Cluster, needs_slurm
+from tests.slurm.submitted import OVER, Steady, Submitted
+
+pytestmark = needs_slurm
+HELD = 6
+
+
+@pytest.fixture
+def mark() -> Iterator[Mark]:
+    with marked() as found:
+        yield found
+
+
+def test_the_script_fails(slurm: Cluster) -> None:
+    """Its exit code is the job's, and Slurm's."""
+    file = slurm.home("alice") / "fails.py"
+    file.write_text("import sys, understudy\njob = understudy.join()\nsys.exit(7)\n")
+    job = Submitted(slurm, script=str(file))
+    outcome = job.ends(state="FAILED")
+    assert outcome.code == 7, outcome.output
+    job.nothing_is_left()
+
+
+@pytest.mark.parametrize("phase", ["before the first step", "in plain training", "during a recovery", "while a node is claimed"])
+def test_cancelled(slurm: Cluster, phase: str) -> None:
+    """At any moment: everything ends, on all nodes."""
+    flags = ["--floating-spares", "1"] if phase == "while a node is claimed" else []
+    size = {"nodes": 4, "spare_nodes": 0} if flags else {"nodes": 5, "spare_nodes": 1}
+    if phase == "while a node is claimed":  # it cannot be given: somebody has the others
+        slurm.run("bob", "sbatch", "--nodes=2", "--exclusive", "--wrap=sleep inf")
+    job = Submitted(slurm, *flags, nodes=size["nodes"], spare_nodes=size["spare_nodes"], HELD=f"2:{HELD}", PHASES=f"setup:{HELD}")
+    if phase == "before the first step":
+        job.wait_for_words("the orchestrator of this node leads")
+    else:
+        job.wait_for(f"held {HELD}")
+    if phase in ("during a recovery", "while a node is claimed"):
+        slurm.nodes["n3"].off()
+    if phase == "during a recovery":
+        job.wait_for("setup")
+    if phase == "while a node is claimed":
+        job.wait_until(lambda: "PENDING" in slurm.run("root", "squeue", "--noheader", "--name=understudy-spare", "--format=%T"), "a claim")
+    slurm.run("alice", "scancel", job.number)
+    wait_until(lambda: job.state in OVER, "its end", LONG)
+    assert job.state == "CANCELLED"
+    job.nothing_is_left()
+
+
+def test_notice_before_the_time_limit(slurm: Cluster) -> None:
+    """Slurm's signal goes on to the script, in every rank and in no spare; the job goes on, and ends by itself."""
+    file = slurm.home("alice") / "noticed.py"
+    file.write_text(NOTICED)
+    job = Submitted(slurm, script=f"{file} {slurm.home('alice')}", options=("--time=1", "--signal=USR1@55"))
+    outcome = job.ends()
+    assert outcome.code == 0, outcome.output
+    assert sorted(path.name for path in slurm.home("alice").glob("noticed-*")) == [f"noticed-{rank}" for rank in range(4)]
+    assert f"{signal.SIGUSR1.name} goes on to the script" in outcome.output
+    job.nothing_is_left()
+
+
+NOTICED = """
+import signal, sys
+import torch, torch.distributed as dist
+import understudy
+
+job = understudy.join()
+noticed = False
+
+def notice(number, frame):
+    global noticed
+    noticed = True
+
+signal.signal(signal.SIGUSR1, notice)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job.register(model=model, optimizer=optimizer)
+
+@job.step
+def train():
+    optimizer.zero_grad()
+    model(torch.randn(2, 4)).square().mean().backward()
+    optimizer.step()
+    every = torch.tensor(int(noticed))
+    dist.all_reduce(every, dist.ReduceOp.MIN)
+    return bool(every)
+
+for _ in job.steps(1 << 40):
+    if train():
+        break
+    signal.sigtimedwait([], 0.05)
+open(f"{sys.argv[1]}/noticed-{job.rank}", "w").close()
+"""
+
+
+def test_requeued(slurm: Cluster, undisturbed: Outcome) -> None:
+    """It starts again from its beginning, as Slurm's users know it, in a folder of its own."""
+    job = Submitted(slurm, options=("--requeue", "--open-mode=append"), HELD=f"2:{HELD}")
+    job.wait_for(f"held {HELD}")
+    slurm.run("alice", "scontrol", "requeue", job.number)
+    wait_until(lambda: job.shown()["Restarts"] == "1" and job.state == "RUNNING", "the second run", LONG)
+    for log in (job.folder / "out").glob("log-*"):  # of the first run
+        log.unlink()
+    wait_until(lambda: job.run_directory("n1", 1).exists(), "its folder", LONG)
+    (job.folder / "out" / "run").symlink_to(job.run_directory("n1", 1))
+    survived(job.ends(), undisturbed, losses=0)
+    job.nothing_is_left()
+
+
+def test_several_jobs_of_several_people(slurm: Cluster, mark: Mark) -> None:
+    """On the same nodes, at the same time. A node dies, and each of them loses a rank."""
+    jobs = [
+        Steady(slurm, nodes=5, user=user, name=name, options=("--oversubscribe", "--nodelist=n[1-5]"), gpus=1)
+        for user, name in (("alice", "one"), ("alice", "two"), ("bob", "one"))
+    ]
+    for job in jobs:
+        job.trains()
+    slurm.nodes["n3"].off()
+    for job in jobs:
+        job.wait_until(lambda job=job: job.node_of(2) == "n5", "rank 2 on n5")  # type: ignore[misc]
+        job.goes_on()
+    for job in jobs:
+        (incident,) = job.ends_as_undisturbed(mark)
+        assert incident["rank"] == 2
+    for job in jobs:
+        job.nothing_is_left()
