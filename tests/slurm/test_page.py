@@ -1,0 +1,40 @@
+"""docs/slurm.md: its commands, as they stand, by somebody who has nothing but a training script; then a node loses its power."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+from tests.faults.harness import ROOT
+from tests.integration.processes import wait_until
+from tests.integration.training import LONG
+from tests.slurm.cluster import Cluster, needs_slurm
+
+pytestmark = needs_slurm
+
+
+def test_the_page(slurm: Cluster) -> None:
+    page = (ROOT / "docs" / "slurm.md").read_text()
+    first = re.search(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert first is not None
+    home = slurm.home("alice")
+    for file in (ROOT / "examples").glob("*.py"):
+        shutil.copy(file, home / ("train.py" if file.name == "train_gpt.py" else file.name))
+    shown = slurm.run("alice", "bash", "-ec", first[1])
+    number = re.search(r"Submitted batch job (\d+)", shown)
+    assert number is not None and f"{number[1]} " in shown.splitlines()[-1]
+
+    output = home / f"slurm-{number[1]}.out"
+
+    def printed(words: str) -> bool:
+        state = slurm.run("alice", "squeue", "--noheader", "--states=all", f"--jobs={number[1]}", "--format=%T").strip()
+        text = output.read_text() if output.exists() else ""
+        assert state in ("PENDING", "RUNNING") or words in text, f"{state}\n{text}"
+        return words in text
+
+    wait_until(lambda: printed("coverage: every rank has a replica"), "the first steps", LONG)
+    slurm.nodes["n4"].off()
+    wait_until(lambda: printed("incident 1 is over"), "the recovery", LONG)
+    told = ["squeue", "--noheader", f"--jobs={number[1]}", "--format=%k"]
+    wait_until(lambda: "rank 3 of n4 on n5; lost n4; 1 incident" in slurm.run("alice", *told), "the comment", LONG)
+    slurm.run("alice", "scancel", number[1])
