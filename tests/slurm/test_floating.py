@@ -11,7 +11,7 @@ from tests.integration.training import LONG
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import Steady
 
-pytestmark = needs_slurm
+pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

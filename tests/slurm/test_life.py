@@ -12,7 +12,7 @@ from tests.integration.training import LONG, Outcome, survived
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import OVER, Steady, Submitted
 
-pytestmark = needs_slurm
+pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
 HELD = 6
 
 

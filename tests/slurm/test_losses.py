@@ -8,10 +8,11 @@ from tests.integration.training import Outcome, survived
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import Submitted
 
-pytestmark = needs_slurm
+pytestmark = [needs_slurm, pytest.mark.timeout(600)]
 HELD = 6  # the step in which a rank waits for what the test does to its node
 
 
+@pytest.mark.whole
 def test_a_job_that_nothing_happens_to(slurm: Cluster, undisturbed: Outcome) -> None:
     job = Submitted(slurm)
     outcome = job.ends()
@@ -21,7 +22,10 @@ def test_a_job_that_nothing_happens_to(slurm: Cluster, undisturbed: Outcome) -> 
     job.nothing_is_left()
 
 
-@pytest.mark.parametrize("rank", [2, 0], ids=["a node", "the first node, with the batch script, rank 0 and the leader"])
+FIRST = pytest.param(0, id="the first node, with the batch script, rank 0 and the leader", marks=pytest.mark.whole)
+
+
+@pytest.mark.parametrize("rank", [pytest.param(2, id="a node"), FIRST])
 def test_a_node_that_loses_its_power(slurm: Cluster, undisturbed: Outcome, rank: int) -> None:
     """With slurmd, steps and all. Of the first one Slurm itself can only say that its job was cancelled, which we do when it is over."""
     node = f"n{rank + 1}"

@@ -10,7 +10,7 @@ from tests.integration.processes import Mark, marked
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import Steady
 
-pytestmark = needs_slurm
+pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

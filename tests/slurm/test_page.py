@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 
+import pytest
+
 from tests.faults.harness import ROOT
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG
 from tests.slurm.cluster import Cluster, needs_slurm
 
-pytestmark = needs_slurm
+pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
 
 
 def test_the_page(slurm: Cluster) -> None:
