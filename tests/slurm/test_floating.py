@@ -59,7 +59,10 @@ def test_a_drained_node_serves_again_and_its_rank_comes_home(slurm: Cluster, mar
     bobs = slurm.run(
         "bob", "sbatch", "--parsable", "--partition=scavenge", "--nodes=2", "--exclusive", "--requeue", "--wrap=sleep inf"
     ).strip()
-    runs = lambda: slurm.run("root", "squeue", "--noheader", f"--jobs={bobs}", "--format=%t").strip() == "R"  # noqa: E731
+
+    def runs() -> bool:
+        return slurm.run("root", "squeue", "--noheader", f"--jobs={bobs}", "--format=%t").strip() == "R"
+
     wait_until(runs, "Bob's job", LONG)
     slurm.run("root", "scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=patch")
     job.wait_until(lambda: job.node_of(2) in ("n5", "n6"), "rank 2 on a node that was Bob's")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -116,6 +117,10 @@ def test_requeued(slurm: Cluster, undisturbed: Outcome) -> None:
     job.nothing_is_left()
 
 
+def _is_on(job: Steady, node: str) -> bool:
+    return job.node_of(2) == node
+
+
 def test_several_jobs_of_several_people(slurm: Cluster, mark: Mark) -> None:
     """On the same nodes, at the same time. A node dies, and each of them loses a rank."""
     jobs = [
@@ -126,7 +131,7 @@ def test_several_jobs_of_several_people(slurm: Cluster, mark: Mark) -> None:
         job.trains()
     slurm.nodes["n3"].off()
     for job in jobs:
-        job.wait_until(lambda job=job: job.node_of(2) == "n5", "rank 2 on n5")  # type: ignore[misc]
+        job.wait_until(partial(_is_on, job, "n5"), "rank 2 on n5")
         job.goes_on()
     for job in jobs:
         (incident,) = job.ends_as_undisturbed(mark)
