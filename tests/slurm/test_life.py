@@ -39,7 +39,7 @@ def test_cancelled(slurm: Cluster, phase: str) -> None:
     flags = ["--floating-spares", "1"] if phase == "while a node is claimed" else []
     size = {"nodes": 4, "spare_nodes": 0} if flags else {"nodes": 5, "spare_nodes": 1}
     if phase == "while a node is claimed":  # it cannot be given: somebody has the others
-        slurm.run("bob", "sbatch", "--nodes=2", "--exclusive", "--wrap=sleep inf")
+        slurm.run("bob", "sbatch", "--nodes=2", "--nodelist=n[5-6]", "--exclusive", "--wrap=sleep inf")
     job = Submitted(slurm, *flags, nodes=size["nodes"], spare_nodes=size["spare_nodes"], HELD=f"2:{HELD}", PHASES=f"setup:{HELD}")
     if phase == "before the first step":
         job.wait_for_words("the orchestrator of this node leads")
@@ -57,11 +57,15 @@ def test_cancelled(slurm: Cluster, phase: str) -> None:
     job.nothing_is_left()
 
 
-def test_notice_before_the_time_limit(slurm: Cluster) -> None:
-    """Slurm's signal goes on to the script, in every rank and in no spare; the job goes on, and ends by itself."""
+def test_notice(slurm: Cluster) -> None:
+    """A signal of Slurm's, as it sends it before the time limit, goes on to the script, in every rank and in no spare. The job goes on, and
+    ends by itself.
+    """
     file = slurm.home("alice") / "noticed.py"
     file.write_text(NOTICED)
-    job = Submitted(slurm, script=f"{file} {slurm.home('alice')}", options=("--time=1", "--signal=USR1@55"))
+    job = Submitted(slurm, script=f"{file} {slurm.home('alice')}")
+    job.wait_for_words("coverage: ")
+    slurm.run("alice", "scancel", "--signal=USR1", job.number)
     outcome = job.ends()
     assert outcome.code == 0, outcome.output
     assert sorted(path.name for path in slurm.home("alice").glob("noticed-*")) == [f"noticed-{rank}" for rank in range(4)]
