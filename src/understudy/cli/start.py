@@ -98,8 +98,10 @@ def execute(
             _write_claim(plan, run, config, remote or f"{scheme}://{_bracketed(plan.master)}:{plan.port}")
     shown = run.path.relative_to(Path.cwd()) if run.path.is_relative_to(Path.cwd()) else run.path
     size, spares = plan.spec.world_size, plan.spec.spares
-    say(f"{size} rank{'s' * (size != 1)}, {spares} spare{'s' * (spares != 1)}; run directory {shlex.quote(str(shown))}")
-    return Supervisor(run, config, secret, orchestrator, plan.port, plan.signals, say, several=bool(several)).run()
+    quiet = here is not None and here.number > 0  # what all nodes print comes to one place there
+    if not quiet:
+        say(f"{size} rank{'s' * (size != 1)}, {spares} spare{'s' * (spares != 1)}; run directory {shlex.quote(str(shown))}")
+    return Supervisor(run, config, secret, orchestrator, plan.port, plan.signals, say, several=bool(several), quiet=quiet).run()
 
 
 def _write_claim(plan: Launch, run: RunDirectory, config: AgentConfig, orchestrator: str) -> None:

@@ -49,10 +49,11 @@ class Supervisor:
         say: Callable[[str], None],
         *,
         several: bool = False,
+        quiet: bool = False,
         scheduler: Scheduler | None = None,
     ) -> None:
         """`orchestrator`: its command without the port, or None when it runs on another node only. `several`: there are others elsewhere,
-        so the job needs neither this one nor this node. `scheduler`: who starts both; by default this machine.
+        so the job needs neither this one nor this node. `quiet`: that all went well, others say. `scheduler`: who starts both; by default this machine.
         """
         self._run = run
         self._config = config
@@ -63,6 +64,7 @@ class Supervisor:
         self._notices = tuple(number for number in NOTICES if number not in self._signals)
         self._say = say
         self._several = several
+        self._quiet = quiet
         self._scheduler = scheduler or LocalScheduler()
         self._ends_job = orchestrator is not None and config.node_rank == 0  # when this command is asked to end
         self._selector = selectors.DefaultSelector()
@@ -278,6 +280,8 @@ class Supervisor:
             )
             if self._orchestrator is not None and not self._several:
                 self._tell_orchestrator(f"the agent of {self._config.node} ended ({ended.how})", 1)
+        elif self._quiet and self._code(1) == 0:
+            pass
         elif self._ending.message and not self._asked and not (self._ending.told and self._command is not None and not self._several):
             self._say(self._ending.message)  # else the orchestrator has told it, or the user knows
         self._exit_code = self._code(1)
