@@ -53,7 +53,8 @@ class Supervisor:
         scheduler: Scheduler | None = None,
     ) -> None:
         """`orchestrator`: its command without the port, or None when it runs on another node only. `several`: there are others elsewhere,
-        so the job needs neither this one nor this node. `quiet`: that all went well, others say. `scheduler`: who starts both; by default this machine.
+        so the job needs neither this one nor this node. `quiet`: that all went well, others say. `scheduler`: who starts both; by default
+        this machine.
         """
         self._run = run
         self._config = config
