@@ -192,7 +192,7 @@ class Scheduling:
         try:
             await asyncio.wait_for(asyncio.to_thread(finish), FINISHING)
         except (SchedulerFailed, TimeoutError) as error:
-            self._tell(f"the job is over, and the scheduler could not be told so: {error or 'it does not answer'}")
+            self._tell(f"the job is over, and the scheduler could not be told so: {str(error) or 'it does not answer'}")
 
 
 def _journalled(state: JobState, scheduler: str, name: str) -> set[str]:
