@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from understudy.core import floating
@@ -120,10 +120,12 @@ class Scheduling:
         if not self._back.release or state.spec.home_after >= 0 or (self._releasing is not None and not self._releasing.done()):
             return
         leading = set(allocation.place.nodes[: len(allocation.place.addresses)])
-        leading -= {name for name, seen in self._known.items() if seen.trouble == TAKEN}
+        taken = {name for name, seen in self._known.items() if seen.trouble == TAKEN}
+        leading -= taken
         now = time.monotonic()
         mine = [state.nodes[name] for name in allocation.place.nodes if name in state.nodes]
         empty = [node for node in mine if releasable(state, node) and (node.lost or node.name not in leading)]
+        empty += [node for node in mine if node.gone and node.name in self._known.keys() - taken]  # that could not be given back
         due = [node.name for node in empty if now - self._tried.get(node.name, -AGAIN) >= AGAIN]
         if due:
             self._tried.update(dict.fromkeys(due, now))
@@ -136,15 +138,8 @@ class Scheduling:
                 self._submit(NodeReleased(name))
                 self._dismiss(name)
         told = story(state)
-
-        def give_back() -> Sequence[str]:
-            released = allocation.release(why.keys(), told)
-            if self._back.drain and released:
-                allocation.drain(released, f"understudy: {allocation.place.job}: {'; '.join(dict.fromkeys(why.values()))}")
-            return released
-
         try:
-            released = await asyncio.to_thread(give_back)
+            released = await asyncio.to_thread(allocation.release, why.keys(), told)
         except SchedulerFailed as error:
             self._tell(f"{', '.join(why)} could not be given back to the scheduler: {error}")
             return
@@ -152,6 +147,12 @@ class Scheduling:
         for name in released:
             if state.nodes[name].lost and not state.nodes[name].gone:
                 self._submit(NodeReleased(name))
+        if self._back.drain and released:
+            reason = f"understudy: {allocation.place.job}: {'; '.join(dict.fromkeys(why[name] for name in released))}"
+            try:
+                await asyncio.to_thread(allocation.drain, released, reason)
+            except SchedulerFailed as error:
+                self._tell(f"{', '.join(released)} could not be drained: {error}")
 
     def _fails(self, why: str) -> None:
         """Told once, until it answers again."""
@@ -191,7 +192,7 @@ class Scheduling:
         try:
             await asyncio.wait_for(asyncio.to_thread(finish), FINISHING)
         except (SchedulerFailed, TimeoutError) as error:
-            self._tell(f"the job is over, and the scheduler could not be told so: {error or 'it does not answer'}")
+            self._tell(f"the job is over, and the scheduler could not be told so: {str(error) or 'it does not answer'}")
 
 
 def _journalled(state: JobState, scheduler: str, name: str) -> set[str]:

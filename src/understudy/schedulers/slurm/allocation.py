@@ -82,7 +82,7 @@ class SlurmAllocation(Allocation):
         return gone
 
     def drain(self, nodes: Collection[str], reason: str) -> None:
-        commands.drain(sorted(nodes), reason)
+        commands.drain(sorted(nodes), plain(" ".join(reason.split()))[:MOST])
 
     def claim(self, number: int, work: Work, avoid: Collection[str], text: str) -> None:
         self._claims.ask(number, work, {*avoid, *self._still_ours()}, text)

@@ -20,7 +20,7 @@ from understudy.schedulers.slurm import commands
 from understudy.schedulers.slurm.step import Step
 
 NAME = "understudy-spare"
-_MARK = re.compile(r"^understudy: spare of (\S+), claim (\d+)")
+_MARK = re.compile(r"^understudy: spare of (\S+), claim ([0-9]{1,18});")
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 MARGIN = 120  # seconds that a claimed node may stay at least, however soon the job's own time is over
 LIKE_THE_JOB = {"Partition": "partition", "QOS": "qos", "Account": "account", "Features": "constraint", "Reservation": "reservation"}

@@ -61,7 +61,7 @@ _FORMAT = "%N|%o|%T|%u|%H|%E"  # the reason last: it may have any character in i
 def nodes(names: Collection[str] = ()) -> list[NodeLine]:
     """Those of this name, in no order; all if none is given."""
     words = ["sinfo", "--noheader", "--Node", f"--format={_FORMAT}"]
-    lines = run(*words, *([f"--nodes={','.join(names)}"] if names else [])).splitlines()
+    lines = run(*words, *([f"--nodes={','.join(names)}"] if names else [])).split("\n")  # not at what else a reason may have in it
     found: dict[str, NodeLine] = {}
     for line in lines:
         parts = [part.strip() for part in line.split("|", 5)]
@@ -114,9 +114,9 @@ def batch_host(job: str) -> str:
 
 
 def fields(job: str) -> dict[str, str]:
-    """What `scontrol show job` says of it."""
-    words = run("scontrol", "show", "job", "--oneliner", job).split()
-    return dict(word.split("=", 1) for word in words if "=" in word)
+    """What `scontrol show job` says of it. In front of all that is read stands its name, and behind it comments: any text may be in them."""
+    words = run("scontrol", "show", "job", "--oneliner", job).partition(" UserId=")[2].split()
+    return dict(word.split("=", 1) for word in reversed(words) if "=" in word)  # the first of a name counts
 
 
 @dataclass(frozen=True)
@@ -133,5 +133,5 @@ class JobLine:
 def jobs(name: str) -> list[JobLine]:
     """This user's jobs of that name, those that have ended not long ago included."""
     words = ["squeue", "--noheader", f"--user={os.geteuid()}", f"--name={name}", "--states=all", "--format=%i|%T|%N|%r|%k"]
-    lines = [line.split("|", 4) for line in run(*words).splitlines()]
+    lines = [line.split("|", 4) for line in run(*words).split("\n")]
     return [JobLine(*(part.strip() for part in line)) for line in lines if len(line) == 5]

@@ -33,7 +33,7 @@ def tasks(job: str, step: str) -> set[int]:
 def main() -> int:
     job, step = sys.argv[1:]
     for pid in tasks(job, step):
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has ended by itself
             process = os.pidfd_open(pid)
             if b"understudy" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 signal.pidfd_send_signal(process, LEAVE)

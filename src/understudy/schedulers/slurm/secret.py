@@ -53,8 +53,9 @@ def _read(path: Path) -> str:
         return ""
     except OSError as error:
         raise SchedulerFailed(f"{path}, in which the job's secret comes, cannot be read: {error.strerror}") from error
-    with os.fdopen(descriptor) as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise SchedulerFailed(f"somebody else has made {path}, in which the job's secret comes: give one with --token-file")
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        os.close(descriptor)
+        raise SchedulerFailed(f"somebody else has made {path}, in which the job's secret comes: give one with --token-file")
+    with os.fdopen(descriptor, errors="replace") as file:
         return file.read(LONGEST)
