@@ -77,8 +77,8 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "a worker dies, and somebody asks to stop": (_one(faults={"kill": 1, "stop": 1}), 3_380),
     "a rank moves": (_one(3, faults={"migrate": 1}), 2_754),
     "two ranks move": (_one(3, spares=2, faults={"migrate": 2}), 4_528),
-    "a rank moves and a worker dies": (_one(2, spares=2, faults={"migrate": 1, "kill": 1}), 24_678),
-    "a rank moves and one is taken for hung": (_one(2, faults={"migrate": 1, "hung": 1}), 59_094),
+    "a rank moves and a worker dies": (_one(3, spares=2, faults={"migrate": 1, "kill": 1}), 62_841),
+    "a rank moves and one is taken for hung": (_one(3, faults={"migrate": 1, "hung": 1}), 188_576),
     "a rank moves and a timer runs out early": (_one(2, faults={"migrate": 1, "early": 1}), 6_933),
     "a rank moves and a connection breaks": (_one(2, faults={"migrate": 1, "break": 1}), 36_048),
     "a rank moves and the orchestrator dies": (_one(faults={"migrate": 1, "crash": 1}), 31_639),
@@ -142,6 +142,10 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "a node is to be left, and one is claimed": (
         _one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "ended": 1, "late": 1}),
         40_814,
+    ),
+    "a node is left for a claimed one, which is taken away": (
+        _one(3, nodes=2, spares=0, floating=1, faults={"leave": 1, "ended": 1}),
+        52_220,
     ),
     "a node is to be left, a worker dies, and a node is claimed": (
         _one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "kill": 1}),

@@ -70,6 +70,7 @@ ENDED = replace(CLAIM, faults={"kill": 1, "ended": 1}, together=2)
 LEFT = Bounds(nodes=2, spares=0, floating=1, transactions=1, faults={"leave": 1, "late": 1}, together=2)
 BACK = Bounds(nodes=2, floating=1, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
 MOVED = replace(LEFT, transactions=3, faults={"leave": 1}, together=1)
+TAKEN_AWAY = replace(LEFT, transactions=3, faults={"leave": 1, "ended": 1})
 WORN = replace(LEFT, faults={"leave": 1, "wears": 1})
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
 
@@ -253,6 +254,17 @@ def _not_called_off(state: JobState, lost: set[str], why: str) -> None:
 
 
 disrupted = migration.disrupted
+
+
+def _back_at_once(state: JobState, lost: set[str], why: str) -> None:
+    """While a rank moves its newcomer is lost, and nobody looks whether others have gone on with that."""
+    leaver = state.leaver()
+    if state.migration is None or leaver is None or leaver.name in lost or state.migration.newcomer not in lost:
+        disrupted(state, lost, why)
+        return
+    state.become(leaver, WorkerState.MEMBER)
+    state.ranks[leaver.rank] = leaver.name
+    state.migration = None
 
 
 def _counts_drilled(state: JobState) -> None:
@@ -491,5 +503,6 @@ BUGS = [
     Bug("a rank stays on a claimed node", floating, "_go", _nobody, BACK),
     Bug("more workers than accelerators", resume, "top_up", _without_room, replace(MOVED, replenish=True)),
     Bug("nobody asks for a node for a rank that is to leave", floating, "settle", _stays, LEFT),
+    Bug("a lost newcomer's rank goes back at once", loss, "disrupted", _back_at_once, TAKEN_AWAY),
     Bug("a spare is told to begin before that is written", moves, "is_decision", _drill_at_once, RESTARTED),
 ]

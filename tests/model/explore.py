@@ -109,6 +109,8 @@ class Explorer(Moves):
             return f"WRONG: everybody waits, in phase {machine.state.phase}, for ever{timers}"
         if not ended.message:
             return "WRONG: it ended and does not say why"
+        if "report this as a bug" in ended.message:
+            return f"WRONG: {ended.message}"
         if ended.exit_code == 0:
             holders = [state.world.of(name) for name in machine.state.ranks.values()]
             short = [w.name for w in holders if w.alive and w.applied != self.bounds.transactions]

@@ -162,7 +162,9 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
             recovery.decision, sent, len(recovery.lost),
         ),
         s.drilled, None if drill is None else (drill.number, drill.rank, drill.worker, drill.holder, drill.running),
-        None if migration is None else (migration.rank, migration.leaver, migration.newcomer, migration.generation, migration.stage.value),
+        None if migration is None else (
+            migration.rank, migration.leaver, migration.newcomer, migration.generation, migration.stage.value, migration.boundary
+        ),
         tuple((claim.number, claim.node) for claim in s.claims.values()), s.claimed,
         None if s.crashes is None else (
             s.crashes.transaction, tuple(sorted(s.crashes.newcomers)), s.crashes.survivors, len(s.crashes.told)

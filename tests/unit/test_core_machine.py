@@ -351,7 +351,9 @@ def check_indexes(state: JobState) -> None:
     assert state.members() == [worker for worker in holders if worker.state is WorkerState.MEMBER]
     assert state.newcomers() == [worker for worker in holders if worker.state is WorkerState.NEWCOMER]
     assert state.unverified == {worker.name: worker for worker in state.workers.values() if worker.state is WorkerState.NEWCOMER}
-    assert state.vacant() == [w.rank for w in holders if w.state in gone and w.rank not in state.finished_then_lost]
+    filled = state.finished_then_lost | {worker.rank for worker in state.workers.values() if worker.state is WorkerState.LEAVING}
+    if state.phase is not Phase.ENDED:
+        assert state.vacant() == [w.rank for w in holders if w.state in gone and w.rank not in filled]
     if holders:
         here = [worker.state is WorkerState.MEMBER or worker.rank in state.finished_then_lost for worker in holders]
         finished = [worker.finished for worker in holders]

@@ -6,8 +6,13 @@
     (resume.py)     the newcomer is verified: the old worker is released
 
 `disrupted` is what a loss in the middle makes of it: the lost leaver's rank goes to the newcomer, which has set up
-for it; a lost newcomer's rank stays with, or goes back to, the leaver; the loss of another rank calls the migration
-off.
+for it; a lost newcomer's rank stays with the leaver; the loss of another rank calls the migration off. While the rank
+moves the newcomer may have been verified, and may have voted, before anybody heard of it here. So whoever is lost then,
+unless it is the leaver, the others' positions tell whether the rank is given back to the leaver (`quiesce._decide`).
+
+Known limit: where nobody but the leaver is left, no position tells. If the newcomer is lost as well, the job goes on
+with what the leaver has, from the boundary; what the newcomer and the other ranks have done behind that is done again,
+and is in nobody's state. If the newcomer is not lost, the job ends.
 """
 
 from __future__ import annotations
@@ -113,31 +118,25 @@ def disrupted(state: JobState, lost: set[str], why: str) -> None:
     leaver, newcomer = state.workers[migration.leaver], state.workers[migration.newcomer]
     rank = migration.rank
     state.cancel("migration")
-    if migration.stage is Stage.MOVING:
-        if newcomer.name in lost and leaver.name not in lost:
-            state.become(leaver, WorkerState.MEMBER)
-            state.ranks[rank] = leaver.name
-            _outcome(state, rank, leaver.name, f"rank {rank} stays on {leaver.name}: {why}")
-        elif newcomer.name not in lost and leaver.name not in lost:
-            return  # the survivors' positions tell which of the two keeps the rank
-        state.migration = None
-        return
+    if migration.stage is Stage.MOVING and leaver.name not in lost:
+        return  # the survivors' positions tell which of the two keeps the rank
     state.migration = None
+    there = newcomer.state is not WorkerState.LOST
     if leaver.name in lost:
-        if newcomer.name not in lost and rank in state.finished_then_lost:  # it had finished: nobody waits for the rank
+        if there and rank in state.finished_then_lost:  # it had finished: nobody waits for the rank
             give_back(state, newcomer, "the job is about to finish")
-        elif newcomer.name not in lost:
+        elif there:
             state.ranks[rank] = newcomer.name
-            _outcome(state, rank, newcomer.name, f"rank {rank} was migrating already, to {newcomer.name}")
+            outcome(state, rank, newcomer.name, f"rank {rank} was migrating already, to {newcomer.name}")
         return
-    if newcomer.name not in lost:
+    if there:
         give_back(state, newcomer, f"the migration of rank {rank} is called off: {why}")
-    _outcome(state, rank, leaver.name, f"the migration of rank {rank} was called off: {why}")
+    outcome(state, rank, leaver.name, f"the migration of rank {rank} was called off: {why}")
     if state.incident is None:
         top_up(state)
 
 
-def _outcome(state: JobState, rank: int, holder: str, note: str) -> None:
+def outcome(state: JobState, rank: int, holder: str, note: str) -> None:
     state.tell(note)
     if state.incident is not None:
         state.incident.assigned(rank, holder, state.now)

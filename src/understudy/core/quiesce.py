@@ -16,11 +16,11 @@ from understudy.core.commands import Abort, Recover
 from understudy.core.commit import BOUNDARY, REDO, Decision, InvariantBroken, decide
 from understudy.core.events import Quiesced
 from understudy.core.membership import fence, give_back, give_rank, open_incident, top_up
-from understudy.core.migration import disrupted
+from understudy.core.migration import disrupted, outcome
 from understudy.core.mismatch import Crashes
 from understudy.core.model import LossCause, Stand
 from understudy.core.preparation import keep, prepared_spares, start_over
-from understudy.core.state import JobState, Recovery, Stage, Worker
+from understudy.core.state import JobState, Recovery, Stage
 from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
 
 MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
@@ -29,6 +29,9 @@ MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, unexplained: bool = False) -> None:
     """End the current generation. The incident is open, and the lost workers are fenced already."""
     survivors = state.members()
+    leaver = state.leaver()
+    if leaver is not None and (survivors or state.holder(leaver.rank).state is WorkerState.LOST):
+        survivors.append(leaver)  # it may get its rank back
     if not survivors and not state.begun:
         forming.start_anew(state, reason)
         return
@@ -45,8 +48,6 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
     state.enter(Phase.QUIESCING)
     state.all_committed, state.broken = False, ""
     state.cancel("communication", "resume")
-    if state.migration is not None and state.migration.stage is Stage.MOVING:
-        survivors.append(state.workers[state.migration.leaver])  # it may get its rank back
     recovery = Recovery(
         generation=state.generation,
         planned=False,
@@ -58,7 +59,8 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
     )
     state.recovery = recovery
     newcomers = state.newcomers()
-    absent = tuple(sorted([*state.vacant(), *(worker.rank for worker in newcomers)]))
+    moves = [leaver.rank] if leaver is not None else []
+    absent = tuple(sorted({*state.vacant(), *moves, *(worker.rank for worker in newcomers)}))
     for worker in survivors + newcomers:
         message = Abort(worker.name, state.generation, state.store, absent, reason)
         recovery.sent[worker.name] = message
@@ -214,32 +216,34 @@ def _decide(state: JobState, recovery: Recovery) -> Decision:
     absent = {*state.vacant(), *(worker.rank for worker in state.newcomers())}
     if migration is not None:
         absent.add(migration.rank)
-    if migration is not None and migration.stage is Stage.MOVING:
-        # A loss while the rank moves, and the newcomer is not verified as far as is known here. Its old worker stands
-        # at the boundary; the rank goes back to it if nobody can have passed that, and with it every state is
-        # complete.
-        leaver, newcomer = state.workers[migration.leaver], state.workers[migration.newcomer]
-        state.migration = None
-        try:
-            decision = _from_answers(state, recovery, absent - {migration.rank}, leaver)
-        except InvariantBroken:
-            fence(state, leaver, f"rank {migration.rank} has moved on")
-            del recovery.answers[leaver.name]
-        else:
-            state.become(leaver, WorkerState.MEMBER)
-            state.ranks[migration.rank] = leaver.name
-            give_back(state, newcomer, f"rank {migration.rank} stays where it was")
-            if state.incident is not None:
-                state.incident.assigned(migration.rank, leaver.name, state.now)
-                state.incident.note(f"the migration of rank {migration.rank} was called off")
-            return decision
-    return _from_answers(state, recovery, absent)
+    leaver = state.leaver()
+    if migration is None or leaver is None:
+        return _from_answers(state, recovery, absent)
+    # A loss while the rank moves, and the newcomer is not verified as far as is known here, or lost. Its old worker stands at
+    # the boundary; the rank goes back to it if nobody can have passed that, and with it every state is complete.
+    rank, newcomer = migration.rank, state.workers[migration.newcomer]
+    without = _from_answers(state, recovery, absent) if state.members() else None
+    state.migration = None
+    if without is not None and without.start > migration.boundary:
+        told = f"rank {rank} has moved on"
+        state.tell(f"{told}: it does not go back to {leaver.name}")
+        if state.incident is not None:
+            state.incident.note(f"{told} from {leaver.name}, by what the others say, before it was known that {newcomer.name} was verified")
+        fence(state, leaver, told)
+        del recovery.answers[leaver.name]
+        if newcomer.state is WorkerState.LOST:
+            fill(state)
+        return without
+    state.become(leaver, WorkerState.MEMBER)
+    state.ranks[rank] = leaver.name
+    if newcomer.state is not WorkerState.LOST:
+        give_back(state, newcomer, f"rank {rank} stays where it was")
+    outcome(state, rank, leaver.name, f"rank {rank} stays on {leaver.name}: {recovery.reason}")
+    return _from_answers(state, recovery, absent - {rank})
 
 
-def _from_answers(state: JobState, recovery: Recovery, absent: set[int], leaver: Worker | None = None) -> Decision:
+def _from_answers(state: JobState, recovery: Recovery, absent: set[int]) -> Decision:
     answered = {worker.rank: recovery.answers[worker.name] for worker in state.members()}
-    if leaver is not None:
-        answered[leaver.rank] = recovery.answers[leaver.name]
     positions = {rank: answer.position for rank, answer in answered.items()}
     return decide(positions, {rank: answer.copies for rank, answer in answered.items()}, absent)
 
@@ -283,7 +287,7 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
         leaver = state.workers[migration.leaver]
         state.become(leaver, WorkerState.LEAVING)
         state.ranks[migration.rank] = migration.newcomer
-        migration.stage, leavers = Stage.MOVING, (migration.rank,)
+        migration.stage, migration.boundary, leavers = Stage.MOVING, decision.start, (migration.rank,)
     if state.incident is not None:
         state.incident.decision = word
         state.incident.redone |= word == REDO

@@ -141,6 +141,7 @@ class Migration:
     generation: int
     reason: str
     stage: Stage = Stage.PREPARING
+    boundary: int = -1  # while it moves: the transaction before which everyone was told to go on
     measured: list[PhaseDone] = field(default_factory=list)  # what the newcomer did before the incident begins
 
 
@@ -337,11 +338,17 @@ class JobState:
         """Holders that are not verified, by rank."""
         return sorted(filter(self.holds, self.unverified.values()), key=lambda worker: worker.rank)
 
+    def leaver(self) -> Worker | None:
+        """Whose rank moves, and may come back to it: it is there, and its state is that of the boundary."""
+        return self.workers[self.migration.leaver] if self.migration is not None and self.migration.stage is Stage.MOVING else None
+
     def vacant(self) -> list[int]:
-        """Ranks that nobody holds and somebody must."""
+        """Ranks that nobody holds and somebody must; not one that may come back to its leaver."""
+        leaver = self.leaver()
+        moves = {leaver.rank} if leaver is not None else set()
         return [
             rank
-            for rank in sorted(self.fallen - self.finished_then_lost)
+            for rank in sorted(self.fallen - self.finished_then_lost - moves)
             if rank in self.ranks and self.holder(rank).state in (WorkerState.LOST, WorkerState.RELEASED)
         ]
 
