@@ -52,6 +52,36 @@ def test_several_orchestrators() -> None:
     assert plan(nnodes="4", node_rank=1, rdzv_endpoint="host0:1").endpoints == ()
 
 
+@pytest.mark.parametrize(
+    ("flags", "spares"),
+    [
+        ({}, 1),
+        ({"spares": 0}, 0),
+        ({"floating_spares": 2}, 0),
+        ({"floating_spares": 2, "spares": 3}, 3),
+        ({"spare_nodes": 2}, 8),
+        ({"spare_nodes": 2, "spares": 1}, 9),
+        ({"spare_nodes": 1, "floating_spares": 1}, 4),
+    ],
+)
+def test_whoever_has_nodes_for_spares_needs_none_beside_them(flags: dict[str, object], spares: int) -> None:
+    spec = plan(nnodes="2", node_rank=0, master_addr="host0", nproc_per_node="4", **flags).spec
+    assert (spec.nodes, spec.world_size, spec.spares) == (2, 8, spares)
+    assert (spec.spare_nodes, spec.floating) == (flags.get("spare_nodes", 0), flags.get("floating_spares", 0))
+
+
+def test_nodes_of_spares_come_behind_the_others() -> None:
+    assert plan(nnodes="2", spare_nodes=1, node_rank=2, master_addr="host0").node_rank == 2
+    several = plan(nnodes="1", spare_nodes=2, node_rank=2, rdzv_endpoint="host0,host1,host2")
+    assert len(several.endpoints) == 3 and several.host == "0.0.0.0", "they may have an orchestrator"
+    with pytest.raises(Usage, match="--spare-nodes is for a job that brings its nodes"):
+        launch(Flags(program=[SCRIPT], spare_nodes=1), "name", count=lambda kind: 1, submitted=True)
+
+
+def test_options_of_the_scheduler_s_for_nodes_that_are_claimed() -> None:
+    assert plan(floating_spares=1, floating_option=["--qos=urgent", "--time=5"]).claim_options == ("--qos=urgent", "--time=5")
+
+
 def test_standalone_ignores_the_rendezvous() -> None:
     job = plan(standalone=True, rdzv_endpoint="host:5", rdzv_id="x", rdzv_backend="c10d")
     assert (job.master, job.port, job.spec.job) == ("127.0.0.1", 0, "name")
@@ -104,6 +134,12 @@ def test_signals() -> None:
         ({"nnodes": "3", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,"}, "HOST:PORT for each"),
         ({"nproc_per_node": "0"}, "at least one"),
         ({"spares": -1}, "--spares"),
+        ({"spare_nodes": -1}, "--spare-nodes must not be negative"),
+        ({"floating_spares": -1}, "--floating-spares must not be negative"),
+        ({"spare_nodes": 1}, "--nnodes 1 --spare-nodes 1 needs --node-rank .0 to 1."),
+        ({"nnodes": "2", "spare_nodes": 1, "node_rank": 3, "master_addr": "a"}, "not one of 0 to 2 .--nnodes 2 --spare-nodes 1."),
+        ({"spare_nodes": 1, "standalone": True}, "--standalone means one node"),
+        ({"spare_nodes": 1, "node_rank": 0, "master_addr": "a", "prepare": 2}, "--prepare 2: .* there are 1"),
         ({"heartbeat": 1.5}, "2 heartbeats .1.5. <= node_lost .2.0."),
         ({"node_timeout": 400.0}, "< quiesce .300.0."),
         ({"max_restarts": -1}, "--max-restarts"),

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 import understudy.cli
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.policy.engine import Engine, Standing, explain, held_back
-from understudy.policy.rules import Action, BadPolicy, Limits, Policy, default, default_text, parse
+from understudy.policy.rules import Action, Back, BadPolicy, Limits, Policy, default, default_text, parse
 
 NOW = 1_000_000.0
 NODES = {"w0": "rack1-a", "w1": "rack2-b"}
@@ -148,6 +148,10 @@ def test_so_many_spares_are_left() -> None:
 
 WRONG = {
     "no TOML": ("[[rule", "x.toml is not TOML"),
+    "unknown key of the scheduler": ("[scheduler]\ndrained = true", "x.toml: scheduler.drained: Extra inputs are not permitted"),
+    "a word for yes": ('[scheduler]\nrelease = "yes"', "x.toml: scheduler.release"),
+    "a number for yes": ("[scheduler]\ndrain = 1", "x.toml: scheduler.drain"),
+    "no table": ("scheduler = true", "x.toml: scheduler"),
     "unknown key": ('[[rule]]\nname = "a"\naction = "note"\ncolour = "red"', "x.toml: rule 1 (a), colour: Extra inputs are not permitted"),
     "no action": ('[[rule]]\nname = "a"', "rule 1 (a), action: Field required"),
     "unknown action": ('[[rule]]\nname = "a"\naction = "explode"', "'note', 'taint', 'leave' or 'lost'"),
@@ -173,6 +177,15 @@ def test_a_policy_that_cannot_be_meant_is_refused_with_its_place(what: str) -> N
     with pytest.raises(BadPolicy) as error:
         parse(text, "x.toml")
     assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "release", "drain"),
+    [("", True, False), ("[scheduler]\nrelease = false", False, False), ("[scheduler]\ndrain = true", True, True)],
+)
+def test_what_becomes_of_nodes_that_are_not_needed(text: str, release: bool, drain: bool) -> None:
+    assert parse(text, "x.toml").scheduler == Back(release=release, drain=drain)
+    assert default().scheduler == Back()
 
 
 def test_it_is_explained_in_sentences() -> None:

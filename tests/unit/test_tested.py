@@ -79,7 +79,7 @@ def _run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *flags: str) -> list[s
     """`understudy run` up to where it would start a job: what it says."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "script.py").touch()
-    monkeypatch.setattr("understudy.cli.run_command.execute", lambda *_: 0)
+    monkeypatch.setattr("understudy.cli.run_command.execute", lambda *_, **__: 0)
     result = CliRunner().invoke(understudy.cli.app, ["run", "--nproc-per-node", "1", *flags, "script.py"])
     assert result.exit_code == 0, result.output
     return result.stderr.splitlines()
