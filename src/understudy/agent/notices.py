@@ -1,4 +1,8 @@
-"""Signals for the script: what a scheduler sends some time before it ends a job, so that the script can save what it has."""
+"""Signals for the script: what a scheduler sends some time before it ends a job, so that the script can save what it has.
+
+Slurm sends it to our command only, or, with `proctrack/linuxproc`, to every process of the job. Ours, and spares, ignore it (`cli.start`);
+a handler of the script may run twice there.
+"""
 
 from __future__ import annotations
 

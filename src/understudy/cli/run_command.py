@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -19,6 +20,7 @@ from understudy.cli.target import service
 from understudy.common.console import say
 from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
 from understudy.common.tested import untested_torch
+from understudy.schedulers.base import SchedulerFailed
 
 
 @takes(Flags)
@@ -80,4 +82,8 @@ def run(flags: Flags) -> None:
         raise typer.Exit(2) from error
     for note in plan.notes:
         say(note)
-    raise typer.Exit(execute(plan, folder, token, flags.tls_cert, flags.tls_key, here=here.place if here is not None else None))
+    code = execute(plan, folder, token, flags.tls_cert, flags.tls_key, here=here.place if here is not None else None)
+    if here is not None and plan.spec.floating and here.place.number < len(here.place.addresses):
+        with contextlib.suppress(SchedulerFailed):  # else it ends by itself when it begins to run
+            here.give_all_back()
+    raise typer.Exit(code)

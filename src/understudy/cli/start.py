@@ -16,12 +16,13 @@ from pathlib import Path
 from understudy.agent.config import WORKER_COMMAND, AgentConfig
 from understudy.cli.launch import Launch, Usage
 from understudy.cli.run_directory import RunDirectory
-from understudy.cli.supervisor import Supervisor
+from understudy.cli.supervisor import NOTICES, Supervisor
 from understudy.common.console import say
 from understudy.common.names import CLAIM, TOKEN_VARIABLE
 from understudy.common.tls import trusting
 from understudy.links.messages import ONLY
 from understudy.schedulers.base import Place
+from understudy.schedulers.local import LocalScheduler
 
 
 def execute(
@@ -98,10 +99,14 @@ def execute(
             _write_claim(plan, run, config, remote or f"{scheme}://{_bracketed(plan.master)}:{plan.port}")
     shown = run.path.relative_to(Path.cwd()) if run.path.is_relative_to(Path.cwd()) else run.path
     size, spares = plan.spec.world_size, plan.spec.spares
+    # Some schedulers send a signal to every process of a job. Only the scripts are to have those that are meant for them (`agent.notices`).
+    starts = LocalScheduler(NOTICES if here is not None else ())
     quiet = here is not None and here.number > 0  # what all nodes print comes to one place there
     if not quiet:
         say(f"{size} rank{'s' * (size != 1)}, {spares} spare{'s' * (spares != 1)}; run directory {shlex.quote(str(shown))}")
-    return Supervisor(run, config, secret, orchestrator, plan.port, plan.signals, say, several=bool(several), quiet=quiet).run()
+    return Supervisor(
+        run, config, secret, orchestrator, plan.port, plan.signals, say, several=bool(several), quiet=quiet, scheduler=starts
+    ).run()
 
 
 def _write_claim(plan: Launch, run: RunDirectory, config: AgentConfig, orchestrator: str) -> None:

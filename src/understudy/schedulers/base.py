@@ -172,6 +172,10 @@ class Allocation(ABC):
         """What was asked for under this number is not needed any more: what runs there is to end, in order."""
 
     @abstractmethod
+    def give_all_back(self) -> None:
+        """If the scheduler has ended the job: everything that was asked for so."""
+
+    @abstractmethod
     def record_claim(self, number: int, text: str) -> None:
         """As `record`, where people look for what runs on that node."""
 

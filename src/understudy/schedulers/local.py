@@ -9,21 +9,31 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Callable, Collection
 
 from understudy.common.dying import dying_with
 from understudy.schedulers.base import Ended, Scheduler, Work
 
 
+def _prepared(prepare: Callable[[], None], ignored: Collection[signal.Signals]) -> Callable[[], None]:
+    def both() -> None:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+        prepare()
+
+    return both
+
+
 class Child:
     """A process, with a pidfd to wait for it."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, ignored: Collection[signal.Signals]) -> None:
         self._process = subprocess.Popen(
             work.command,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             pass_fds=work.descriptors,
-            preexec_fn=dying_with(os.getpid(), signal.SIGTERM),
+            preexec_fn=_prepared(dying_with(os.getpid(), signal.SIGTERM), ignored),
             env={**os.environ, **work.environment},
         )
         self._pidfd = os.pidfd_open(self._process.pid)
@@ -54,7 +64,9 @@ class Child:
 class LocalScheduler(Scheduler):
     name = "local"
 
-    def __init__(self) -> None:
+    def __init__(self, ignored: Collection[signal.Signals] = ()) -> None:
+        """`ignored`: signals that what is started ignores."""
+        self._ignored = ignored
         self._jobs: dict[str, Child] = {}
         self._nodes: dict[str, Child] = {}
 
@@ -67,7 +79,7 @@ class LocalScheduler(Scheduler):
     def _start(self, work: Work, among: dict[str, Child]) -> Child:
         if self.status().get(work.name) == "running":
             raise ValueError(f"{work.name} is running already")
-        among[work.name] = child = Child(work)
+        among[work.name] = child = Child(work, self._ignored)
         return child
 
     def drain_node(self, name: str) -> None:

@@ -93,6 +93,13 @@ class SlurmAllocation(Allocation):
     def give_back(self, number: int) -> None:
         self._claims.give_back(number)
 
+    def give_all_back(self) -> None:
+        if commands.fields(self._step.job).get("JobState", "") == "RUNNING":
+            return
+        for number, one in self._claims.held().items():
+            if not one.over:
+                self._claims.give_back(number)
+
     def record_claim(self, number: int, text: str) -> None:
         self._claims.record(number, text)
 

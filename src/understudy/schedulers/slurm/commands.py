@@ -114,7 +114,7 @@ def batch_host(job: str) -> str:
 
 
 def fields(job: str) -> dict[str, str]:
-    """What `scontrol show job` says of it. In front of all that is read stands its name, and behind it comments: any text may be in them."""
+    """What `scontrol show job` says of it. In front of all that is read stands its name, behind it comments: any text may be in them."""
     words = run("scontrol", "show", "job", "--oneliner", job).partition(" UserId=")[2].split()
     return dict(word.split("=", 1) for word in reversed(words) if "=" in word)  # the first of a name counts
 
