@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable
 
 import pytest
 
-from tests.integration.processes import Mark, marked, wait_until
+from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Outcome, survived
 from tests.slurm.cluster import Cluster, needs_slurm
-from tests.slurm.submitted import OVER, Steady, Submitted
+from tests.slurm.submitted import OVER, Submitted
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
 HELD = 6
-
-
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    with marked() as found:
-        yield found
 
 
 def test_the_script_fails(slurm: Cluster) -> None:
@@ -121,24 +114,16 @@ def test_requeued(slurm: Cluster, undisturbed: Outcome) -> None:
     job.nothing_is_left()
 
 
-def _is_on(job: Steady, node: str) -> bool:
-    return job.node_of(2) == node
-
-
-def test_several_jobs_of_several_people(slurm: Cluster, mark: Mark) -> None:
+def test_several_jobs_of_several_people(slurm: Cluster, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """On the same nodes, at the same time. A node dies, and each of them loses a rank."""
     jobs = [
-        Steady(slurm, nodes=5, user=user, name=name, options=("--oversubscribe", "--nodelist=n[1-5]"), gpus=1)
+        Submitted(slurm, nodes=3, user=user, name=name, options=("--oversubscribe", "--nodelist=n[1-3]"), gpus=1, HELD=f"1:{HELD}")
         for user, name in (("alice", "one"), ("alice", "two"), ("bob", "one"))
     ]
     for job in jobs:
-        job.trains()
-    slurm.nodes["n3"].off()
+        job.wait_for(f"held {HELD}")
+    slurm.nodes["n2"].off()
     for job in jobs:
-        job.wait_until(partial(_is_on, job, "n5"), "rank 2 on n5")
-        job.goes_on()
-    for job in jobs:
-        (incident,) = job.ends_as_undisturbed(mark)
-        assert incident["rank"] == 2
-    for job in jobs:
+        (incident,) = survived(job.ends(), undisturbed_spread(2))
+        assert (incident["cause"], incident["rank"]) == ("node", 1)
         job.nothing_is_left()

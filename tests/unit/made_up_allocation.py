@@ -69,6 +69,10 @@ class MadeUp(Allocation):
         self._call("give_back", number)
         self.held.pop(number, None)
 
+    def give_all_back(self) -> None:
+        self._call("give_all_back")
+        self.held.clear()
+
     def record_claim(self, number: int, text: str) -> None:
         self._call("record_claim", number, text)
 

@@ -165,6 +165,9 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
     from understudy.worker.script.loaders import leave_if_data_process_lost
 
     reserve = mmap.mmap(-1, RESERVE)  # never touched: address space, not memory
+    if "SLURM_JOB_ID" in os.environ:
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # ignored until now (`agent.notices`); a script finds them as everywhere
+            signal.signal(number, signal.SIG_DFL)
     try:
         if module:
             sys.argv = arguments[1:]
