@@ -86,10 +86,10 @@ job.register(model=model, optimizer=optimizer)
 @job.step
 def train():
     optimizer.zero_grad()
-    model(torch.randn(2, 4)).square().mean().backward()
-    optimizer.step()
     every = torch.tensor(int(noticed))
     dist.all_reduce(every, dist.ReduceOp.MIN)
+    model(torch.randn(2, 4)).square().mean().backward()
+    optimizer.step()
     return bool(every)
 
 for _ in job.steps(1 << 40):
