@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 
 import pytest
 
-from understudy.schedulers.base import Work
+from understudy.schedulers.base import Ended, Work
 from understudy.schedulers.local import LocalScheduler
 from understudy.schedulers.registry import find
 
@@ -42,3 +43,12 @@ def test_it_starts_drains_and_tells() -> None:
         os.close(descriptor)
     with pytest.raises(KeyError):
         scheduler.drain_node("n1")
+
+
+@pytest.mark.parametrize("ignored", [(), (signal.SIGUSR1, signal.SIGUSR2)])
+def test_what_it_starts_ignores_what_it_is_to_and_nothing_else(ignored: tuple[signal.Signals, ...]) -> None:
+    found = "[number for number in (10, 12, 15) if signal.getsignal(number) is signal.SIG_IGN]"
+    code = f"import signal; raise SystemExit({found} != {[*map(int, ignored)]})"
+    node = LocalScheduler(ignored).add_node(Work("n0", (sys.executable, "-IS", "-c", code)))
+    assert node.wait(LIMIT) and node.ended() == Ended("exit code 0", False)
+    node.close()

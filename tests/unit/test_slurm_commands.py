@@ -22,6 +22,7 @@ JOB = (
     "Features=(null) OverSubscribe=NO Command=/home/ann/job.sh WorkDir=/home/ann Comment={comment} StdErr=/dev/null Power= "
     "TresPerNode=gres:gpu:4 \n"
 )
+CLAIMED = [(12, "RUNNING", "slurm-7.0"), (13, "FAILED", "slurm-7.0"), (14, "RUNNING", "slurm-8.0")]
 
 
 @pytest.fixture
@@ -284,3 +285,13 @@ def test_a_reason_for_a_drain_is_one_plain_line(programs: Programs) -> None:
 def test_a_job_whose_script_is_lost_nobody_else_ends(missing: tuple[str, ...], ended: bool, programs: Programs) -> None:
     SlurmAllocation(STEP).finish(missing)
     assert (["scancel", "7"] in programs.calls()) is ended
+
+
+@pytest.mark.parametrize(("state", "ended"), [("RUNNING", []), ("COMPLETING", ["12"]), ("CANCELLED", ["12"]), ("TIMEOUT", ["12"])])
+def test_what_was_claimed_goes_with_a_job_that_slurm_has_ended_and_only_then(state: str, ended: list[str], programs: Programs) -> None:
+    said = JOB.format(nodes="n[1-3]", name="train", comment="JobState=RUNNING", batch=1).replace("JobState=RUNNING", f"JobState={state}", 1)
+    programs.answer("scontrol show job", said)
+    claimed = [f"{job}|{how}|n5|None|understudy: spare of {of}, claim {job}; x\n" for job, how, of in CLAIMED]
+    programs.answer("squeue", "".join(claimed))
+    SlurmAllocation(STEP).give_all_back()
+    assert [call[-1] for call in programs.calls("scancel")] == ended
