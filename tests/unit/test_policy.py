@@ -199,6 +199,7 @@ def test_it_is_explained_in_sentences() -> None:
         "Ranks begin to leave at most 6 node(s) in an hour, of 1 failure domain(s) at a time, each only if 0 warm spare(s) on trusted "
         "nodes are left then; none in quiet hours (22:00 to 06:00 UTC).",
         "A node whose taints have ended is trusted again when it has passed understudy check-node, unless ranks of the job are there.",
+        "In a job whose nodes a scheduler has given, one that ranks have left for good, or that is lost goes back to it.",
     ]
     home = explain(parse('[trust]\ncheck = false\nreturn_home = true\nafter = "1h"', "x.toml"))
     assert home[-2:] == [

@@ -75,15 +75,21 @@ class Scheduling:
             allocation = self._allocation
             if allocation is None:
                 return
-            if state.spec.floating:
-                await self._claims(allocation, state)
+            late: SchedulerFailed | None = None
+            try:
+                if state.spec.floating:
+                    await self._claims(allocation, state)
+            except SchedulerFailed as error:  # what is known of the nodes does not wait for that
+                late = error
             seen = await asyncio.to_thread(allocation.look)
             self._compare(allocation.place.scheduler, {node.name: node for node in seen}, state)
             self._release(allocation, state)
             if text != self._recorded:
                 await asyncio.to_thread(allocation.record, text)
                 self._recorded = text
-        except SchedulerFailed as error:
+            if late is not None:
+                raise late
+        except (SchedulerFailed, ValueError) as error:  # of another package's, too
             self._fails(str(error))
         else:
             if self._failing:

@@ -111,6 +111,11 @@ def explain(policy: Policy) -> list[str]:
     lines.append(f"A node whose taints have ended is trusted again{check}.")
     if trust.return_home:
         lines.append(f"When it has been trusted for {trust.after:g} s, the ranks that were started there go back, one after the other.")
+    elif policy.scheduler.release:
+        drained = ", and drained there," if policy.scheduler.drain else ""
+        lines.append(
+            f"In a job whose nodes a scheduler has given, one that ranks have left for good, or that is lost{drained} goes back to it."
+        )
     return lines
 
 
