@@ -93,6 +93,11 @@ class Host:
         found = subprocess.run(self.command("root", "ps", "-u", str(USERS[user]), "-o", "pid=,args="), capture_output=True, text=True)
         return found.stdout.splitlines()
 
+    def signal(self, user: str, words: str, number: signal.Signals) -> None:
+        """To the one process of this user's there with `words` in its command line."""
+        (found,) = [line.split()[0] for line in self.processes(user) if words in line]
+        subprocess.run(self.command("root", "kill", f"-{number.name.removeprefix('SIG')}", found), check=True)
+
     def files_of_ours(self) -> list[str]:
         """In the folders in which everybody may write. (torch leaves one there, too.)"""
         words = ["find", "/tmp", "/dev/shm", "-mindepth", "1", "-maxdepth", "1", "-name", "*understudy*"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -77,4 +78,19 @@ def test_a_slurmd_that_is_killed_and_nothing_else(slurm: Cluster, mark: Mark) ->
     job.goes_on()
     (incident,) = job.ends_as_undisturbed(mark)
     assert incident["planned"]
+    job.nothing_is_left()
+
+
+def test_a_node_that_slurm_takes_for_well_and_we_for_lost(slurm: Cluster, mark: Mark) -> None:
+    """Its agent stands still. Its rank goes to a spare, what is left there is ended, and the node goes back to Slurm; the job ends well."""
+    job = Steady(slurm)
+    job.trains()
+    slurm.nodes["n4"].signal("alice", "understudy.agent", signal.SIGSTOP)
+    job.wait_until(lambda: job.node_of(3) == "n5", "rank 3 on n5")
+    job.wait_until(lambda: not slurm.nodes["n4"].processes("alice"), "nothing on n4")
+    job.wait_until(lambda: job.shown()["NodeList"] == "n[1-3,5]", "the job without n4")
+    assert slurm.states()["n4"] == "idle"
+    job.goes_on()
+    (incident,) = job.ends_as_undisturbed(mark)
+    assert (incident["cause"], incident["rank"]) == ("node", 3)
     job.nothing_is_left()
