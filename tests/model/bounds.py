@@ -79,7 +79,7 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "two ranks move": (_one(3, spares=2, faults={"migrate": 2}), 4_528),
     "a rank moves and a worker dies": (_one(3, spares=2, faults={"migrate": 1, "kill": 1}), 62_841),
     "a rank moves and one is taken for hung": (_one(3, faults={"migrate": 1, "hung": 1}), 188_576),
-    "a rank moves and a timer runs out early": (_one(2, faults={"migrate": 1, "early": 1}), 6_933),
+    "a rank moves and a timer runs out early": (_one(2, faults={"migrate": 1, "early": 1}), 7_072),
     "a rank moves and a connection breaks": (_one(2, faults={"migrate": 1, "break": 1}), 36_048),
     "a rank moves and the orchestrator dies": (_one(faults={"migrate": 1, "crash": 1}), 31_639),
     "a worker dies, a spare is prepared": (_one(2, prepared=1, faults={"kill": 1}), 6_276),
@@ -149,7 +149,7 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     ),
     "a node is to be left, a worker dies, and a node is claimed": (
         _one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "kill": 1}),
-        77_142,
+        77_158,
     ),
     "a node is left for a claimed one, and trusted again": (_one(4, nodes=2, floating=1, faults={"leave": 1, "wears": 1}), 14_874),
     "a node is claimed, and the orchestrator dies": (_one(2, nodes=2, spares=0, floating=1, faults={"leave": 1, "crash": 1}), 508_547),
