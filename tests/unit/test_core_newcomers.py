@@ -174,7 +174,7 @@ def test_a_vote_before_the_boundary_says_nothing_of_who_has_gone_on_from_it() ->
     assert {abort.lost for abort in of(commands.Abort, said)} == {(1,)}
     for name in ("w0", "w1"):
         said = job.submit(events.Quiesced(name, 2, Position(1, Stand.VOTED), copies, 1))
-    assert not killed(said) and job.machine.state.ranks[1] == "w1" and not job.machine.state.migration
+    assert not killed(said) and state.ranks[1] == "w1" and job.machine.state.migration is None
     assert {(recover.worker, recover.start) for recover in of(commands.Recover, said)} == {("w0", 2), ("w1", 2)}
 
 
