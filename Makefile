@@ -17,7 +17,7 @@ STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 NEWEST_STAMP := $(NEWEST)/.setup-torch-$(TORCH_NEWEST)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
 # What depends most on torch: groups, faults in every place, the scripts of the diagonal that lean on it most (`make conformance` has all).
-ON_NEWEST := tests/contract tests/faults/test_step.py tests/faults/test_losses.py tests/faults/test_silent.py \
+ON_NEWEST := tests/contract tests/faults/test_losses.py \
 	tests/conformance/test_diagonal.py tests/integration/test_leaks.py tests/integration/test_gloo_waits.py \
 	tests/unit/test_torch_internals.py -k "not on_purpose and not does_not_end and not moco and not leaves_eval and not nanogpt \
 	and not prefetched and not arguments_changed and not mixing and not two_forwards and not hangs and not data_loader \

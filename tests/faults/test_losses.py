@@ -33,7 +33,7 @@ References = Callable[..., Reference]
 MODES = pytest.mark.parametrize("mode", ["ddp", "hsdp", "tp"])
 
 
-@MODES
+@pytest.mark.parametrize("mode", ["hsdp", *(pytest.param(mode, marks=pytest.mark.whole) for mode in ("ddp", "tp"))])
 def test_two_at_once_and_two_in_a_row(mode: str, start: Start, reference: References) -> None:
     """Two ranks at the same moment, then the same rank twice in one step, then rank 0 and a donor of the recovery from that.
 
