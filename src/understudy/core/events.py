@@ -392,9 +392,26 @@ class Expired:
 
 
 FromWorker = (
-    WorkerWarm | CommunicationBroken | Quiesced | NewcomerReady | Prepared | Drilled | DrillBroken | Registered | StateListed
-    | PhaseDone | Verified | VerifyFailed | Uncovered | ReplicasDiffer | RedoDiffers | Committed | ScriptFailed | Finished | Notice
-)  # fmt: skip
+    WorkerWarm
+    | CommunicationBroken
+    | Quiesced
+    | NewcomerReady
+    | Prepared
+    | Drilled
+    | DrillBroken
+    | Registered
+    | StateListed
+    | PhaseDone
+    | Verified
+    | VerifyFailed
+    | Uncovered
+    | ReplicasDiffer
+    | RedoDiffers
+    | Committed
+    | ScriptFailed
+    | Finished
+    | Notice
+)
 FromAgent = NodeJoined | WorkerStarted | StartRefused | WorkerLost | NodeChecked | FromWorker
 Event = (
     FromAgent
