@@ -24,6 +24,7 @@ import pytest
 from tests.faults.harness import ROOT
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG
+from understudy.common.dying import dying_with
 
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "sacct", "mariadbd", "mariadb-install-db", "unshare", "nsenter", "setpriv")
 PATH = os.pathsep.join(["/usr/local/sbin", "/usr/sbin", "/sbin", os.environ.get("PATH", os.defpath)])
@@ -76,7 +77,9 @@ class Host:
         words = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
         words += [sys.executable, str(Path(__file__).with_name("node.py")), self.name, str(folder), *self._daemon]
         with (folder / "log" / self.name).open("ab") as log:
-            self._process = subprocess.Popen(words, env=self._cluster.environment, stdout=log, stderr=log, start_new_session=True)
+            dies = dying_with(os.getpid(), signal.SIGKILL)  # with the tests, and everything on it with it
+            environment = self._cluster.environment
+            self._process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True, preexec_fn=dies)
         wait_until(lambda: self._up(), f"host {self.name}", LONG)
         self.start_daemon()
 

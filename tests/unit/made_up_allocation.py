@@ -59,7 +59,7 @@ class MadeUp(Allocation):
 
     def claim(self, number: int, work: Work, avoid: Collection[str], text: str) -> None:
         self._call("claim", number, *sorted(avoid))
-        self.held[number] = Held(True)
+        self.held[number] = Held()
 
     def claims(self) -> Mapping[int, Held]:
         self._call("claims")

@@ -79,7 +79,15 @@ def test_nodes_of_spares_come_behind_the_others() -> None:
 
 
 def test_options_of_the_scheduler_s_for_nodes_that_are_claimed() -> None:
-    assert plan(floating_spares=1, floating_option=["--qos=urgent", "--time=5"]).claim_options == ("--qos=urgent", "--time=5")
+    job = plan(floating_spares=1, floating_option=["--qos=urgent", "--time=5"], rdzv_endpoint="n1:20000")
+    assert job.claim_options == ("--qos=urgent", "--time=5")
+    assert (job.host, job.master, job.port, job.alone) == ("0.0.0.0", "n1", 20000, False), "a node may come that has to reach this one"
+
+
+def test_a_node_of_spares_has_to_reach_the_one_with_ranks() -> None:
+    job = plan(spare_nodes=1, node_rank=1, master_addr="n1")
+    assert (job.host, job.master, job.alone) == ("0.0.0.0", "n1", False)
+    assert plan().alone
 
 
 def test_standalone_ignores_the_rendezvous() -> None:

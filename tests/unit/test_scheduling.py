@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import threading
 import time
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from understudy.core import events
 from understudy.core.model import JobSpec, LossCause
 from understudy.detectors.base import Evidence, Severity
 from understudy.orchestrator import scheduling
-from understudy.orchestrator.machines import Machines
+from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.scheduling import Scheduling, story
 from understudy.policy.rules import Back
 from understudy.schedulers.base import TAKEN, Held, NodeSeen, SchedulerAway, SchedulerFailed, Work
@@ -38,8 +39,8 @@ class Around:
 
     def new(self, back: Back | None = None) -> Scheduling:
         """As a new leader has one."""
-        machines = Machines(lambda: self.allocation, lambda number: Work(f"claim {number}", ("true",)))
-        return Scheduling(machines, back or Back(), self.observed.append, self._submit, self.dismissed.append, self.lines.append)
+        access = SchedulerAccess(lambda: self.allocation, lambda number: Work(f"claim {number}", ("true",)))
+        return Scheduling(access, back or Back(), self.observed.append, self._submit, self.dismissed.append, self.lines.append)
 
     def _submit(self, event: events.Event) -> None:
         self.submitted.append(event)
@@ -56,8 +57,8 @@ class Around:
 
         asyncio.run(turns())
 
-    def finish(self, *gone: str) -> None:
-        asyncio.run(self.scheduling.finish(self.job.machine.state, gone))
+    def finish(self) -> None:
+        asyncio.run(self.scheduling.finish(self.job.machine.state))
 
     @property
     def made_up(self) -> MadeUp:
@@ -131,7 +132,7 @@ def test_it_is_told_once_and_asked_again(call: str, error: SchedulerFailed) -> N
     around.lose_node("n1")
     around.lose_node("n2")
     around.lose_node("n3")
-    around.made_up.held[9] = Held(True)
+    around.made_up.held[9] = Held()
     around.made_up.fails[call] = error
     around.turn(3)
     if call == "claim" and type(error) is SchedulerFailed:
@@ -152,7 +153,7 @@ def test_one_that_is_away_from_the_beginning_is_asked_again() -> None:
             raise SchedulerAway("no")
         return around.made_up
 
-    around.scheduling._machines = Machines(allocate, around.scheduling._machines.work)
+    around.scheduling._access = SchedulerAccess(allocate, around.scheduling._access.work)
     around.turn(5)
     assert len(asked) == 3 and len(around.lines) == 2 and len(around.made_up.calls("look")) == 3
 
@@ -207,7 +208,7 @@ def test_what_the_machine_wants_is_asked_for_once() -> None:
 def test_what_the_scheduler_has_beyond_that_is_given_back() -> None:
     around = floating()
     around.lose_node("n1")
-    around.made_up.held.update({7: Held(False, node="n9"), 8: Held(False, True, "n8", "cancelled")})
+    around.made_up.held.update({7: Held(node="n9"), 8: Held(True, "n8", "cancelled")})
     around.turn(2)
     assert around.made_up.calls("give_back") == [("give_back", 7)], "not what has ended"
 
@@ -221,7 +222,7 @@ def test_a_claim_that_is_refused_or_ends_is_over() -> None:
     around = floating()
     around.lose_node("n1")
     around.turn()
-    around.made_up.held[0] = Held(False, True, "", "Slurm job 12 preempted")
+    around.made_up.held[0] = Held(True, "", "Slurm job 12 preempted")
     around.turn(2)
     assert around.claims_ended() == [events.ClaimEnded(0, "Slurm job 12 preempted")] and around.made_up.calls("give_back") == []
 
@@ -377,21 +378,23 @@ def test_the_story_of_nodes_that_were_left() -> None:
 # -- the end ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_at_the_end_nobody_waits_for_nodes_that_have_not_heard_of_it() -> None:
+def test_at_the_end_nobody_waits_for_nodes_that_are_lost() -> None:
+    """Those that are there end by themselves, and some take their time."""
     around = Around(count=3)
     around.turn()
-    around.finish("n0", "n1", "n2")
+    around.finish()
     assert around.made_up.calls("record", "finish") == [("finish",)]
-    around.finish("n0")
-    assert around.made_up.calls("record", "finish") == [("record", ""), ("finish", "n1", "n2")]
+    around.lose_node("n1")
+    around.finish()
+    assert around.made_up.calls("record", "finish") == [("record", story(around.job.machine.state)), ("finish", "n1")]
 
 
 def test_at_the_end_what_is_claimed_is_given_back() -> None:
     around = floating()
     around.turn()
-    around.made_up.held = {1: Held(True), 2: Held(False, node="n8"), 3: Held(False, node="n9"), 4: Held(False, True)}
-    around.finish("n9")
-    assert around.made_up.calls("give_back") == [("give_back", 1), ("give_back", 2)], "n9 ends by itself"
+    around.made_up.held = {1: Held(), 2: Held(node="n8"), 3: Held(node="n1"), 4: Held(True)}
+    around.finish()
+    assert around.made_up.calls("give_back") == [("give_back", 1), ("give_back", 2)], "n1 is there, and ends by itself"
 
 
 @pytest.mark.parametrize(("error", "told"), [(SchedulerFailed("no"), "no"), (TimeoutError(), "it does not answer")])
@@ -407,7 +410,14 @@ def test_an_end_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.Monkey
     monkeypatch.setattr(scheduling, "FINISHING", 0.05)
     around = Around()
     around.turn()
-    monkeypatch.setattr(around.made_up, "finish", lambda missing: time.sleep(0.3))
+    told = threading.Event()
+
+    def tell(text: str) -> None:
+        around.lines.append(text)
+        told.set()
+
+    monkeypatch.setattr(around.made_up, "finish", lambda missing: told.wait(60))
+    monkeypatch.setattr(around.scheduling, "_tell", tell)
     around.finish()
     assert around.lines == ["the job is over, and the scheduler could not be told so: it does not answer"]
 

@@ -64,13 +64,13 @@ def test_a_node_that_is_refused(said: str, kind: type[Exception], programs: Prog
 @pytest.mark.parametrize(
     ("line", "held"),
     [
-        ("12|PENDING||Priority|", Held(True, False, "", "Slurm job 12 pending (Priority)")),
-        ("12|CONFIGURING|n5|None|", Held(True, False, "n5", "Slurm job 12 configuring")),
-        ("12|RUNNING|n5|None|", Held(False, False, "n5", "Slurm job 12 running")),
-        ("12|COMPLETING|n5|None|", Held(False, False, "n5", "Slurm job 12 completing")),
-        ("12|NODE_FAIL|n5|None|", Held(False, True, "n5", "Slurm job 12 node fail")),
-        ("12|PREEMPTED||None|", Held(False, True, "", "Slurm job 12 preempted")),
-        ("12|CANCELLED||None|", Held(False, True, "", "Slurm job 12 cancelled")),
+        ("12|PENDING||Priority|", Held(False, "", "Slurm job 12 pending (Priority)")),
+        ("12|CONFIGURING|n5|None|", Held(False, "n5", "Slurm job 12 configuring")),
+        ("12|RUNNING|n5|None|", Held(False, "n5", "Slurm job 12 running")),
+        ("12|COMPLETING|n5|None|", Held(False, "n5", "Slurm job 12 completing")),
+        ("12|NODE_FAIL|n5|None|", Held(True, "n5", "Slurm job 12 node fail")),
+        ("12|PREEMPTED||None|", Held(True, "", "Slurm job 12 preempted")),
+        ("12|CANCELLED||None|", Held(True, "", "Slurm job 12 cancelled")),
     ],
 )
 def test_how_one_stands(line: str, held: Held, programs: Programs) -> None:
@@ -84,7 +84,7 @@ def test_one_that_has_ended_does_not_hide_one_that_has_not(programs: Programs) -
     lines = [f"{number}|{state}|n5|None|{mark()}\n" for number, state in ((11, "FAILED"), (12, "RUNNING"), (13, "CANCELLED"))]
     programs.answer("squeue", "".join(lines))
     found = claims()
-    assert found.held() == {4: Held(False, False, "n5", "Slurm job 12 running")}
+    assert found.held() == {4: Held(False, "n5", "Slurm job 12 running")}
     found.give_back(4)
     assert programs.calls("scancel") == [["scancel", "12"]]
 
@@ -156,7 +156,7 @@ def test_what_becomes_of_it_stands_there_behind_its_mark(programs: Programs) -> 
 )
 def test_a_node_like_those_of_the_job(job: dict[str, Any], options: list[str]) -> None:
     found = like_the_job(job, NOW)
-    assert found[:2] == ["--nodes=1", "--ntasks=1"] and {*options} <= {*found}
+    assert {*options} <= {*found}
     assert any(option.startswith("--time") for option in found) is any(option.startswith("--time") for option in options)
     assert "(null)" not in " ".join(found) and not [option for option in found if option.endswith("=")]
 

@@ -151,10 +151,11 @@ def test_a_job_without_a_script_has_no_node_for_one(programs: Programs) -> None:
 
 def test_the_number_of_a_new_job(programs: Programs) -> None:
     programs.answer("sbatch", "12;cluster\n")
-    assert commands.batch("#!/bin/sh\n", "--nodes=1", variables={"SECRET": "s"}) == "12"
+    assert commands.batch(("serve", "a b"), "--qos=urgent", variables={"SECRET": "s"}) == "12"
     given, around = programs.last()
-    assert given == "#!/bin/sh\n" and around["SECRET"] == "s"
-    assert programs.calls("sbatch") == [["sbatch", "--parsable", "--export=ALL", "--nodes=1"]]
+    assert given == "#!/bin/sh\nexec serve 'a b'\n" and around["SECRET"] == "s"
+    (call,) = programs.calls("sbatch")
+    assert call == ["sbatch", "--parsable", "--export=ALL", "--nodes=1", "--ntasks=1", "--output=/dev/null", "--qos=urgent"]
 
 
 # -- what Slurm says of nodes ----------------------------------------------------------------------------------------------------

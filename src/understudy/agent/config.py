@@ -45,7 +45,8 @@ class AgentConfig:
     def write(self, path: Path) -> None:
         path.write_bytes(_ADAPTER.dump_json(self, indent=1))
 
-    def to_json(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, object]:
+        """Of what JSON has."""
         found: dict[str, object] = _ADAPTER.dump_python(self, mode="json")
         return found
 

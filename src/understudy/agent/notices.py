@@ -7,7 +7,6 @@ a handler of the script may run twice there.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import signal
 from collections.abc import Sequence
@@ -18,20 +17,20 @@ from understudy.agent.worker import Worker
 
 def pass_on(number: signal.Signals, workers: Sequence[Worker]) -> str | None:
     """To those workers whose script has a handler for it: it would end the others. Gives a line for the user about these."""
-    deaf = [worker for worker in workers if not _pass_on(number, worker.pid)]
+    deaf = [worker for worker in workers if not _pass_on(number, worker)]
     if not deaf:
         return None
     ranks = ", ".join(str(worker.rank) for worker in sorted(deaf, key=lambda worker: worker.rank))
     return f"{number.name} is kept from rank{'s' * (len(deaf) > 1)} {ranks}: the script has no handler for it, and would end"
 
 
-def _pass_on(number: signal.Signals, pid: int) -> bool:
+def _pass_on(number: signal.Signals, worker: Worker) -> bool:
     try:
-        caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", Path(f"/proc/{worker.pid}/status").read_text(), re.MULTILINE)
     except OSError:  # it has ended
         return True
     if caught is None or not int(caught[1], 16) >> (number - 1) & 1:
         return False
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)  # a worker is a child of ours, so its number is not another's before we have collected it
+        signal.pidfd_send_signal(worker.pidfd, number)
     return True

@@ -139,9 +139,8 @@ class Agent:
 
     def _notice(self, number: signal.Signals) -> None:
         """Workers that hold no rank are not in the script."""
-        if (
-            text := notices.pass_on(number, [worker for worker in self._workers.values() if worker.alive and worker.rank >= 0])
-        ) is not None:
+        text = notices.pass_on(number, [worker for worker in self._workers.values() if worker.alive and worker.rank >= 0])
+        if text is not None:
             self._output.say(text)
 
     def _parent_gone(self) -> None:

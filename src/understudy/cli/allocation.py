@@ -21,16 +21,26 @@ NOT_GIVEN = "1:1"  # of --nnodes
 def found(flags: Flags) -> Allocation | None:
     """The allocation that this command runs in, if it is to go by one. Raises `Usage`."""
     if flags.scheduler == "none" or flags.orchestrator or flags.check or flags.standalone:
+        _no_scheduler(flags)
         return None
     try:
         here = allocation(flags.scheduler, os.environ)
     except (ValueError, SchedulerFailed) as error:
         raise Usage(str(error)) from error
+    if here is None:
+        _no_scheduler(flags)
     if here is None and flags.scheduler != "auto":
         raise Usage(f"--scheduler {flags.scheduler}: this command was not started in a job of that scheduler's (with Slurm: by srun)")
     if here is None and (advice := outside_of_a_step(os.environ)):
         say(advice)
     return here
+
+
+def _no_scheduler(flags: Flags) -> None:
+    if flags.floating_spares:
+        raise Usage(
+            "--floating-spares: they are asked for from a scheduler, and this command does not run in a job of one (Slurm: by srun)"
+        )
 
 
 def completed(flags: Flags, here: Allocation) -> Flags:
@@ -49,7 +59,7 @@ def completed(flags: Flags, here: Allocation) -> Flags:
     if flags.node_rank is None:
         filled = replace(filled, node_rank=place.number)
     leading: tuple[str, ...] = ()
-    if count > 1 and not flags.rdzv_endpoint and not flags.master_addr:
+    if (count > 1 or flags.floating_spares) and not flags.rdzv_endpoint and not flags.master_addr:
         ports = [flags.master_port + number for number in range(len(place.ports))] if flags.master_port else place.ports
         several = len(place.addresses) >= 3
         leading = place.nodes[: 3 if several else 1]

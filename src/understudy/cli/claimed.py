@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from understudy.agent.config import AgentConfig
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.cli.supervisor import Supervisor
+from understudy.common.addresses import by_which_it_reaches
 from understudy.common.console import say
 from understudy.common.names import CLAIM_VARIABLE, OWNER_VARIABLE, TOKEN_VARIABLE
 from understudy.schedulers.slurm.claims import owner_is_over
@@ -26,17 +27,10 @@ LOOK = 20.0  # seconds between two looks whether the job is over
 
 
 def address(orchestrators: str) -> str:
-    """By which the other nodes reach this one: from where it reaches the first orchestrator that can be asked for."""
-    for url in orchestrators.split(","):
-        found = urlsplit(url)
-        try:
-            family, kind, _, _, place = socket.getaddrinfo(found.hostname, found.port, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, kind) as probe:  # sends nothing: it asks the routing table
-                probe.connect(place)
-                return str(probe.getsockname()[0])
-        except OSError:
-            continue
-    return socket.gethostname()
+    """By which the other nodes reach this one."""
+    places = [urlsplit(url) for url in orchestrators.split(",")]
+    found = (by_which_it_reaches(place.hostname or "", place.port or 1) for place in places)
+    return next(filter(None, found), "") or socket.gethostname()
 
 
 def _watch(owner: str) -> None:

@@ -54,6 +54,15 @@ class Launch:
     signals: tuple[signal.Signals, ...]
     notes: tuple[str, ...] = field(default=())
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other node takes part, or ever will."""
+        return _alone(self.spec.nodes + self.spec.spare_nodes, self.spec.floating)
+
+
+def _alone(nodes: int, floating: int) -> bool:
+    return nodes == 1 and not floating
+
 
 def ask_torch(kind: str) -> int:
     """What torchrun makes of `--nproc-per-node KIND` on this machine."""
@@ -109,7 +118,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         detectors=_detectors(flags.detectors, submitted),
         node_rank=node_rank,
         program=_program(flags),
-        host="127.0.0.1" if nodes == 1 else ("::" if ":" in master else "0.0.0.0"),
+        host="127.0.0.1" if _alone(nodes, flags.floating_spares) else ("::" if ":" in master else "0.0.0.0"),
         port=port,
         master=master,
         endpoints=endpoints,
@@ -225,7 +234,7 @@ def _master(flags: Flags, nodes: int) -> tuple[str, int]:
     host, port = (flags.master_addr or "").strip("[]"), flags.master_port
     if flags.rdzv_endpoint:
         host, port = _endpoint(flags.rdzv_endpoint)
-    if nodes == 1:
+    if _alone(nodes, flags.floating_spares):
         return "127.0.0.1", port or 0
     if not host:
         raise Usage(f"{_counted(flags, nodes)} needs the address of node 0: --master-addr HOST (or --rdzv-endpoint HOST:PORT)")
@@ -367,6 +376,6 @@ def _notes(flags: Flags, nodes: int) -> tuple[str, ...]:
         notes.append("--rdzv-conf has no effect: the orchestrator takes the place of the rendezvous and has no such settings")
     if flags.event_log_handler != "null":
         notes.append("--event-log-handler has no effect: every event is in the run directory's journal (understudy report)")
-    if nodes == 1 and flags.rdzv_endpoint and not flags.standalone:
+    if _alone(nodes, flags.floating_spares) and flags.rdzv_endpoint and not flags.standalone:
         notes.append("with one node the orchestrator listens on this machine only; of --rdzv-endpoint only the port counts")
     return tuple(notes)

@@ -17,6 +17,7 @@ from understudy.agent.config import WORKER_COMMAND, AgentConfig
 from understudy.cli.launch import Launch, Usage
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.supervisor import NOTICES, Supervisor
+from understudy.common.addresses import by_which_it_reaches
 from understudy.common.console import say
 from understudy.common.names import CLAIM, TOKEN_VARIABLE
 from understudy.common.tls import trusting
@@ -113,7 +114,7 @@ def _write_claim(plan: Launch, run: RunDirectory, config: AgentConfig, orchestra
     """What the agents of nodes are told that the job claims; where they are, they find out (`claimed`)."""
     told = config.with_(node="", address="", domain="", labels=(), orchestrator=orchestrator, spares=plan.spec.workers_per_node)
     first = plan.spec.nodes + plan.spec.spare_nodes
-    claim = {"options": plan.claim_options, "config": told.to_json(), "first": first}
+    claim = {"options": plan.claim_options, "config": told.as_dict(), "first": first}
     (run.path / CLAIM).write_text(json.dumps(claim, indent=1) + "\n")
 
 
@@ -127,7 +128,7 @@ def job_token(file: Path | None, plan: Launch) -> str | None:
             raise Usage(f"--token-file {file}: {error.strerror}") from error
         if not given:
             raise Usage(f"--token-file {file} is empty")
-    if not given and plan.spec.nodes > 1:
+    if not given and plan.spec.nodes + plan.spec.spare_nodes > 1:
         raise Usage(
             "several nodes need a shared secret: write a long random text into a file that only you can read, and "
             "give it on every node with --token-file (or in UNDERSTUDY_TOKEN)"
@@ -168,17 +169,11 @@ def _address(plan: Launch) -> str:
     """Where the other nodes reach this one."""
     if plan.local_addr:
         return plan.local_addr
-    if plan.spec.nodes == 1:
+    if plan.alone:
         return "127.0.0.1"
     if _hosts_orchestrator(plan):
         return plan.master
-    family = socket.AF_INET6 if ":" in plan.master else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:  # sends nothing: it asks the routing table
-        try:
-            probe.connect((plan.master, plan.port or 1))
-        except OSError:
-            return socket.gethostname()
-        return str(probe.getsockname()[0])
+    return by_which_it_reaches(plan.master, plan.port or 1) or socket.gethostname()
 
 
 def _bracketed(host: str) -> str:

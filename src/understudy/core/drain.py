@@ -35,6 +35,8 @@ def refusal(state: JobState, name: str) -> str:
         return f"the job has no node {name} (it has {known})"
     if state.ended is not None:
         return "the job is over"
+    if node.gone:
+        return f"node {name} was given back to the scheduler"
     ranks = ranks_on(state, node)
     others = [other for other in state.nodes.values() if other is not node and not other.lost and not other.taints]
     fixed = not state.spec.replenish
@@ -95,6 +97,7 @@ def released(state: JobState, event: NodeReleased) -> None:
         _end_spares(state, node)
         state.tell(f"node {node.name} is given back to the scheduler: its ranks have left it")
     node.lost, node.gone, node.spares = True, True, 0
+    settle(state)
 
 
 def hindrance(state: JobState, node: Node) -> str:

@@ -38,8 +38,8 @@ TIMER = "taint"
 
 def node_tainted(state: JobState, event: NodeTainted) -> None:
     node = state.nodes.get(event.node)
-    if node is None:
-        state.refuse(event, Why.UNKNOWN)
+    if node is None or (node.gone and node.claim < 0):  # what was claimed may come again
+        state.refuse(event, Why.UNKNOWN if node is None else Why.OVER)
         return
     if event.reason:
         new = Taint(event.source, event.reason, event.part, event.until, event.leave, event.deadline, event.lose)

@@ -44,9 +44,9 @@ from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.journal import AGAIN, AGAIN_AT_MOST
 from understudy.orchestrator.leadership import Leadership
-from understudy.orchestrator.machines import from_scheduler
 from understudy.orchestrator.migrations import NewerJournal
 from understudy.orchestrator.quorum import serving as quorum
+from understudy.orchestrator.scheduler_access import from_scheduler
 from understudy.orchestrator.security import SHORTEST, Access, load_or_create, load_or_create_token, read_secrets
 from understudy.orchestrator.server import Certificates, Server, announce, listen
 from understudy.orchestrator.settings import Settings
@@ -94,8 +94,8 @@ async def _take_part(arguments: argparse.Namespace, folder: Path, settings: Sett
     token = load_or_create_token(folder)
     trust = trusting(arguments.trust)
     access, certificates = entry.access, entry.certificates
-    machines = from_scheduler(arguments.scheduler, folder)
-    return await quorum.serve(arguments.number, urls, folder, settings, access, token, certificates, trust, listener, machines)
+    scheduler = from_scheduler(arguments.scheduler, folder)
+    return await quorum.serve(arguments.number, urls, folder, settings, access, token, certificates, trust, listener, scheduler)
 
 
 def _prepare() -> None:
@@ -148,7 +148,7 @@ async def _serve(
     cluster: Cluster | None = None
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     if settings is not None:
-        jobs.single, jobs.machines = True, from_scheduler(arguments.scheduler, folder)
+        jobs.single, jobs.scheduler = True, from_scheduler(arguments.scheduler, folder)
         job = jobs.begin(settings, known=known.get(settings.spec.job))
         job.running.add_done_callback(lambda task: ended.set_result(task.result()))
     else:

@@ -13,8 +13,8 @@ from understudy.detectors.base import Evidence
 from understudy.links.messages import ONLY
 from understudy.orchestrator.history import History
 from understudy.orchestrator.journal import Journal, Recorded
-from understudy.orchestrator.machines import Machines
 from understudy.orchestrator.output import FILE, Output
+from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.service import Service
 from understudy.orchestrator.settings import Settings
 from understudy.policy.rules import parse
@@ -48,7 +48,7 @@ class Jobs:
         self.aside: dict[str, str] = {}  # jobs that the journal has and that cannot be read from it, and why
         self._told: set[str] = set()
         self.single = False
-        self.machines: Machines | None = None  # of the one job, from its scheduler
+        self.scheduler: SchedulerAccess | None = None  # of the one job, from its scheduler
         self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is here
 
     def get(self, name: str) -> ServedJob | None:
@@ -118,7 +118,7 @@ class Jobs:
             far=folder is not None,
             silent_since=self._silent_since,
             policy=parse(settings.policy, "policy") if settings.policy else None,
-            machines=self.machines,
+            scheduler=self.scheduler,
         )
         if known is not None:
             service.resume(known.events)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from understudy.core import floating
@@ -18,7 +18,7 @@ from understudy.core.events import ClaimEnded, Event, NodeReleased
 from understudy.core.state import Claim, JobState
 from understudy.core.transitions import WorkerState
 from understudy.detectors.base import Evidence, Severity, Subject
-from understudy.orchestrator.machines import Machines
+from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.policy.rules import Back
 from understudy.schedulers.base import TAKEN, Allocation, NodeSeen, SchedulerAway, SchedulerFailed
 
@@ -30,7 +30,7 @@ FINISHING = 40.0  # seconds for the last things to be told
 class Scheduling:
     def __init__(
         self,
-        machines: Machines,
+        scheduler: SchedulerAccess,
         back: Back,
         observe: Callable[[Evidence], None],
         submit: Callable[[Event], None],
@@ -40,7 +40,7 @@ class Scheduling:
         """`back`: what becomes of nodes that are not needed. `observe`, `submit`, `dismiss`, `tell`: evidence, an event for the machine,
         the node whose agent is to end, and a line for the user.
         """
-        self._machines = machines
+        self._access = scheduler
         self._back = back
         self._tried: dict[str, float] = {}  # nodes that were to be given back, and when that was tried last
         self._releasing: asyncio.Task[None] | None = None
@@ -71,7 +71,7 @@ class Scheduling:
         text = story(state)
         try:
             if self._allocation is None:
-                self._allocation = await asyncio.to_thread(self._machines.allocate)
+                self._allocation = await asyncio.to_thread(self._access.allocate)
             allocation = self._allocation
             if allocation is None:
                 return
@@ -109,7 +109,7 @@ class Scheduling:
             text = f"{allocation.place.job}: {_claim_story(state, claim)}"
             if number not in held:
                 try:
-                    await asyncio.to_thread(allocation.claim, number, self._machines.work(number), claim.avoid, text)
+                    await asyncio.to_thread(allocation.claim, number, self._access.work(number), claim.avoid, text)
                     self._claim_texts[number] = text
                 except SchedulerAway:
                     raise
@@ -180,16 +180,19 @@ class Scheduling:
                 self._observe(Evidence(scheduler, Subject.NODE, name, severity, node.reason, happened, node.trouble))
         self._known = dict(seen)
 
-    async def finish(self, state: JobState, gone: Collection[str]) -> None:
-        """The job is over, and these nodes have heard of it and have gone. For those that have not, nobody is to wait."""
+    async def finish(self, state: JobState) -> None:
+        """The job is over. Nodes that have heard of it end by themselves, and some take their time: scripts finish there what they have to.
+        What is left of the others is ended.
+        """
         allocation = self._allocation
         if allocation is None:
             return
-        missing = [node for node in allocation.place.nodes if node not in gone]
+        there = {node.name for node in state.nodes.values() if not node.lost}
+        missing = [node for node in allocation.place.nodes if node not in there]
 
         def finish() -> None:
             for number, one in allocation.claims().items() if state.spec.floating else ():
-                if not one.over and one.node not in gone:
+                if not one.over and one.node not in there:
                     allocation.give_back(number)
             if state.incidents or missing:
                 allocation.record(story(state))

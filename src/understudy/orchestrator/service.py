@@ -42,7 +42,7 @@ from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.limits import Buckets
 from understudy.orchestrator.liveness import Liveness, SilentSince
-from understudy.orchestrator.machines import Machines
+from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.scheduling import Scheduling
 from understudy.orchestrator.verdicts import RESERVED, corrupt, silence
 from understudy.policy.rules import Policy, default
@@ -71,10 +71,10 @@ class Service:
         far: bool = False,
         silent_since: SilentSince = lambda node_rank, seconds: None,
         policy: Policy | None = None,
-        machines: Machines | None = None,
+        scheduler: SchedulerAccess | None = None,
     ) -> None:
         """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`,
-        `silent_since`: as `Liveness` has them. `policy`: what is done about evidence. `machines`: as `Scheduling` has them, of a
+        `silent_since`: as `Liveness` has them. `policy`: what is done about evidence. `scheduler`: as `Scheduling` has them, of a
         job in a scheduler's allocation.
         """
         self.machine = machine
@@ -94,20 +94,20 @@ class Service:
         self._seen: deque[Evidence] = deque(maxlen=MOST)  # on nodes, since the last look
         self._journalled = Buckets(NEWS, MOST)  # by family of detectors
         self._responses = Responses(policy if policy is not None else default(), tell)
+        spec = machine.state.spec
         self._liveness = Liveness(
             machine.state.timeouts.node_lost,
             WATCH,
             clock(),
-            far=far or machine.state.spec.nodes > 1,
+            far=far or spec.nodes + spec.spare_nodes > 1 or bool(spec.floating),
             up=up,
             silent_since=silent_since,
         )
         self._scheduling = (
-            Scheduling(machines, (policy or default()).scheduler, self.observe, self.submit, self._dismiss, tell)
-            if machines is not None
+            Scheduling(scheduler, (policy or default()).scheduler, self.observe, self.submit, self._dismiss, tell)
+            if scheduler is not None
             else None
         )
-        self._gone: set[str] = set()  # nodes whose agents have heard of the job's end, and have gone
         self._warned_stall = False
         self._complaints: set[str] = set()
         self._ended = asyncio.Event()
@@ -153,7 +153,7 @@ class Service:
             except TimeoutError:
                 self._tell(f"agents still connected after the end: {', '.join(sorted(self._links))}")
         if self._scheduling is not None:
-            await self._scheduling.finish(self.machine.state, self._gone)
+            await self._scheduling.finish(self.machine.state)
         self._journal.progress(self.pages)
         for handle in self._timers.values():
             handle.cancel()
@@ -265,7 +265,6 @@ class Service:
         del self._links[link.node]
         self._liveness.disconnected(link.node)
         if self._ended.is_set():
-            self._gone.add(link.node)
             if not self._links:
                 self._all_gone.set()
         elif link.node in self.machine.state.nodes:

@@ -92,7 +92,6 @@ class SchedulerAway(SchedulerFailed):
 class Held:
     """A node that was asked for beside those of the job, and has not been given back as far as is known."""
 
-    waits: bool  # for the scheduler to give it
     over: bool = False  # the scheduler has ended it, or could not give it
     node: str = ""
     detail: str = ""  # of its end, or of why it waits
@@ -181,4 +180,4 @@ class Allocation(ABC):
 
     @abstractmethod
     def finish(self, missing: Collection[str]) -> None:
-        """The job is over, and of these nodes nobody has heard that they know. Ends what nobody else would end."""
+        """The job is over, and these of its nodes are lost. Ends what nobody else would end."""

@@ -21,11 +21,11 @@ from understudy.common.console import say
 from understudy.common.names import JOURNAL
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.jobs import Jobs
-from understudy.orchestrator.machines import Machines
 from understudy.orchestrator.quorum.member import Member
 from understudy.orchestrator.quorum.replicated import Replicated
 from understudy.orchestrator.quorum.storage import FILE, Storage
 from understudy.orchestrator.quorum.transport import LONGEST, Front
+from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.security import Access
 from understudy.orchestrator.server import Certificates, Server, announce_all
 from understudy.orchestrator.settings import Settings
@@ -44,10 +44,10 @@ async def serve(
     certificates: Certificates | None,
     trust: ssl.SSLContext | None,
     listener: socket.socket,
-    machines: Machines | None = None,
+    scheduler: SchedulerAccess | None = None,
 ) -> int:
     """Until the job is over or SIGTERM comes; the job's exit code if this one leads then, else 0. `urls`: of all members, by number.
-    `machines`: of a job that has them from a scheduler.
+    `scheduler`: of a job that has them from a scheduler.
     """
     writer = Replicated(folder / JOURNAL, say)
     writer.start()
@@ -71,7 +71,7 @@ async def serve(
     try:
         await _first(serving, running, member.elected, *going)
         if member.elected.done() and not (over.is_set() or asked.is_set()):
-            code = await _lead(member, writer, front, settings, access, machines, _first(serving, running, *going))
+            code = await _lead(member, writer, front, settings, access, scheduler, _first(serving, running, *going))
         for task in (serving, running):
             if task.done():  # without either there is no control
                 task.result()
@@ -86,14 +86,14 @@ async def serve(
 
 
 async def _lead(
-    member: Member, writer: Replicated, front: Front, settings: Settings, access: Access, machines: Machines | None, other_end: Any
+    member: Member, writer: Replicated, front: Front, settings: Settings, access: Access, scheduler: SchedulerAccess | None, other_end: Any
 ) -> int:
     """Serves the job until its end, or until `other_end`."""
     fence = member.elected.result()
     member.deposed = _start_anew
     known = writer.lead(member)
     jobs = Jobs(writer, say, member.guard, lambda node, seconds: member.silent_since(node, seconds))
-    jobs.single, jobs.machines = True, machines
+    jobs.single, jobs.scheduler = True, scheduler
     job = jobs.begin(known.settings if known is not None else settings, known=known)
     front.app = create_app(jobs, access, None, fence)
     say(f"the orchestrator of this node leads (term {fence})")

@@ -9,19 +9,17 @@ those that should have cancelled it.
 from __future__ import annotations
 
 import re
-import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
 
 from understudy.common.bounds import plain
 from understudy.common.names import OWNER_VARIABLE
-from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
+from understudy.schedulers.base import Held, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands
 from understudy.schedulers.slurm.step import Step
 
 NAME = "understudy-spare"
 _MARK = re.compile(r"^understudy: spare of (\S+), claim ([0-9]{1,18});")
-WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 MARGIN = 120  # seconds that a claimed node may stay at least, however soon the job's own time is over
 LIKE_THE_JOB = {"Partition": "partition", "QOS": "qos", "Account": "account", "Features": "constraint", "Reservation": "reservation"}
 
@@ -35,13 +33,12 @@ class Claims:
     def ask(self, number: int, work: Work, avoid: Collection[str], text: str) -> None:
         if number in self.held():
             return
-        script = f"#!/bin/sh\nexec {shlex.join(work.command)}\n"
-        options = [f"--job-name={NAME}", f"--comment={self._comment(number, text)}", "--no-requeue", "--output=/dev/null"]
+        options = [f"--job-name={NAME}", f"--comment={self._comment(number, text)}", "--no-requeue"]
         if avoid:
             options.append(f"--exclude={','.join(sorted(avoid))}")
         told = {**work.environment, OWNER_VARIABLE: self._step.job}
         like = like_the_job(commands.fields(self._step.job), time.time())
-        self._jobs[number] = commands.batch(script, *options, *like, *self._options, variables=told)
+        self._jobs[number] = commands.batch(work.command, *options, *like, *self._options, variables=told)
 
     def held(self) -> Mapping[int, Held]:
         found: dict[int, Held] = {}
@@ -57,7 +54,7 @@ class Claims:
             self._jobs[number] = job.number
             what = f"Slurm job {job.number} {job.state.lower().replace('_', ' ')}"
             why = f" ({job.reason})" if job.reason not in ("None", "") else ""
-            found[number] = Held(job.state in WAITING, job.state in commands.OVER, job.node, what + why)
+            found[number] = Held(job.state in commands.OVER, job.node, what + why)
         return found
 
     def give_back(self, number: int) -> None:
@@ -74,9 +71,9 @@ class Claims:
 
 def like_the_job(job: Mapping[str, str], now: float) -> list[str]:
     """Options of `sbatch` for one node like those of the job of which `scontrol` says this, for as long as that job may run."""
-    options = ["--nodes=1", "--ntasks=1"]
+    options = []
     for field, option in LIKE_THE_JOB.items():
-        if (value := job.get(field, "(null)")) not in ("(null)", "", "normal" if field == "QOS" else ""):
+        if (value := job.get(field, "(null)")) not in ("(null)", ""):
             options.append(f"--{option}={value}")
     if (tres := job.get("TresPerNode", "")) not in ("", "(null)"):
         options.append("--gres=" + re.sub(r"\bgres[:/]", "", tres))
@@ -100,9 +97,7 @@ def like_the_job(job: Mapping[str, str], now: float) -> list[str]:
 def owner_is_over(job: str) -> bool:
     """Whether the job that a spare is for is known to be. A controller that does not answer says nothing."""
     try:
-        lines = commands.run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").split()
-    except SchedulerAway:
+        state = commands.state(job)
+    except SchedulerFailed:
         return False
-    except SchedulerFailed as error:
-        return "Invalid job id" in str(error)
-    return not lines or lines[0] in commands.OVER
+    return not state or state in commands.OVER

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
@@ -85,15 +86,26 @@ def drain(names: Sequence[str], reason: str) -> None:
     run("scontrol", "update", f"NodeName={','.join(names)}", "State=DRAIN", f"Reason={reason}")
 
 
-def batch(script: str, *options: str, variables: Mapping[str, str]) -> str:
-    """The number of a new job, which runs the script. `variables`: in its environment, beside ours, and not in the script."""
-    words = ["sbatch", "--parsable", "--export=ALL", *options]
-    return run(*words, given=script, variables=variables).strip().partition(";")[0]
+def batch(command: Sequence[str], *options: str, variables: Mapping[str, str]) -> str:
+    """The number of a new job on one node, which runs this. `variables`: in its environment, beside ours, and not in its script."""
+    words = ["sbatch", "--parsable", "--export=ALL", "--nodes=1", "--ntasks=1", "--output=/dev/null", *options]
+    return run(*words, given=f"#!/bin/sh\nexec {shlex.join(command)}\n", variables=variables).strip().partition(";")[0]
 
 
-def cancel(what: str) -> None:
-    """A job, or a step of one."""
-    run("scancel", "--quiet", what)
+def cancel(job: str) -> None:
+    run("scancel", "--quiet", job)
+
+
+def state(job: str) -> str:
+    """As Slurm calls it; "" of a job that it has forgotten."""
+    try:
+        return next(iter(run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").split()), "")
+    except SchedulerAway:
+        raise
+    except SchedulerFailed as error:
+        if "Invalid job id" in str(error):
+            return ""
+        raise
 
 
 def run_on(node: str, job: str, *words: str) -> None:

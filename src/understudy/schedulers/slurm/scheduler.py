@@ -6,12 +6,11 @@ What it starts does not depend on the process that has asked for it.
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import threading
 from collections.abc import Mapping, Sequence
 
-from understudy.schedulers.base import Allocation, Ended, Scheduler, SchedulerAway, SchedulerFailed, Work
+from understudy.schedulers.base import Allocation, Ended, Scheduler, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands
 from understudy.schedulers.slurm.allocation import SlurmAllocation
 from understudy.schedulers.slurm.step import NAME, step_of
@@ -49,30 +48,16 @@ class SlurmJob:
     def _watch(self) -> None:
         while not self._closed.wait(LOOK):
             try:
-                state = state_of(self.number)
+                state = commands.state(self.number)
             except SchedulerFailed:  # nothing is known: it may come back
                 continue
             if state in commands.OVER or not state:
-                self._ended = Ended(
-                    f"Slurm job {self.number} {state.lower().replace('_', ' ') or 'is gone'}", state not in ("COMPLETED", "FAILED")
-                )
+                how = state.lower().replace("_", " ") or "is gone"
+                self._ended = Ended(f"Slurm job {self.number} {how}", killed=state not in ("COMPLETED", "FAILED"))
                 self._over.set()
                 if not self._closed.is_set():
                     os.eventfd_write(self._wakes, 1)
                 return
-
-
-def state_of(job: str) -> str:
-    """As Slurm calls it; "" for one that it has forgotten."""
-    try:
-        lines = commands.run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").split()
-    except SchedulerAway:
-        raise
-    except SchedulerFailed as error:
-        if "Invalid job id" in str(error):
-            return ""
-        raise
-    return lines[0] if lines else ""
 
 
 class SlurmScheduler(Scheduler):
@@ -92,10 +77,8 @@ class SlurmScheduler(Scheduler):
             raise ValueError(f"{work.name}: what Slurm starts on another machine cannot inherit descriptors")
         if self.status().get(work.name) == "running":
             raise ValueError(f"{work.name} is running already")
-        script = f"#!/bin/sh\nexec {shlex.join(work.command)}\n"
-        options = (f"--job-name={work.name}", "--nodes=1", "--ntasks=1", "--output=/dev/null")
         try:
-            number = commands.batch(script, *options, variables=work.environment)
+            number = commands.batch(work.command, f"--job-name={work.name}", variables=work.environment)
         except SchedulerFailed as error:
             raise OSError(str(error)) from error
         self._jobs[work.name] = job = SlurmJob(number)

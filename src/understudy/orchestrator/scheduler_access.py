@@ -18,12 +18,12 @@ from understudy.schedulers.registry import allocation
 
 
 @dataclass(frozen=True)
-class Machines:
+class SchedulerAccess:
     allocate: Callable[[], Allocation | None]  # may take a while, and raise `SchedulerFailed`
     work: Callable[[int], Work]  # what a node runs that is claimed under this number
 
 
-def from_scheduler(name: str, run_dir: Path) -> Machines | None:
+def from_scheduler(name: str, run_dir: Path) -> SchedulerAccess | None:
     """None for a job that has brought its nodes itself."""
     if not name:
         return None
@@ -35,4 +35,4 @@ def from_scheduler(name: str, run_dir: Path) -> Machines | None:
         command = (sys.executable, "-P", "-m", "understudy.cli.claimed")
         return Work(f"claim {number}", command, {CLAIM_VARIABLE: json.dumps(config), TOKEN_VARIABLE: load_or_create_token(run_dir)})
 
-    return Machines(partial(allocation, name, os.environ, told["options"]), work)
+    return SchedulerAccess(partial(allocation, name, os.environ, told["options"]), work)
