@@ -5,16 +5,16 @@ A bug replaces one function while it is searched for. `BUGS` says what each brea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 from tests.model import moves, steps
 from tests.model.bounds import Bounds
+from tests.model.bugs_in_claims import BUGS_IN_CLAIMS, LEFT
 from tests.model.messages import says
 from tests.model.moves import Moves
+from tests.model.planting import Bug, nobody, stays
 from tests.model.world import Mode, Shape, Worker, World
 from understudy.core import (
     admission,
@@ -23,7 +23,6 @@ from understudy.core import (
     drain,
     drill,
     events,
-    floating,
     home,
     loss,
     machine,
@@ -65,32 +64,8 @@ ALL_PREPARED = Bounds(nodes=2, spares=2, prepared=2, faults={"leave": 1}, replen
 DRAIN_ONE = Bounds(nodes=2, spares=2, transactions=3, faults={"drain": 1}, replenish=True)
 HOME = replace(WEARS, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
 CHECKED = replace(WEARS, admission=True, faults={"leave": 1, "wears": 1, "checked": 1}, together=3)
-CLAIM = Bounds(transactions=2, spares=0, floating=1, faults={"kill": 1})
-ENDED = replace(CLAIM, faults={"kill": 1, "ended": 1}, together=2)
-LEFT = Bounds(nodes=2, spares=0, floating=1, transactions=1, faults={"leave": 1, "late": 1}, together=2)
-BACK = Bounds(nodes=2, floating=1, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
-MOVED = replace(LEFT, transactions=3, faults={"leave": 1}, together=1)
 TAKEN_AWAY = replace(LEFT, transactions=3, faults={"leave": 1, "ended": 1})
-WORN = replace(LEFT, faults={"leave": 1, "wears": 1})
 SPLIT = Bounds(transactions=1, nodes=2, spares=2, faults={"cut": 1})
-
-
-@dataclass(frozen=True)
-class Bug:
-    what: str
-    where: Any
-    name: str
-    instead: Any
-    bounds: Bounds
-
-
-@contextmanager
-def planted(bug: Bug) -> Iterator[None]:
-    """The bug is in the code as long as this lasts: in the module and in the machine's table of handlers."""
-    original = getattr(bug.where, bug.name)
-    handlers = {kind: bug.instead if handler is original else handler for kind, handler in machine._HANDLERS.items()}
-    with mock.patch.object(bug.where, bug.name, bug.instead), mock.patch.dict(machine._HANDLERS, handlers):
-        yield
 
 
 # -- in the core ----------------------------------------------------------------------------------------------------------
@@ -123,15 +98,6 @@ def _any_holder(positions: Any, copies: Any, absent: Any) -> Decision:
 def _stale_answer(state: JobState, event: events.Quiesced) -> None:
     """A position of a generation that is over counts."""
     quiesced(state, replace(event, generation=state.generation))
-
-
-def _stays(state: JobState) -> None:
-    """The node is tainted, and its ranks stay there."""
-
-
-def _nobody(state: JobState, *_: Any) -> list[Any]:
-    """Nothing comes of it."""
-    return []
 
 
 def _everything(state: JobState) -> list[Any]:
@@ -325,53 +291,12 @@ def _end_waits(state: JobState) -> None:
 maybe_done = resume.maybe_done
 
 
-def _timer_stays(state: JobState, *names: str) -> None:
+def _timerstays(state: JobState, *names: str) -> None:
     """The timer of a drill that is over goes on."""
     cancel(state, *(name for name in names if name != "drill"))
 
 
 cancel = JobState.cancel
-
-
-def _only_warming(state: JobState) -> bool:
-    """Who holds for a spare does not look at what is claimed."""
-    return bool(state.idle(WorkerState.STARTING))
-
-
-def _no_pause(state: JobState, event: events.ClaimEnded) -> str:
-    """What the scheduler cannot give is not asked for again."""
-    node = ended(state, event)
-    state.cancel(floating.TIMER)
-    return node
-
-
-ended = floating.ended
-
-
-def _without_limit(state: JobState, ranks: list[int], why: Any) -> None:
-    """One node for each rank, however many may be claimed."""
-    with mock.patch.object(state, "spec", replace(state.spec, floating=9)):
-        claim(state, [rank for rank in ranks for _ in range(4)], why)
-
-
-claim = floating._claim
-
-
-def _without_room(state: JobState) -> None:
-    """Spares are replaced on a claimed node as anywhere else, whoever has its accelerators."""
-    for node in state.nodes.values():
-        for _ in range(node.spares - len(node.idle(WorkerState.STARTING, WorkerState.WARM)) if not node.lost else 0):
-            membership.start_worker(state, node, spare=True)
-
-
-def _keeps(self: JobState, exit_code: int, message: str) -> None:
-    """At the end of the job nothing is given back."""
-    claims, self.claims = self.claims, {}
-    end(self, exit_code, message)
-    self.claims = claims
-
-
-end = JobState.end
 
 
 # -- in the service -------------------------------------------------------------------------------------------------------
@@ -480,29 +405,20 @@ BUGS = [
     Bug("a spare that is kept can take any rank", quiesce, "keep", _kept_for_nothing, DRILLED),
     Bug("the end of the job waits for a drill", resume, "maybe_done", _end_waits, DRILL),
     Bug("a word about an old drill ends the new one", drill, "broken", _word_of_any_drill, DRILLS),
-    Bug("the timer of a drill that is over goes on", JobState, "cancel", _timer_stays, DRILL),
-    Bug("nobody leaves a tainted node behind a recovery", resume, "leave", _stays, LEAVE),
-    Bug("nobody leaves a tainted node for a spare that comes later", workers, "leave", _stays, LATER),
+    Bug("the timer of a drill that is over goes on", JobState, "cancel", _timerstays, DRILL),
+    Bug("nobody leaves a tainted node behind a recovery", resume, "leave", stays, LEAVE),
+    Bug("nobody leaves a tainted node for a spare that comes later", workers, "leave", stays, LATER),
     Bug("a rank moves in the middle of a recovery", taints, "leave", _at_once, LEAVE),
-    Bug("nobody leaves a tainted node when another is trusted again", taints, "leave", _stays, WEARS),
-    Bug("a rank stays where all spares are prepared for others", preparation, "make_room", _nobody, ALL_PREPARED),
-    Bug("spares stay on a drained node", drain, "_end_spares", _nobody, DRAIN_ONE),
-    Bug("what is late is not given up", drain, "overdue", _nobody, DRAIN_ONE),
+    Bug("nobody leaves a tainted node when another is trusted again", taints, "leave", stays, WEARS),
+    Bug("a rank stays where all spares are prepared for others", preparation, "make_room", nobody, ALL_PREPARED),
+    Bug("spares stay on a drained node", drain, "_end_spares", nobody, DRAIN_ONE),
+    Bug("what is late is not given up", drain, "overdue", nobody, DRAIN_ONE),
     Bug("what is late is given up, and was to be left", drain, "overdue", _everything, DRAIN_ONE),
-    Bug("a node is trusted without a check", admission, "begin", _nobody, CHECKED),
+    Bug("a node is trusted without a check", admission, "begin", nobody, CHECKED),
     Bug("a node is trusted although its check has failed", admission, "passed", _any_check, CHECKED),
-    Bug("ranks go home to a node that is tainted again", home, "doubted", _nobody, WEARS),
-    Bug("no rank goes home for a spare that comes later", home, "go", _stays, HOME),
-    Bug("the job does not hold for a node that is claimed", quiesce, "_may_come", _only_warming, CLAIM),
-    Bug("what the scheduler cannot give is not asked for again", floating, "ended", _no_pause, ENDED),
-    Bug("more is claimed than may be", floating, "_claim", _without_limit, CLAIM),
-    Bug("what is claimed is not given back in plain training", floating, "release", _stays, WORN),
-    Bug("what is claimed is not given back at the end", JobState, "end", _keeps, replace(CLAIM, transactions=1)),
-    Bug("a claimed node is given back with a rank on it", floating, "_is_free", lambda node: True, MOVED),
-    Bug("a node is taken in whose claim is over", floating, "takes", lambda state, event: True, LEFT),
-    Bug("a rank stays on a claimed node", floating, "_go", _nobody, BACK),
-    Bug("more workers than accelerators", resume, "top_up", _without_room, replace(MOVED, replenish=True)),
-    Bug("nobody asks for a node for a rank that is to leave", floating, "settle", _stays, LEFT),
+    Bug("ranks go home to a node that is tainted again", home, "doubted", nobody, WEARS),
+    Bug("no rank goes home for a spare that comes later", home, "go", stays, HOME),
+    *BUGS_IN_CLAIMS,
     Bug("a lost newcomer's rank goes back at once", loss, "disrupted", _back_at_once, TAKEN_AWAY),
     Bug("a spare is told to begin before that is written", moves, "is_decision", _drill_at_once, RESTARTED),
 ]

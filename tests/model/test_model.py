@@ -10,9 +10,10 @@ import random
 import pytest
 
 from tests.model.bounds import BOUNDS, Bounds
-from tests.model.bugs import BUGS, Bug, planted
+from tests.model.bugs import BUGS
 from tests.model.explore import Explorer
 from tests.model.machines import machine_key
+from tests.model.planting import Bug, planted
 from tests.model.validate import Validator
 from tests.unit.test_core_machine import check
 from understudy.core.machine import Machine

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.model.bounds import Bounds
-from tests.model.bugs import BUGS, Bug, planted
+from tests.model.bugs import BUGS
 from tests.model.explore import Explorer
+from tests.model.planting import Bug, planted
 from tests.model.test_model import holds
 
 SMALL = {
