@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -74,4 +75,16 @@ def test_a_drained_node_serves_again_and_its_rank_comes_home(slurm: Cluster, mar
     job.goes_on()
     assert [incident["planned"] for incident in job.ends_as_undisturbed(mark)] == [True, True]
     slurm.run("bob", "scancel", bobs)
+    job.nothing_is_left()
+
+
+def test_a_job_of_one_node_that_loses_a_worker(slurm: Cluster, mark: Mark) -> None:
+    """Four ranks on one node, no spare. The rank goes to a claimed node, and trains from there with those that stay."""
+    job = Steady(slurm, "--floating-spares", "1", "--nproc-per-node", "4", nodes=1, spare_nodes=0)
+    job.trains()
+    slurm.nodes["n1"].signal("alice", "--worker w2", signal.SIGKILL)
+    job.wait_until(lambda: job.node_of(2) not in ("", "n1"), "rank 2 elsewhere")
+    job.goes_on()
+    (incident,) = job.ends_as_undisturbed(mark)
+    assert (incident["cause"], incident["rank"]) == ("killed", 2)
     job.nothing_is_left()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -127,3 +129,71 @@ def test_several_jobs_of_several_people(slurm: Cluster, undisturbed_spread: Call
         (incident,) = survived(job.ends(), undisturbed_spread(2))
         assert (incident["cause"], incident["rank"]) == ("node", 1)
         job.nothing_is_left()
+
+
+def test_nobody_is_cancelled_who_takes_his_time_at_the_end(slurm: Cluster) -> None:
+    """Longer than workers get to end when they are told to: an upload in an exit handler, on the node of the batch script, too."""
+    file = slurm.home("alice") / "uploads.py"
+    file.write_text(UPLOADS)
+    job = Submitted(slurm, "--shutdown-timeout", "1", script=f"{file} {slurm.home('alice')}")
+    outcome = job.ends()
+    assert outcome.code == 0, outcome.output
+    assert len(list(slurm.home("alice").glob("uploaded-*"))) == 4
+    job.nothing_is_left()
+
+
+UPLOADS = """
+import atexit, signal, sys
+import torch
+import understudy
+
+job = understudy.join()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job.register(model=model, optimizer=optimizer)
+
+def upload():
+    signal.sigtimedwait([], 8.0)
+    open(f"{sys.argv[1]}/uploaded-{job.rank}", "w").close()
+
+atexit.register(upload)
+
+@job.step
+def train():
+    optimizer.zero_grad()
+    model(torch.randn(2, 4)).square().mean().backward()
+    optimizer.step()
+
+for _ in job.steps(3):
+    train()
+"""
+
+
+def test_the_port_to_slurm_as_a_scheduler(slurm: Cluster) -> None:
+    """What it starts runs on a node of the cluster, is asked to end, and is told of."""
+    shown = slurm.run("alice", sys.executable, "-c", PORT)
+    assert json.loads(shown) == [True, "running", True, "Slurm job FIRST completed", True, True]
+
+
+PORT = """
+import json, os, select, signal, sys
+from pathlib import Path
+from understudy.schedulers.base import Work
+from understudy.schedulers.registry import find
+
+scheduler = find("slurm")
+here = Path.cwd()
+job = scheduler.submit(Work("first", (sys.executable, "-c", f"import os; open('{here}/ran', 'w').write(os.environ['WHO'])"), {"WHO": "us"}))
+node = scheduler.add_node(Work("second", (sys.executable, "-c", "import signal; signal.pause()")))
+ended = job.wait(60)
+found = scheduler.status()
+while os.popen(f"squeue --noheader --jobs={node.number} --format=%T").read().strip() != "RUNNING":
+    pass
+scheduler.drain_node("second")
+over = node.wait(60)
+readable = select.select([node], [], [], 10)[0] == [node]
+print(json.dumps([
+    ended, found["second"], (here / "ran").read_text() == "us", found["first"].replace(job.number, "FIRST"), over,
+    readable and scheduler.status()["second"] != "running",
+]))
+"""

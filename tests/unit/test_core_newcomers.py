@@ -134,27 +134,18 @@ def test_a_newcomer_that_is_ready_for_another_generation_moves_nothing() -> None
     assert job.machine.state.refused == {("NewcomerReady", Why.GENERATION): 1} and migration.stage is Stage.PREPARING
 
 
-def test_a_rank_that_has_moved_on_does_not_go_back_to_its_old_worker() -> None:
-    """The newcomer has voted, which is not known yet; the others stand behind that vote, and the old worker in front of it."""
+@pytest.mark.parametrize("stand", [Position(2, Stand.RUNNING), Position(1, Stand.VOTED)], ids=["has passed a vote", "may have passed one"])
+def test_a_rank_that_may_have_moved_on_does_not_go_back_to_its_old_worker(stand: Position) -> None:
+    """Its newcomer has voted, which is not known yet. The others stand behind that vote, or have voted and have the copies of who is lost
+    and who is not heard of, so that one of these may have gone on; the old worker stands in front of it.
+    """
     job = Job(JobSpec("job", 3, 3, spares=2))
     newcomer = moving(job)
     job.lose("w2")
     state = job.machine.state
     copies = tuple(SnapshotRef(rank, 1) for rank in range(3))
     job.submit(events.Quiesced("w1", state.generation, Position(1, Stand.IDLE), copies, 1))
-    said = job.submit(events.Quiesced("w0", state.generation, Position(2, Stand.RUNNING), copies, 2))
-    assert killed(said) == {"w1": "rank 1 has moved on"} and state.ranks[1] == newcomer
-
-
-def test_a_rank_whose_newcomer_may_have_passed_a_vote_does_not_go_back_either() -> None:
-    """All others have voted, and have the copies of who is lost and who is not heard of: one of these may have gone on."""
-    job = Job(JobSpec("job", 3, 3, spares=2))
-    newcomer = moving(job)
-    job.lose("w2")
-    state = job.machine.state
-    copies = tuple(SnapshotRef(rank, 1) for rank in range(3))
-    job.submit(events.Quiesced("w1", state.generation, Position(1, Stand.IDLE), copies, 1))
-    said = job.submit(events.Quiesced("w0", state.generation, Position(1, Stand.VOTED), copies, 1))
+    said = job.submit(events.Quiesced("w0", state.generation, stand, copies, 1))
     assert killed(said) == {"w1": "rank 1 has moved on"} and state.ranks[1] == newcomer
     assert {recover.start for recover in of(commands.Recover, said)} == {2}
 

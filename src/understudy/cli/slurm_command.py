@@ -46,7 +46,6 @@ def script(
     The two changes to a script of your own: more nodes with --no-kill, and
     [bold]srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run --spare-nodes 1[/bold] in place of srun torchrun.
     """
-    asked = {"partition": partition, "account": account, "qos": qos, "name": name, "time": time}
     wish = Wish(
         program,
         nodes=nodes,
@@ -54,11 +53,15 @@ def script(
         ranks=nproc_per_node,
         gpus=gpus_per_node,
         cpus=cpus_per_node,
+        name=name,
+        time=time,
+        partition=partition,
+        account=account,
+        qos=qos,
         notice=notice,
         requeue=requeue,
         options=option or (),
         setup=before or (),
-        **asked,
     )
     try:
         typer.echo(write(wish), nl=False)
