@@ -110,10 +110,11 @@ def test_its_place(programs: Programs) -> None:
     assert programs.calls("sinfo")[-1][-1] == "--nodes=n1,n2,n3"
 
 
-def test_of_one_node_nobody_needs_the_address(programs: Programs) -> None:
+def test_of_one_node_others_may_need_the_address(programs: Programs) -> None:
+    """Those that are claimed later."""
     programs.answer("scontrol show hostnames", "n1\n")
-    assert step(SLURM_STEP_NODELIST="n1", SLURM_STEP_NUM_NODES="1", SLURM_STEP_NUM_TASKS="1").place().addresses == ("n1",)
-    assert not programs.calls("sinfo")
+    programs.answer("sinfo", "n1|10.0.0.7|mixed|Unknown|Unknown|none\n")
+    assert step(SLURM_STEP_NODELIST="n1", SLURM_STEP_NUM_NODES="1", SLURM_STEP_NUM_TASKS="1").place().addresses == ("10.0.0.7",)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ class Step:
         """Asks Slurm for the nodes' names and addresses."""
         nodes = commands.expand(self.nodes)
         leading = nodes[:ORCHESTRATORS]
-        known = {line.name: line.address for line in commands.nodes(leading)} if len(nodes) > 1 else {}
+        known = {line.name: line.address for line in commands.nodes(leading)}
         addresses = tuple(known.get(node) or node for node in leading)
         ports = tuple(self.port + number for number in range(len(leading)))
         return Place(NAME, self.name, nodes, self.number, addresses, ports, self.topology)
