@@ -51,6 +51,7 @@ class Around:
 
         async def turns() -> None:
             for _ in range(times):
+                self.scheduling.hurry(self.job.machine.state.claims)
                 await self.scheduling._turn(self.job.machine.state)
                 if self.scheduling._releasing is not None:
                     await self.scheduling._releasing
@@ -181,7 +182,7 @@ def test_it_looks_again_when_it_is_to_hurry(monkeypatch: pytest.MonkeyPatch) -> 
     async def hurried() -> None:
         running = asyncio.create_task(around.scheduling.run(around.job.machine.state))
         await asyncio.to_thread(looks.get, timeout=60)
-        around.scheduling.hurry()
+        around.scheduling.hurry(())
         await asyncio.to_thread(looks.get, timeout=60)
         running.cancel()
 
@@ -203,6 +204,16 @@ def test_what_the_machine_wants_is_asked_for_once() -> None:
     around.turn(3)
     assert around.made_up.calls("claim") == [("claim", 0, "n1", "n2", "n3")]
     assert around.made_up.calls("record_claim", "give_back") == []
+
+
+def test_nothing_is_asked_for_that_the_journal_may_not_have() -> None:
+    around = floating()
+    around.turn()
+    around.lose_node("n1")
+    asyncio.run(around.scheduling._turn(around.job.machine.state))
+    assert around.made_up.calls("claim") == [] and around.job.machine.state.claims.keys() == {0}
+    around.turn()
+    assert around.made_up.calls("claim") == [("claim", 0, "n1", "n2", "n3")]
 
 
 def test_what_the_scheduler_has_beyond_that_is_given_back() -> None:

@@ -204,7 +204,7 @@ def _claim(state: JobState, ranks: list[int], why: Callable[[int], str]) -> None
         return
     size = state.spec.workers_per_node
     coming = sum(not claim.node for claim in state.claims.values())
-    avoid = tuple(sorted(node.name for node in state.nodes.values() if (node.lost and not node.gone) or node.taints))
+    avoid = tuple(sorted(node.name for node in state.nodes.values() if (node.lost and not (node.gone and node.claim >= 0)) or node.taints))
     for rank in ranks[coming * size :: size][: max(0, state.spec.floating - len(state.claims))]:
         claim = Claim(state.claimed, rank, why(rank), avoid)
         state.claims[claim.number] = claim

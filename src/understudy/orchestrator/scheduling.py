@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from understudy.core import floating
@@ -49,6 +49,7 @@ class Scheduling:
         self._dismiss = dismiss
         self._tell = tell
         self._hurry = asyncio.Event()
+        self._written: set[int] = set()  # claims that whoever takes over will know of
         self._claim_texts: dict[int, str] = {}  # as recorded
         self._allocation: Allocation | None = None
         self._known: dict[str, NodeSeen] = {}
@@ -57,14 +58,16 @@ class Scheduling:
 
     async def run(self, state: JobState) -> None:
         """Until it is cancelled."""
+        self._written.update(state.claims)
         while True:
             await self._turn(state)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), LOOK)
             self._hurry.clear()
 
-    def hurry(self) -> None:
-        """There is something to be asked of the scheduler."""
+    def hurry(self, claims: Iterable[int]) -> None:
+        """There is something to be asked of the scheduler; the journal has these claims."""
+        self._written.update(claims)
         self._hurry.set()
 
     async def _turn(self, state: JobState) -> None:
@@ -107,7 +110,7 @@ class Scheduling:
                 await asyncio.to_thread(allocation.give_back, number)
         for number, claim in wanted.items():
             text = f"{allocation.place.job}: {_claim_story(state, claim)}"
-            if number not in held:
+            if number not in held and number in self._written:
                 try:
                     await asyncio.to_thread(allocation.claim, number, self._access.work(number), claim.avoid, text)
                     self._claim_texts[number] = text

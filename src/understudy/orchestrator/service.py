@@ -20,7 +20,7 @@ from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
 from understudy.common.page_view import PageView
 from understudy.core import floating
-from understudy.core.commands import Command, EndJob, SetTimer
+from understudy.core.commands import ClaimNode, Command, EndJob, SetTimer
 from understudy.core.events import (
     DrillAsked,
     Event,
@@ -212,7 +212,7 @@ class Service:
         for timer in found.timers:
             self._set_timer(timer.timer, timer.seconds)
         if found.for_scheduler and self._scheduling is not None:
-            self._scheduling.hurry()
+            self._scheduling.hurry(command.claim for command in found.for_scheduler if isinstance(command, ClaimNode))
         if found.ends:
             self._ended.set()
         for node, told in found.for_nodes.items():
