@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from types import CodeType, ModuleType
 from typing import Any
 
+import numpy
 import pytest
+import torch
 
-from understudy.worker.census import roots
+from understudy.worker.census import leaves, roots
 from understudy.worker.census.census import Census
 from understudy.worker.state.beside import is_beside
 

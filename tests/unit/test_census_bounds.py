@@ -152,7 +152,7 @@ def test_what_several_frames_reach_is_known_by_the_outermost(script: Any, monkey
             seen.append(names())
 
     Trainer().train()
-    here = "test_census.py:test_what_several_frames_reach_is_known_by_the_outermost.<locals>.Trainer"
+    here = "test_census_bounds.py:test_what_several_frames_reach_is_known_by_the_outermost.<locals>.Trainer"
     smooth, number = f"{here}.train:self.smooth", f"{here}.evaluate:number"
     assert seen == [set(), {smooth}, {smooth}, {smooth}, {smooth, number}]
 
