@@ -135,7 +135,8 @@ class Host:
 
 
 class Cluster:
-    def __init__(self, folder: Path, slurmd_timeout: int = SLURMD_TIMEOUT) -> None:
+    def __init__(self, folder: Path, network: str = "", slurmd_timeout: int = SLURMD_TIMEOUT) -> None:
+        """`network`: lines of topology.conf, for `topology/tree`; none: Slurm knows of no network."""
         self.folder = folder
         for name in ("log", "state", "spool", "hosts", "db", "home"):
             (folder / name).mkdir(parents=True)
@@ -156,7 +157,7 @@ class Cluster:
         lines = [f"{user}:x:{number}:{number}::{self.home(user)}:/bin/sh\n" for user, number in USERS.items()]
         (folder / "passwd").write_text("".join(lines))
         (folder / "group").write_text("".join(f"{user}:x:{number}:\n" for user, number in USERS.items()))
-        self._configure(slurmd_timeout)
+        self._configure(slurmd_timeout, network)
         self.nodes = {name: Host(self, name, "slurmd", "-D", "-N", name) for name in NODES}
         self.login = Host(self, "login")
         self.controller = Host(self, "ctl", "slurmctld", "-D")
@@ -172,7 +173,7 @@ class Cluster:
     def home(self, user: str) -> Path:
         return self.folder / "home" / user
 
-    def _configure(self, slurmd_timeout: int) -> None:
+    def _configure(self, slurmd_timeout: int, network: str) -> None:
         ports = iter(_free_ports(3 + len(NODES)))
         self._ports = {name: next(ports) for name in ("ctl", "dbd", "db")}
         folder = self.folder
@@ -215,12 +216,14 @@ SlurmdTimeout={slurmd_timeout}
 MessageTimeout=5
 KillWait=5
 SlurmdParameters=config_overrides
+TopologyPlugin=topology/{"tree" if network else "none"}
 GresTypes=gpu
 {chr(10).join(nodes)}
 PartitionName=train Nodes=n[1-6] Default=YES PriorityTier=100 PreemptMode=OFF
 PartitionName=scavenge Nodes=n[1-6] PriorityTier=1 PreemptMode=REQUEUE
 """
         )
+        (folder / "topology.conf").write_text(network)
         (folder / "gres.conf").write_text("NodeName=n[1-6] Name=gpu File=/dev/tty[0-3]\n")
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         dbd = folder / "slurmdbd.conf"
@@ -323,8 +326,8 @@ StorageLoc=slurm
 
 
 @contextlib.contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    made = Cluster(folder)
+def cluster(folder: Path, network: str = "", slurmd_timeout: int = SLURMD_TIMEOUT) -> Iterator[Cluster]:
+    made = Cluster(folder, network, slurmd_timeout)
     try:
         made.start()
         yield made

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.integration.processes import Mark, marked, wait_until
 from tests.integration.training import LONG
-from tests.slurm.cluster import Cluster, needs_slurm
+from tests.slurm.cluster import Cluster, cluster, needs_slurm
 from tests.slurm.submitted import Steady
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
@@ -88,3 +89,58 @@ def test_a_job_of_one_node_that_loses_a_worker(slurm: Cluster, mark: Mark) -> No
     (incident,) = job.ends_as_undisturbed(mark)
     assert (incident["cause"], incident["rank"]) == ("killed", 2)
     job.nothing_is_left()
+
+
+def holder(slurm: Cluster, job: Steady) -> str:
+    """The claimed node with rank 2, when that trains there."""
+    job.wait_until(lambda: job.node_of(2) in ("n5", "n6"), "rank 2 on a claimed node")
+    job.goes_on()
+    return job.node_of(2)
+
+
+def test_a_claimed_node_that_loses_its_power(slurm: Cluster, mark: Mark) -> None:
+    """The next one is claimed, and has the rank from those that are left."""
+    job = Steady(slurm, "--floating-spares", "1", nodes=4, spare_nodes=0)
+    job.trains()
+    slurm.nodes["n3"].off()
+    first = holder(slurm, job)
+    slurm.nodes[first].off()
+    other = "n5" if first == "n6" else "n6"
+    job.wait_until(lambda: job.node_of(2) == other, f"rank 2 on {other}")
+    job.goes_on()
+    incidents = job.ends_as_undisturbed(mark)
+    assert [(incident["cause"], incident["rank"]) for incident in incidents] == [("node", 2), ("node", 2)]
+    wait_until(lambda: not spares(slurm), "no spare", LONG)
+    job.nothing_is_left()
+
+
+def test_a_claimed_node_that_is_taken_away(slurm: Cluster, mark: Mark) -> None:
+    """It is from a partition whose jobs may be preempted, and Bob's job does. The next one is claimed."""
+    job = Steady(slurm, "--floating-spares", "1", "--floating-option=--partition=scavenge", nodes=4, spare_nodes=0)
+    job.trains()
+    slurm.nodes["n3"].off()
+    first = holder(slurm, job)
+    slurm.run("bob", "sbatch", f"--nodelist={first}", "--nodes=1", "--exclusive", "--wrap=sleep inf")
+    other = "n5" if first == "n6" else "n6"
+    job.wait_until(lambda: job.node_of(2) == other, f"rank 2 on {other}")
+    job.goes_on()
+    assert len(job.ends_as_undisturbed(mark)) == 2
+    assert first in slurm.run("root", "squeue", "--noheader", "--user=bob", "--states=RUNNING", "--format=%N")
+    wait_until(lambda: not spares(slurm), "no spare", LONG)
+    job.nothing_is_left()
+
+
+def test_a_claimed_node_is_near_its_peers(tmp_path: Path, mark: Mark) -> None:
+    """Slurm itself would give n1, of the other switch. When nothing is free on theirs, it comes from there."""
+    with cluster(tmp_path / "c", "SwitchName=s1 Nodes=n[1-3]\nSwitchName=s2 Nodes=n[4-6]\nSwitchName=top Switches=s[1-2]\n") as slurm:
+        slurm.begin()
+        job = Steady(slurm, "--floating-spares", "2", "--nproc-per-node", "2", nodes=2, spare_nodes=0, options=("--nodelist=n[4-5]",))
+        job.trains("n4")
+        slurm.nodes["n5"].off()
+        job.wait_until(lambda: {job.node_of(rank, "n4") for rank in (2, 3)} == {"n6"}, "both ranks on n6")
+        job.goes_on("n4")
+        slurm.nodes["n6"].off()
+        job.wait_until(lambda: {job.node_of(rank, "n4") for rank in (2, 3)} <= {"n1", "n2", "n3"}, "both ranks on the other switch")
+        job.goes_on("n4")
+        assert len(job.ends_as_undisturbed(mark, "n4")) == 2
+        slurm.end()

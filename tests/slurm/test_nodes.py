@@ -20,6 +20,18 @@ def mark() -> Iterator[Mark]:
         yield found
 
 
+def test_a_node_of_a_sharded_job_that_loses_its_power(slurm: Cluster, mark: Mark) -> None:
+    """Its shard of parameters and optimizer comes from the replica."""
+    job = Steady(slurm, mode="hsdp")
+    job.trains()
+    slurm.nodes["n2"].off()
+    job.wait_until(lambda: job.node_of(1) == "n5", "rank 1 on n5")
+    job.goes_on()
+    (incident,) = job.ends_as_undisturbed(mark)
+    assert (incident["cause"], incident["rank"]) == ("node", 1)
+    job.nothing_is_left()
+
+
 def drain(slurm: Cluster, node: str, state: str = "DRAIN") -> None:
     slurm.run("root", "scontrol", "update", f"NodeName={node}", f"State={state}", "Reason=a bad DIMM")
 
@@ -37,6 +49,27 @@ def test_a_node_that_an_operator_drains(slurm: Cluster, mark: Mark, mode: str, s
     detail = incident["ranks"][0]["detail"]
     assert "a bad DIMM (root)" in detail and "by rule" in detail
     job.nothing_is_left()
+
+
+def test_what_is_given_back_is_drained_if_the_policy_says_so(slurm: Cluster, mark: Mark) -> None:
+    """A node that is lost, while Slurm takes it for well, is not given to anybody else. This needs an operator's rights."""
+    policy = slurm.home("alice") / "policy.toml"
+    policy.write_text("[scheduler]\ndrain = true\n")
+    slurm.run("root", "sacctmgr", "-i", "modify", "user", "alice", "set", "AdminLevel=Operator")
+    try:
+        job = Steady(slurm, "--policy", str(policy))
+        job.trains()
+        slurm.nodes["n4"].signal("alice", "understudy.agent", signal.SIGSTOP)
+        job.wait_until(lambda: job.shown()["NodeList"] == "n[1-3,5]", "the job without n4")
+        slurm.wait_for_nodes("n4", state="drained")
+        reason = slurm.run("root", "sinfo", "--noheader", "--nodes=n4", "--format=%E")
+        assert reason.strip() == f"understudy: slurm-{job.number}.0: it is lost"
+        job.goes_on()
+        (incident,) = job.ends_as_undisturbed(mark)
+        assert (incident["cause"], incident["rank"]) == ("node", 3)
+        job.nothing_is_left()
+    finally:
+        slurm.run("root", "sacctmgr", "-i", "modify", "user", "alice", "set", "AdminLevel=None")
 
 
 def test_a_drain_during_a_recovery(slurm: Cluster, mark: Mark) -> None:

@@ -57,7 +57,7 @@ class MadeUp(Allocation):
     def drain(self, nodes: Collection[str], reason: str) -> None:
         self._call("drain", *nodes, reason)
 
-    def claim(self, number: int, work: Work, avoid: Collection[str], text: str) -> None:
+    def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         self._call("claim", number, *sorted(avoid))
         self.held[number] = Held()
 

@@ -34,7 +34,7 @@ def mark(number: int | str = 4, job: str = "slurm-7.0-r1") -> str:
 
 
 def test_what_is_asked_for(programs: Programs) -> None:
-    claims(1, "--qos=urgent").ask(4, WORK, {"n2", "n1"}, 'for "rank" 2')
+    claims(1, "--qos=urgent").ask(4, WORK, {"n2", "n1"}, "n2", 'for "rank" 2')
     (call,) = programs.calls("sbatch")
     assert "--comment=understudy: spare of slurm-7.0-r1, claim 4; for 'rank' 2" in call
     assert {"--job-name=understudy-spare", "--no-requeue", "--exclude=n1,n2", "--nodes=1"} <= {*call} and call[-1] == "--qos=urgent"
@@ -45,9 +45,9 @@ def test_what_is_asked_for(programs: Programs) -> None:
 
 def test_the_same_number_twice_gives_one_node_also_of_an_orchestrator_before_this_one(programs: Programs) -> None:
     programs.answer("squeue", f"12|PENDING||Priority|{mark()}\n")
-    claims().ask(4, WORK, (), "x")
+    claims().ask(4, WORK, (), "n2", "x")
     assert not programs.calls("sbatch")
-    claims().ask(5, WORK, (), "x")
+    claims().ask(5, WORK, (), "n2", "x")
     assert len(programs.calls("sbatch")) == 1
 
 
@@ -57,7 +57,7 @@ def test_the_same_number_twice_gives_one_node_also_of_an_orchestrator_before_thi
 def test_a_node_that_is_refused(said: str, kind: type[Exception], programs: Programs) -> None:
     programs.answer("sbatch", error=f"sbatch: error: {said}\n", code=1)
     with pytest.raises(kind, match=said) as caught:
-        claims().ask(4, WORK, (), "x")
+        claims().ask(4, WORK, (), "n2", "x")
     assert type(caught.value) is kind
 
 
@@ -128,9 +128,48 @@ def test_what_was_claimed_before_the_job_was_requeued_is_ended(state: str, ended
     assert claims().held() == {} and programs.calls("scancel") == ([["scancel", "12"]] if ended else [])
 
 
+TOPOLOGY = """SwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[1-3]
+SwitchName=s2 Level=0 LinkSpeed=1 Nodes=n[4-6],m1
+SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-6],m1 Switches=s[1-2]
+"""
+BLOCKS = "BlockName=b1 BlockIndex=0 Nodes=n[1-3] BlockSize=3\nBlockName=b2 BlockIndex=1 Nodes=n[4-6],m1 BlockSize=3\n"
+
+
+@pytest.mark.parametrize("topology", [TOPOLOGY, BLOCKS])
+def test_near_its_peers_if_that_is_free_and_else_from_anywhere(topology: str, programs: Programs) -> None:
+    programs.answer("scontrol show topology", topology)
+    programs.answer("scontrol show topology n2", "".join(line for line in topology.splitlines(keepends=True) if "=n[1-" in line))
+    found = claims()
+    found.ask(4, WORK, {"n2", "n1"}, "n2", "for rank 2")
+    (call,) = programs.calls("sbatch")
+    comment = f"{mark()} (near its peers, if that is free)"
+    assert {"--exclude=n1,n2,n[4-6],m1", f"--comment={comment}"} <= {*call}
+    programs.answer("squeue", f"12|RUNNING|n3|None|{comment}\n")
+    assert found.held()[4].node == "n3" and not programs.calls("scontrol update")
+    programs.answer("squeue", f"12|PENDING||Resources|{comment}\n")
+    assert found.held() == {4: Held(False, "", "Slurm job 12 pending (Resources)")}
+    assert programs.calls("scontrol")[-1] == ["scontrol", "update", "JobId=12", "ExcNodeList=n1,n2", f"Comment={mark()}"]
+
+
+def test_who_takes_over_lets_it_go_elsewhere_than_to_the_jobs_own_nodes(programs: Programs) -> None:
+    programs.answer("squeue", f"12|PENDING||Resources|{mark()} (near its peers, if that is free)\n")
+    programs.answer("scontrol show hostnames", "n1\nn2\nn3\n")
+    programs.answer("scontrol update", error="Job is no longer pending execution\n", code=1)
+    assert claims().held() == {4: Held(False, "", "Slurm job 12 pending (Resources)")}
+    assert programs.calls("scontrol")[-1][3] == "ExcNodeList=n1,n2,n3"
+
+
+@pytest.mark.parametrize(("said", "code"), [("", 0), ("No topology information available\n", 0), ("x", 1), (TOPOLOGY[:40], 0)])
+def test_where_nothing_is_known_of_a_network_it_comes_from_anywhere(said: str, code: int, programs: Programs) -> None:
+    programs.answer("scontrol show topology", said, code=code)
+    claims().ask(4, WORK, {"n2"}, "n2", "for rank 2")
+    (call,) = programs.calls("sbatch")
+    assert {"--exclude=n2", f"--comment={mark()}"} <= {*call}
+
+
 def test_what_becomes_of_it_stands_there_behind_its_mark(programs: Programs) -> None:
     found = claims()
-    found.ask(4, WORK, (), "for rank 2")
+    found.ask(4, WORK, (), "n2", "for rank 2")
     found.record(4, "rank 2 on n5\x1b[2J" + "x" * 5000)
     (*words, comment) = programs.calls("scontrol")[-1]
     assert words == ["scontrol", "update", "JobId=12"] and len(comment) <= 1010

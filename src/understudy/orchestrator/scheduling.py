@@ -112,7 +112,8 @@ class Scheduling:
             text = f"{allocation.place.job}: {_claim_story(state, claim)}"
             if number not in held and number in self._written:
                 try:
-                    await asyncio.to_thread(allocation.claim, number, self._access.work(number), claim.avoid, text)
+                    home = state.hosts()[claim.rank // state.spec.workers_per_node].name
+                    await asyncio.to_thread(allocation.claim, number, self._access.work(number), claim.avoid, home, text)
                     self._claim_texts[number] = text
                 except SchedulerAway:
                     raise

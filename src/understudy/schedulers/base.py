@@ -157,9 +157,9 @@ class Allocation(ABC):
         """Lets nobody's work go there any more. Few may do that."""
 
     @abstractmethod
-    def claim(self, number: int, work: Work, avoid: Collection[str], text: str) -> None:
-        """Asks for a node on which `work` is to run, on none of those in `avoid`. `text`: why, for people. Raises `SchedulerAway` if it may
-        be asked for again; the same number twice gives one node.
+    def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
+        """Asks for a node on which `work` is to run: none of those in `avoid`, and rather one that is in the network near to the node
+        `near`. `text`: why, for people. Raises `SchedulerAway` if it may be asked for again; the same number twice gives one node.
         """
 
     @abstractmethod

@@ -84,8 +84,8 @@ class SlurmAllocation(Allocation):
     def drain(self, nodes: Collection[str], reason: str) -> None:
         commands.drain(sorted(nodes), plain(" ".join(reason.split()))[:MOST])
 
-    def claim(self, number: int, work: Work, avoid: Collection[str], text: str) -> None:
-        self._claims.ask(number, work, {*avoid, *self._still_ours()}, text)
+    def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
+        self._claims.ask(number, work, {*avoid, *self._still_ours()}, near, text)
 
     def claims(self) -> Mapping[int, Held]:
         return self._claims.held()

@@ -1,13 +1,15 @@
 """Floating spares on Slurm: each is a job of its own on one node, of the same kind as the nodes of the job that it is for.
 
 Growing a job is not possible where it has GRES. A job of one node is given like any other: at once if a node is idle, by preemption if its
-partition or QOS may preempt, and else when a node is free. Its comment says whose it is, and is how it is found again by an orchestrator
+partition or QOS may preempt, and else when a node is free; from the block or switch of the rank's first node, if it is there within a
+second, and else from anywhere. Its comment says whose it is, and is how it is found again by an orchestrator
 that takes over. It ends when it is cancelled, and by itself when the job that it is for is over (`owner_is_over`), whatever has become of
 those that should have cancelled it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -15,11 +17,12 @@ from collections.abc import Collection, Mapping, Sequence
 from understudy.common.bounds import plain
 from understudy.common.names import OWNER_VARIABLE
 from understudy.schedulers.base import Held, SchedulerFailed, Work
-from understudy.schedulers.slurm import commands
+from understudy.schedulers.slurm import commands, network
 from understudy.schedulers.slurm.step import Step
 
 NAME = "understudy-spare"
 _MARK = re.compile(r"^understudy: spare of (\S+), claim ([0-9]{1,18});")
+_NEAR = " (near its peers, if that is free)"  # in the comment of one that may not go elsewhere yet
 MARGIN = 120  # seconds that a claimed node may stay at least, however soon the job's own time is over
 LIKE_THE_JOB = {"Partition": "partition", "QOS": "qos", "Account": "account", "Features": "constraint", "Reservation": "reservation"}
 
@@ -29,13 +32,17 @@ class Claims:
         self._step = step
         self._options = tuple(options)
         self._jobs: dict[int, str] = {}  # by claim
+        self._avoid: dict[int, str] = {}  # by claim, in Slurm's notation
 
-    def ask(self, number: int, work: Work, avoid: Collection[str], text: str) -> None:
+    def ask(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         if number in self.held():
             return
-        options = [f"--job-name={NAME}", f"--comment={self._comment(number, text)}", "--no-requeue"]
-        if avoid:
-            options.append(f"--exclude={','.join(sorted(avoid))}")
+        elsewhere = network.outside(near)
+        self._avoid[number] = ",".join(sorted(avoid))
+        comment = self._comment(number, text + _NEAR * bool(elsewhere))
+        options = [f"--job-name={NAME}", f"--comment={comment}", "--no-requeue"]
+        if avoid or elsewhere:
+            options.append(f"--exclude={','.join([*sorted(avoid), *elsewhere])}")
         told = {**work.environment, OWNER_VARIABLE: self._step.job}
         like = like_the_job(commands.fields(self._step.job), time.time())
         self._jobs[number] = commands.batch(work.command, *options, *like, *self._options, variables=told)
@@ -52,10 +59,18 @@ class Claims:
             if job.state in commands.OVER and number in found:
                 continue
             self._jobs[number] = job.number
+            if job.state == "PENDING" and job.comment.endswith(_NEAR):
+                self._anywhere(number, job)
             what = f"Slurm job {job.number} {job.state.lower().replace('_', ' ')}"
             why = f" ({job.reason})" if job.reason not in ("None", "") else ""
             found[number] = Held(job.state in commands.OVER, job.node, what + why)
         return found
+
+    def _anywhere(self, number: int, job: commands.JobLine) -> None:
+        """Nothing near is free. If this is refused, because it runs by now or else, the next look sees."""
+        with contextlib.suppress(SchedulerFailed):
+            avoid = self._avoid.get(number) or ",".join(commands.expand(self._step.nodes))
+            commands.update(job.number, ExcNodeList=avoid, Comment=job.comment.removesuffix(_NEAR))
 
     def give_back(self, number: int) -> None:
         if number in self._jobs:
