@@ -159,6 +159,18 @@ def test_who_takes_over_lets_it_go_elsewhere_than_to_the_jobs_own_nodes(programs
     assert programs.calls("scontrol")[-1][3] == "ExcNodeList=n1,n2,n3"
 
 
+def test_from_anywhere_also_if_no_other_node_can_ever_be_near(programs: Programs) -> None:
+    """Slurm refuses that at once."""
+    programs.answer("scontrol show topology", TOPOLOGY)
+    programs.answer("scontrol show topology n2", TOPOLOGY.splitlines(keepends=True)[0])
+    near = "sbatch --parsable --export=ALL --nodes=1 --ntasks=1 --output=/dev/null --job-name=understudy-spare --comment="
+    near += f"{mark()} (near its peers, if that is free) --no-requeue"
+    programs.answer(near, error="sbatch: error: Requested node configuration is not available\n", code=1)
+    claims().ask(4, WORK, {"n2"}, "n2", "for rank 2")
+    call = programs.calls("sbatch")[-1]
+    assert {"--exclude=n2", f"--comment={mark()}"} <= {*call}
+
+
 @pytest.mark.parametrize(("said", "code"), [("", 0), ("No topology information available\n", 0), ("x", 1), (TOPOLOGY[:40], 0)])
 def test_where_nothing_is_known_of_a_network_it_comes_from_anywhere(said: str, code: int, programs: Programs) -> None:
     programs.answer("scontrol show topology", said, code=code)

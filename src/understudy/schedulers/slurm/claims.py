@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from understudy.common.bounds import plain
 from understudy.common.names import OWNER_VARIABLE
-from understudy.schedulers.base import Held, SchedulerFailed, Work
+from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands, network
 from understudy.schedulers.slurm.step import Step
 
@@ -32,20 +32,32 @@ class Claims:
         self._step = step
         self._options = tuple(options)
         self._jobs: dict[int, str] = {}  # by claim
+        self._ending: set[int] = set()  # claims whose job has been told to end, and has not yet
         self._avoid: dict[int, str] = {}  # by claim, in Slurm's notation
 
     def ask(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         if number in self.held():
             return
-        elsewhere = network.outside(near)
-        self._avoid[number] = ",".join(sorted(avoid))
-        comment = self._comment(number, text + _NEAR * bool(elsewhere))
-        options = [f"--job-name={NAME}", f"--comment={comment}", "--no-requeue"]
-        if avoid or elsewhere:
-            options.append(f"--exclude={','.join([*sorted(avoid), *elsewhere])}")
         told = {**work.environment, OWNER_VARIABLE: self._step.job}
         like = like_the_job(commands.fields(self._step.job), time.time())
-        self._jobs[number] = commands.batch(work.command, *options, *like, *self._options, variables=told)
+        self._avoid[number] = ",".join(sorted(avoid))
+
+        def submit(elsewhere: Sequence[str]) -> None:
+            comment = self._comment(number, text + _NEAR * bool(elsewhere))
+            options = [f"--job-name={NAME}", f"--comment={comment}", "--no-requeue"]
+            if avoid or elsewhere:
+                options.append(f"--exclude={','.join([*sorted(avoid), *elsewhere])}")
+            self._jobs[number] = commands.batch(work.command, *options, *like, *self._options, variables=told)
+
+        elsewhere = network.outside(near)
+        try:
+            submit(elsewhere)
+        except SchedulerAway:
+            raise
+        except SchedulerFailed:  # Slurm refuses what can never be given: there is no other node near
+            if not elsewhere:
+                raise
+            submit(())
 
     def held(self) -> Mapping[int, Held]:
         found: dict[int, Held] = {}
@@ -59,6 +71,7 @@ class Claims:
             if job.state in commands.OVER and number in found:
                 continue
             self._jobs[number] = job.number
+            (self._ending.add if job.state == "COMPLETING" else self._ending.discard)(number)
             if job.state == "PENDING" and job.comment.endswith(_NEAR):
                 self._anywhere(number, job)
             what = f"Slurm job {job.number} {job.state.lower().replace('_', ' ')}"
@@ -73,7 +86,7 @@ class Claims:
             commands.update(job.number, ExcNodeList=avoid, Comment=job.comment.removesuffix(_NEAR))
 
     def give_back(self, number: int) -> None:
-        if number in self._jobs:
+        if number in self._jobs and number not in self._ending:
             commands.cancel(self._jobs[number])
 
     def record(self, number: int, text: str) -> None:
