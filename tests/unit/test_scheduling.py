@@ -40,7 +40,7 @@ class Around:
     def new(self, back: Back | None = None) -> Scheduling:
         """As a new leader has one."""
         access = SchedulerAccess(lambda: self.allocation, lambda number: Work(f"claim {number}", ("true",)))
-        return Scheduling(access, back or Back(), self.observed.append, self._submit, self.dismissed.append, self.lines.append)
+        return Scheduling(access, back or Back(), self.observed.append, self._submit, self.dismissed.append, self.lines.append, lambda: 7)
 
     def _submit(self, event: events.Event) -> None:
         self.submitted.append(event)

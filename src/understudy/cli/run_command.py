@@ -13,6 +13,7 @@ from understudy.cli.check.command import check
 from understudy.cli.flags import Flags
 from understudy.cli.launch import Usage, launch
 from understudy.cli.options import takes
+from understudy.cli.pod import serve_pod
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.cli.start import check_tls, execute, job_token
 from understudy.cli.submitted_jobs import submit
@@ -21,6 +22,7 @@ from understudy.common.console import say
 from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
 from understudy.common.tested import untested_torch
 from understudy.schedulers.base import SchedulerFailed
+from understudy.schedulers.kubernetes.names import POD_VARIABLE
 
 
 @takes(Flags)
@@ -66,6 +68,8 @@ def run(flags: Flags) -> None:
     try:
         if flags.check:
             raise typer.Exit(check(flags, name))
+        if POD_VARIABLE in os.environ and flags.scheduler != "none":
+            raise typer.Exit(serve_pod(flags, name))
         here = allocation.found(flags)
         if here is not None:
             name = allocation.run_name(here)

@@ -23,7 +23,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,6 +50,7 @@ from understudy.orchestrator.scheduler_access import from_scheduler
 from understudy.orchestrator.security import SHORTEST, Access, load_or_create, load_or_create_token, read_secrets
 from understudy.orchestrator.server import Certificates, Server, announce, listen
 from understudy.orchestrator.settings import Settings
+from understudy.schedulers.kubernetes.names import JOB_VARIABLE
 
 GARBAGE = (50_000, 20, 50)  # hardly anything here is garbage in cycles, and an incident of a big job makes objects by the 100,000
 _PR_SET_PDEATHSIG = 1
@@ -92,10 +93,20 @@ async def _take_part(arguments: argparse.Namespace, folder: Path, settings: Sett
     _prepare()
     urls = arguments.members.split(",")
     token = load_or_create_token(folder)
-    trust = trusting(arguments.trust)
     access, certificates = entry.access, entry.certificates
     scheduler = from_scheduler(arguments.scheduler, folder)
-    return await quorum.serve(arguments.number, urls, folder, settings, access, token, certificates, trust, listener, scheduler)
+    if job := os.environ.get(JOB_VARIABLE):
+        await quorum.serve(_of_lock(arguments.number, urls, job), urls, folder, settings, access, certificates, listener, scheduler)
+        return 0  # of the pod: how the job has ended, its resource says
+    make = quorum.of_quorum(arguments.number, urls, folder, token, trusting(arguments.trust))
+    return await quorum.serve(make, urls, folder, settings, access, certificates, listener, scheduler)
+
+
+def _of_lock(number: int, urls: Sequence[str], job: str) -> quorum.Make:
+    """Its client is imported only in a pod on Kubernetes."""
+    from understudy.orchestrator.quorum.leased import of_lock
+
+    return of_lock(number, urls, job, say)
 
 
 def _prepare() -> None:

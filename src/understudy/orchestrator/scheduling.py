@@ -14,16 +14,17 @@ from contextlib import suppress
 
 from understudy.core import floating
 from understudy.core.drain import ranks_on, releasable
-from understudy.core.events import ClaimEnded, Event, NodeReleased
+from understudy.core.events import ClaimEnded, Event, NodeReleased, StopAsked
 from understudy.core.state import Claim, JobState
 from understudy.core.transitions import WorkerState
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.policy.rules import Back
-from understudy.schedulers.base import TAKEN, Allocation, NodeSeen, SchedulerAway, SchedulerFailed
+from understudy.schedulers.base import TAKEN, Allocation, NodeSeen, SchedulerAway, SchedulerFailed, Standing, Told
 
 LOOK = 1.0  # seconds
 AGAIN = 60.0  # seconds until a node is tried again that could not be given back
+CANCELLED = 143  # exit code of a job that its scheduler was told to end
 FINISHING = 40.0  # seconds for the last things to be told
 
 
@@ -36,9 +37,10 @@ class Scheduling:
         submit: Callable[[Event], None],
         dismiss: Callable[[str], None],
         tell: Callable[[str], None],
+        step: Callable[[], int],
     ) -> None:
         """`back`: what becomes of nodes that are not needed. `observe`, `submit`, `dismiss`, `tell`: evidence, an event for the machine,
-        the node whose agent is to end, and a line for the user.
+        the node whose agent is to end, and a line for the user. `step`: the last one that every rank has committed.
         """
         self._access = scheduler
         self._back = back
@@ -48,6 +50,7 @@ class Scheduling:
         self._submit = submit
         self._dismiss = dismiss
         self._tell = tell
+        self._step = step
         self._hurry = asyncio.Event()
         self._written: set[int] = set()  # claims that whoever takes over will know of
         self._claim_texts: dict[int, str] = {}  # as recorded
@@ -55,6 +58,7 @@ class Scheduling:
         self._known: dict[str, NodeSeen] = {}
         self._recorded = ""
         self._failing = ""
+        self._cancelled = False
 
     async def run(self, state: JobState) -> None:
         """Until it is cancelled."""
@@ -87,6 +91,10 @@ class Scheduling:
             seen = await asyncio.to_thread(allocation.look)
             self._compare(allocation.place.scheduler, {node.name: node for node in seen}, state)
             self._release(allocation, state)
+            if (why := allocation.cancelled()) and not self._cancelled:
+                self._cancelled = True
+                self._submit(StopAsked(why, CANCELLED))
+            await asyncio.to_thread(allocation.show, standing(state, self._step(), text))
             if text != self._recorded:
                 await asyncio.to_thread(allocation.record, text)
                 self._recorded = text
@@ -133,7 +141,7 @@ class Scheduling:
         taken = {name for name, seen in self._known.items() if seen.trouble == TAKEN}
         leading -= taken
         now = time.monotonic()
-        mine = [state.nodes[name] for name in allocation.place.nodes if name in state.nodes]
+        mine = [node for node in state.nodes.values() if node.claim < 0]
         empty = [node for node in mine if releasable(state, node) and (node.lost or node.name not in leading)]
         empty += [node for node in mine if node.gone and node.name in self._known.keys() - taken]  # that could not be given back
         due = [node.name for node in empty if now - self._tried.get(node.name, -AGAIN) >= AGAIN]
@@ -191,6 +199,7 @@ class Scheduling:
         allocation = self._allocation
         if allocation is None:
             return
+        step = self._step()
         there = {node.name for node in state.nodes.values() if not node.lost}
         missing = [node for node in allocation.place.nodes if node not in there]
 
@@ -200,7 +209,9 @@ class Scheduling:
                     allocation.give_back(number)
             if state.incidents or missing:
                 allocation.record(story(state))
+            allocation.show(standing(state, step, story(state)))
             allocation.finish(missing)
+            allocation.close()
 
         try:
             await asyncio.wait_for(asyncio.to_thread(finish), FINISHING)
@@ -237,6 +248,29 @@ def story(state: JobState) -> str:
     if state.ended is not None:
         parts.append(f"ended with exit code {state.ended.exit_code}")
     return "; ".join(parts)
+
+
+def standing(state: JobState, step: int, text: str) -> Standing:
+    """`text`: its story."""
+    holders = [state.holder(rank) if rank in state.ranks else None for rank in range(state.spec.world_size)]
+    told = tuple(
+        Told(incident.number, incident.planned, "; ".join(dict.fromkeys(part.detail for part in incident.ranks)), incident.fault_at)
+        for incident in state.incidents
+    )
+    return Standing(
+        phase=str(state.phase),
+        step=step,
+        generation=state.generation,
+        complete=state.complete(),
+        ranks=tuple(worker.node if worker is not None and worker.state is not WorkerState.LOST else "" for worker in holders),
+        spares=len(state.idle(WorkerState.WARM)),
+        lost=tuple(node.name for node in state.nodes.values() if node.lost),
+        tainted=tuple(node.name for node in state.nodes.values() if node.taints),
+        incidents=told,
+        exit_code=None if state.ended is None else state.ended.exit_code,
+        message="" if state.ended is None else state.ended.message,
+        text=text,
+    )
 
 
 def _claim_story(state: JobState, claim: Claim) -> str:

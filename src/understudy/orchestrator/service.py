@@ -36,6 +36,7 @@ from understudy.detectors.base import Evidence
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.straggler import Straggler
 from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
+from understudy.orchestrator import views
 from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
 from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of, family, observed, view_of
 from understudy.orchestrator.dispatch import Dispatch, split
@@ -99,12 +100,12 @@ class Service:
             machine.state.timeouts.node_lost,
             WATCH,
             clock(),
-            far=far or spec.nodes + spec.spare_nodes > 1 or bool(spec.floating),
+            far=far or spec.nodes + spec.spare_nodes > 1 or scheduler is not None,
             up=up,
             silent_since=silent_since,
         )
         self._scheduling = (
-            Scheduling(scheduler, (policy or default()).scheduler, self.observe, self.submit, self._dismiss, tell)
+            Scheduling(scheduler, (policy or default()).scheduler, self.observe, self.submit, self._dismiss, tell, self._step)
             if scheduler is not None
             else None
         )
@@ -269,6 +270,9 @@ class Service:
                 self._all_gone.set()
         elif link.node in self.machine.state.nodes:
             self._liveness.awaited(link.node, asyncio.get_running_loop().time(), self._clock())
+
+    def _step(self) -> int:
+        return views.step(self.machine.state, self.pages)
 
     def _dismiss(self, node: str) -> None:
         """It is not part of the job any more. Its agent ends, and so does what has started that, as after a job that went well."""

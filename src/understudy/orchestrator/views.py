@@ -19,7 +19,7 @@ from understudy.common.phases import PHASES
 from understudy.core import proofs
 from understudy.core.machine import Machine
 from understudy.core.model import Incident
-from understudy.core.state import Worker
+from understudy.core.state import JobState, Worker
 from understudy.core.transitions import Phase, WorkerState
 from understudy.links.messages import encode
 from understudy.orchestrator import claims_view, doubts, journal
@@ -229,7 +229,7 @@ def status(machine: Machine, pages: Mapping[str, PageView], there: doubts.There 
         job=state.spec.job,
         state=_job_state(machine),
         generation=state.generation,
-        step=min((_step(worker, pages) for worker in members), default=0),
+        step=step(machine.state, pages),
         transaction=min(seen, default=-1),
         ranks=ranks,
         spares=[_spare(worker) for worker in state.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare],
@@ -334,6 +334,12 @@ def _recorded(run_dir: Path) -> journal.Recorded:
     if found is None:
         raise NoJournal(f"no journal of a run in {run_dir}")
     return found
+
+
+def step(state: JobState, pages: Mapping[str, PageView]) -> int:
+    """The last step that every rank is known to have committed, by its page."""
+    members = state.members() or [state.workers[name] for name in state.ranks.values()]
+    return min((_step(worker, pages) for worker in members), default=0)
 
 
 def _step(worker: Worker, pages: Mapping[str, PageView]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 
@@ -125,6 +125,37 @@ class NodeSeen:
     since: float = 0.0  # unix time; 0: not known
 
 
+@dataclass(frozen=True)
+class Told:
+    """An incident that is over, for whoever looks at the job with the scheduler's own commands."""
+
+    number: int
+    planned: bool
+    text: str
+    at: float  # unix time
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the job stands."""
+
+    phase: str
+    step: int
+    generation: int
+    complete: bool  # whether the nodes of all ranks have joined, so that a node that comes now is a spare one
+    ranks: tuple[str, ...]  # by rank, the node of its holder; "": vacant
+    spares: int  # that are warm
+    lost: tuple[str, ...]  # nodes
+    tainted: tuple[str, ...]  # nodes that are not trusted
+    incidents: tuple[Told, ...]
+    exit_code: int | None  # None: it is not over
+    message: str  # why it is over
+    text: str  # what has become of it, in a line
+
+    def besides_step(self) -> Standing:
+        return replace(self, step=0)
+
+
 class Allocation(ABC):
     """The machines of one job, as their scheduler has them. Every call may take seconds, and raises `SchedulerFailed`."""
 
@@ -145,6 +176,18 @@ class Allocation(ABC):
     @abstractmethod
     def record(self, text: str) -> None:
         """Where people look for it with the scheduler's own commands: what has become of the job."""
+
+    def show(self, now: Standing) -> None:
+        """The same, for schedulers that have more room for it than a line. Called once a second."""
+        return
+
+    def cancelled(self) -> str:
+        """Why the job is to end, as was seen at the last look: somebody has said so there; "": nobody has."""
+        return ""
+
+    def close(self) -> None:
+        """It is not asked any more."""
+        return
 
     @abstractmethod
     def release(self, nodes: Collection[str], text: str) -> Sequence[str]:

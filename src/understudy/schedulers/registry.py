@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from understudy import extensions
 from understudy.schedulers.base import Allocation, Scheduler
+from understudy.schedulers.kubernetes import names as kubernetes
 from understudy.schedulers.local import LocalScheduler
 from understudy.schedulers.slurm.scheduler import SlurmScheduler
 
 GROUP = "understudy.schedulers"
-OURS: tuple[type[Scheduler], ...] = (LocalScheduler, SlurmScheduler)
+
+
+def _kubernetes() -> Scheduler:
+    """Its client is imported only where it is asked for: that takes a second, and not everybody has it."""
+    try:
+        from understudy.schedulers.kubernetes.scheduler import KubernetesScheduler
+    except ImportError as error:
+        raise ValueError(f"Kubernetes needs its client: pip install 'understudy[kubernetes]' ({error})") from error
+    return KubernetesScheduler()
+
+
+OURS: dict[str, Callable[[], Scheduler]] = {
+    LocalScheduler.name: LocalScheduler,
+    SlurmScheduler.name: SlurmScheduler,
+    kubernetes.NAME: _kubernetes,
+}
 
 
 def find(name: str) -> Scheduler:
     """A new one. Ours go without a look at what is installed. Raises `ValueError` if there is none of this name."""
-    ours = {kind.name: kind for kind in OURS}
-    if name in ours:
-        return ours[name]()
+    if name in OURS:
+        return OURS[name]()
     others = {kind.name: kind for kind in extensions.classes(GROUP, Scheduler)}  # type: ignore[type-abstract]
     if name not in others:
-        raise ValueError(f"there is no scheduler {name!r}; there are {', '.join((*ours, *others))}")
+        raise ValueError(f"there is no scheduler {name!r}; there are {', '.join((*OURS, *others))}")
     return others[name]()
 
 
@@ -31,7 +46,9 @@ def allocation(name: str, environment: Mapping[str, str], options: Sequence[str]
     if name != "auto":
         return find(name).allocation(environment, options)
     others: list[type[Scheduler]] = extensions.classes(GROUP, Scheduler)  # type: ignore[type-abstract]
-    for kind in (*OURS, *others):
+    ours = [make for known, make in OURS.items() if known != kubernetes.NAME or kubernetes.JOB_VARIABLE in environment]
+    kinds: list[Callable[[], Scheduler]] = [*ours, *others]
+    for kind in kinds:
         if (found := kind().allocation(environment, options)) is not None:
             return found
     return None

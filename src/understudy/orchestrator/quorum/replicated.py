@@ -15,7 +15,7 @@ from understudy.common.page_view import PageView
 from understudy.core.events import Event
 from understudy.links.messages import encode, recalled
 from understudy.orchestrator.journal import JobJournal, Journal, Recorded, page, read
-from understudy.orchestrator.quorum.member import Member
+from understudy.orchestrator.quorum.candidate import Candidate
 from understudy.orchestrator.settings import Settings
 
 PAGES = 500  # in one entry
@@ -26,7 +26,7 @@ class Replicated(Journal):
         super().__init__(place, tell)
         self.over = False  # a majority knows that the job has ended
         self._last: Mapping[str, PageView] = {}
-        self._member: Member | None = None
+        self._member: Candidate | None = None
         self._known = read(place)
         self._there = len(self._known.events) if self._known is not None else 0  # committed before this process began
         self._local: JobJournal | None = None
@@ -57,7 +57,7 @@ class Replicated(Journal):
             elif kind == "over":
                 self.over = True
 
-    def lead(self, member: Member) -> Recorded | None:
+    def lead(self, member: Candidate) -> Recorded | None:
         """What is known of the job, now that this member leads. From now on what is written here goes to all."""
         self._member = member
         events, self._events = self._events, []
@@ -94,7 +94,7 @@ class Replicated(Journal):
 class _Replicated(JobJournal):
     strict = True
 
-    def __init__(self, journal: Replicated, member: Member) -> None:
+    def __init__(self, journal: Replicated, member: Candidate) -> None:
         self._journal = journal
         self._member = member
 

@@ -12,7 +12,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from understudy.common.console import say
 from understudy.common.names import JOURNAL
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.quorum.candidate import Candidate
 from understudy.orchestrator.quorum.member import Member
 from understudy.orchestrator.quorum.replicated import Replicated
 from understudy.orchestrator.quorum.storage import FILE, Storage
@@ -34,20 +35,26 @@ FAREWELL = 2.0  # seconds for the others to hear that the job is over
 LOOK = 0.05  # seconds between two looks at whether they have
 
 
+Make = Callable[[Callable[[list[str]], None]], Candidate]
+
+
+def of_quorum(number: int, urls: Sequence[str], folder: Path, token: str, trust: ssl.SSLContext | None) -> Make:
+    """One that shares nothing with the others but the network."""
+    return lambda apply: Member(number, urls, Storage(folder / FILE), token, trust, say, apply)
+
+
 async def serve(
-    number: int,
+    make: Make,
     urls: Sequence[str],
     folder: Path,
     settings: Settings,
     access: Access,
-    token: str,
     certificates: Certificates | None,
-    trust: ssl.SSLContext | None,
     listener: socket.socket,
     scheduler: SchedulerAccess | None = None,
 ) -> int:
-    """Until the job is over or SIGTERM comes; the job's exit code if this one leads then, else 0. `urls`: of all members, by number.
-    `scheduler`: of a job that has them from a scheduler.
+    """Until the job is over or SIGTERM comes; the job's exit code if this one leads then, else 0. `make`: this one, given what it calls
+    with what is committed. `urls`: of all, by number. `scheduler`: of a job that has them from a scheduler.
     """
     writer = Replicated(folder / JOURNAL, say)
     writer.start()
@@ -58,8 +65,9 @@ async def serve(
         if writer.over:
             over.set()
 
-    member = Member(number, urls, Storage(folder / FILE), token, trust, say, apply)
-    front = Front(member, access)
+    member = make(apply)
+    member.deposed = _start_anew
+    front = Front(member.leading, access, member if isinstance(member, Member) else None)
     server = Server(front, certificates, False, lambda: announce_all(folder, urls), LONGEST)
     asked = asyncio.Event()
     for what in (signal.SIGTERM, signal.SIGINT):
@@ -86,18 +94,23 @@ async def serve(
 
 
 async def _lead(
-    member: Member, writer: Replicated, front: Front, settings: Settings, access: Access, scheduler: SchedulerAccess | None, other_end: Any
+    member: Candidate,
+    writer: Replicated,
+    front: Front,
+    settings: Settings,
+    access: Access,
+    scheduler: SchedulerAccess | None,
+    end: Any,
 ) -> int:
-    """Serves the job until its end, or until `other_end`."""
+    """Serves the job until its end, or until `end`."""
     fence = member.elected.result()
-    member.deposed = _start_anew
     known = writer.lead(member)
     jobs = Jobs(writer, say, member.guard, lambda node, seconds: member.silent_since(node, seconds))
     jobs.single, jobs.scheduler = True, scheduler
     job = jobs.begin(known.settings if known is not None else settings, known=known)
     front.app = create_app(jobs, access, None, fence)
     say(f"the orchestrator of this node leads (term {fence})")
-    ending = asyncio.ensure_future(other_end)
+    ending = asyncio.ensure_future(end)
     watching = asyncio.create_task(member.watch())
     try:
         await _first(job.running, ending)
@@ -113,7 +126,7 @@ async def _lead(
     return job.running.result()
 
 
-async def _all_told(member: Member) -> None:
+async def _all_told(member: Candidate) -> None:
     """Every other member knows that everything is committed."""
     written = asyncio.Event()
     member.mark(written.set)

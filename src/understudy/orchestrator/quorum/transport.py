@@ -136,27 +136,29 @@ class Dial:
 class Front:
     """ASGI: other members are heard at `PATH`; everybody else is sent to the one that leads, or let in here while that is us."""
 
-    def __init__(self, member: Member, access: Access) -> None:
+    def __init__(self, leading: Callable[[], str], access: Access, member: Member | None) -> None:
+        """`leading`: the URL of another one that leads, if it is known. `member`: of a quorum."""
         self.app: ASGIApp | None = None  # set while this one leads
+        self._leading = leading
         self._member = member
         self._access = access
         self._away = Limits(self._send_away)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket" and scope["path"] == PATH:
-            await self._hear(WebSocket(scope, receive, send))
+        if scope["type"] == "websocket" and scope["path"] == PATH and self._member is not None:
+            await self._hear(WebSocket(scope, receive, send), self._member)
         else:
             await (self.app or self._away)(scope, receive, send)
 
     async def _send_away(self, scope: Scope, receive: Receive, send: Send) -> None:
-        leader = self._member.leading()
+        leader = self._leading()
         answer = problem(503, "this orchestrator does not lead: " + (f"ask {leader}" if leader else "none is known to, ask again"))
         if scope["type"] == "websocket":
             await WebSocket(scope, receive, send).send_denial_response(answer)
         else:
             await answer(scope, receive, send)
 
-    async def _hear(self, socket: WebSocket) -> None:
+    async def _hear(self, socket: WebSocket, member: Member) -> None:
         try:
             grants = self._access.grants(socket.headers.get("authorization"), None)
         except Unknown as error:
@@ -176,7 +178,7 @@ class Front:
                     return
                 if isinstance(said, MemberHello):
                     hello = said
-                    self._member.greeted(said)
-                    await socket.send_text(encode(self._member.hello()))
-                elif hello is not None and self._member.accepts(hello):
-                    self._member.receive(hello.member, said)
+                    member.greeted(said)
+                    await socket.send_text(encode(member.hello()))
+                elif hello is not None and member.accepts(hello):
+                    member.receive(hello.member, said)

@@ -1,0 +1,89 @@
+"""`understudy run` in a pod of a job on Kubernetes: it serves the node that this pod is, as the controller has said in its environment.
+
+How many ranks and spares there are, and all else that is the job's and not the script's, stands in the job's resource. The pod's end does
+not end the job: when it is asked to end, its ranks leave first, for which it has the time that its grace period gives. The orchestrator says
+when they have left; if it does not, the pod ends by itself before it is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import fields
+from types import FrameType
+
+from pydantic import TypeAdapter, ValidationError
+
+from understudy.agent.config import AgentConfig
+from understudy.cli.flags import Flags
+from understudy.cli.launch import Usage, launch
+from understudy.cli.run_directory import RunDirectory
+from understudy.cli.supervisor import Supervisor
+from understudy.common.console import say
+from understudy.common.names import TOKEN_VARIABLE
+from understudy.core.model import Timeouts
+from understudy.links.messages import ONLY
+from understudy.schedulers.kubernetes.names import ADDRESS_VARIABLE, HOST_VARIABLE, NODE_VARIABLE, POD_VARIABLE
+from understudy.schedulers.kubernetes.told import Told
+
+MARGIN = 10  # seconds before the kill, for the end in order
+OURS = (  # flags that the resource has the place of
+    *("nnodes", "node_rank", "nproc_per_node", "spares", "spare_nodes", "floating_spares", "floating_option", "prepare", "no_replenish"),
+    *("rdzv_endpoint", "rdzv_id", "rdzv_backend", "master_addr", "master_port", "local_addr", "standalone", "max_restarts", "drill"),
+    *("require_drill", "policy", "hang_limit", "setup_limit", "shutdown_timeout", "heartbeat", "node_timeout", "token_file", "tls_cert"),
+    *("tls_key", "failure_domain"),
+)
+
+
+def serve_pod(flags: Flags, name: str) -> int:
+    """Until the job, or this pod's part in it, is over; the exit code. Raises `Usage`, `NoRun`."""
+    try:
+        told = TypeAdapter(Told).validate_json(os.environ.pop(POD_VARIABLE))
+        timeouts = TypeAdapter(Timeouts).validate_python(told.timeouts)
+    except ValidationError as error:
+        raise Usage(f"{POD_VARIABLE} is not what this version of Understudy writes there: {error}") from error
+    default = {each.name: getattr(Flags([]), each.name) for each in fields(Flags)}
+    given = [field for field in OURS if getattr(flags, field) != default[field]]
+    if given:
+        names = ", ".join("--" + field.replace("_", "-") for field in given)
+        raise Usage(f"{names}: in a pod of a job on Kubernetes the UnderstudyJob says this; leave it out here")
+    plan = launch(flags, told.job)
+    run = RunDirectory.create(flags.run_dir, name)
+    config = AgentConfig(
+        job=ONLY,
+        run_dir=run.path,
+        node=os.environ[NODE_VARIABLE],
+        node_rank=told.number,
+        address=os.environ[ADDRESS_VARIABLE],
+        program=plan.program,
+        workers_per_node=told.ranks,
+        spares=told.spares,
+        claim=told.claim,
+        domain=os.environ.get(HOST_VARIABLE, ""),
+        labels=plan.labels,
+        orchestrator=told.orchestrators,
+        certificate=told.certificate,
+        role=plan.role,
+        timeouts=timeouts,
+        shown_local_ranks=plan.shown_local_ranks,
+        redirects=plan.redirects,
+        tees=plan.tees,
+        log_dir=plan.log_dir,
+        detectors=plan.detectors,
+        began=time.time(),
+    )
+    run.write_job({"job": ONLY, "orchestrator": config.orchestrator, "certificate": config.certificate, "started": time.time()})
+    token = run.write_token(os.environ[TOKEN_VARIABLE])
+    _wait_with_the_end(told.grace)
+    return Supervisor(run, config, token, None, 0, (signal.SIGINT,), say, several=True).run()
+
+
+def _wait_with_the_end(grace: int) -> None:
+    def asked(number: int, frame: FrameType | None) -> None:
+        if not signal.getitimer(signal.ITIMER_REAL)[0]:
+            say("this pod is to end: its ranks leave it first")
+            signal.setitimer(signal.ITIMER_REAL, max(1.0, grace - MARGIN))
+
+    signal.signal(signal.SIGTERM, asked)
+    signal.signal(signal.SIGALRM, lambda number, frame: os.kill(os.getpid(), signal.SIGINT))

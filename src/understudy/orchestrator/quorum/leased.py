@@ -1,0 +1,196 @@
+"""One of several orchestrators of a job whose log is kept elsewhere: by Kubernetes. Who holds the job's lock leads.
+
+What is proposed is written before it counts, and whoever leads next has read all of it. The lock says who may speak with agents. That
+nothing is decided by two, the log sees to: nobody can write in it who has been overtaken. The first thing that a new leader writes is a mark of its
+own, so that the one before it is overtaken before anything follows from what was read. An API server that is away takes the lead from
+everybody: training goes on, and a loss is recovered when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from understudy.orchestrator.lease_term import LeaseTerm
+from understudy.schedulers.base import SchedulerFailed
+from understudy.schedulers.kubernetes import names
+from understudy.schedulers.kubernetes.api import Api
+from understudy.schedulers.kubernetes.lock import Lock, Lost
+from understudy.schedulers.kubernetes.log import Log, Overtaken, parts
+from understudy.schedulers.kubernetes.resource import owner_reference
+
+SECONDS = 6  # for which a lock is good
+RENEW = 1.0  # seconds between two renewals
+TRY = 0.5  # seconds between two attempts at anything
+WATCH = 0.1  # seconds between two looks at whether this one still leads
+
+
+def of_lock(number: int, urls: Sequence[str], job: str, tell: Callable[[str], None]) -> Callable[[Callable[[list[str]], None]], Leased]:
+    """`job`: GROUP/NAMESPACE/NAME/UID of its resource. Raises `SchedulerFailed` if no cluster is configured here."""
+    group, namespace, name, uid = job.split("/")
+    api = Api.found()
+    owner = owner_reference(group, name, uid)
+    holder = f"{number} {secrets.token_hex(8)}"
+    lock = Lock(api, namespace, names.account(name), holder, SECONDS, owner)
+    return lambda apply: Leased(number, urls, lock, Log(api, group, namespace, name, owner), holder, tell, apply)
+
+
+class Leased:
+    def __init__(
+        self,
+        number: int,
+        urls: Sequence[str],
+        lock: Lock,
+        log: Log,
+        holder: str,
+        tell: Callable[[str], None],
+        apply: Callable[[list[str]], None],
+    ) -> None:
+        """`urls`: of all, by number. `holder`: as the lock has it: its number, and what is unlike every other one's. `apply`: as `Member` has
+        it.
+        """
+        self.elected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.deposed: Callable[[str], None] = lambda why: None
+        self._number = number
+        self._urls = list(urls)
+        self._lock = lock
+        self._log = log
+        self._holder = holder
+        self._tell = tell
+        self._apply = apply
+        self._term = LeaseTerm(SECONDS)
+        self._texts: list[str] = []
+        self._proposed = self._written = 0
+        self._marks: list[tuple[int, Callable[[], None]]] = []
+        self._wake = asyncio.Event()
+        self._failing = ""
+
+    def guard(self) -> None:
+        if self._term.over(time.monotonic()):
+            self.deposed("the job's lock could not be renewed for too long, or this process was stopped")
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH)
+            self.guard()
+
+    def propose(self, text: str) -> None:
+        self._texts.append(text)
+        self._proposed += 1
+        self._wake.set()
+
+    def mark(self, reached: Callable[[], None]) -> None:
+        self._marks.append((self._proposed, reached))
+        self._wake.set()
+
+    def silent_since(self, number: int, seconds: float) -> float | None:
+        return None
+
+    def known_by_all(self, since: float) -> bool:
+        """Who leads next reads it."""
+        return self._written == self._proposed
+
+    def leading(self) -> str:
+        number = self._lock.other.partition(" ")[0]
+        known = number.isdecimal() and int(number) < len(self._urls) and int(number) != self._number
+        return self._urls[int(number)] if known else ""
+
+    async def run(self) -> None:
+        fence = await self._wait()
+        renewing = asyncio.create_task(self._keep())
+        try:
+            if await self._begin(fence):
+                await self._write_all()
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+            with suppress(SchedulerFailed):  # it runs out
+                await asyncio.to_thread(self._lock.give_up)
+
+    async def _wait(self) -> int:
+        """Until this one has the lock."""
+        while True:
+            asked = time.monotonic()
+            try:
+                fence = await asyncio.to_thread(self._lock.take)
+                self._answered()
+            except SchedulerFailed as error:
+                self._fails(error)
+                fence = None
+            if fence is not None:
+                self._term.extend(asked)
+                return fence
+            await asyncio.sleep(TRY)
+
+    async def _begin(self, fence: int) -> bool:
+        """Reads what there is, and writes that this one leads. False: another one does by now."""
+        while True:
+            try:
+                entries = await asyncio.to_thread(self._log.read)
+                mark = f"leads {fence} {self._holder}"
+                await asyncio.to_thread(self._log.write, [mark], self._holder)
+                break
+            except Overtaken:
+                self.deposed("another orchestrator has written in the job's log")
+                return False
+            except SchedulerFailed as error:
+                self._fails(error)
+                await asyncio.sleep(TRY)
+        self._apply(entries)
+        self.elected.set_result(fence)
+        return True
+
+    async def _write_all(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            texts, self._texts = self._texts, []
+            for part in parts(texts):
+                if not await self._write(part):
+                    return
+                self._apply(part)
+                self._written += len(part)
+            while self._marks and self._marks[0][0] <= self._written:
+                self._marks.pop(0)[1]()
+
+    async def _write(self, part: list[str]) -> bool:
+        """Until it is written. False: another one leads by now."""
+        while True:
+            try:
+                await asyncio.to_thread(self._log.write, part, self._holder)
+                self._answered()
+                return True
+            except Overtaken:
+                self.deposed("another orchestrator has written in the job's log")
+                return False
+            except SchedulerFailed as error:  # for as long as it takes: the lock sees to it that nothing follows from it meanwhile
+                self._fails(error)
+                await asyncio.sleep(TRY)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW)
+            asked = time.monotonic()
+            try:
+                await asyncio.to_thread(self._lock.renew)
+                self._term.extend(asked)
+                self._answered()
+            except Lost:
+                self.deposed("another orchestrator has the job's lock")
+                return
+            except SchedulerFailed as error:
+                self._fails(error)
+
+    def _fails(self, error: SchedulerFailed) -> None:
+        """Told once, until it answers again."""
+        if not self._failing:
+            self._tell(f"the job's log and lock cannot be used: {error}. Training goes on; trying again")
+        self._failing = str(error)
+
+    def _answered(self) -> None:
+        if self._failing:
+            self._tell("the API server answers again")
+        self._failing = ""

@@ -1,0 +1,1 @@
+"""Kubernetes: jobs are `UnderstudyJob` resources, nodes are pods."""

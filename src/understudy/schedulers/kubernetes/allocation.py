@@ -1,0 +1,200 @@
+"""The pods of a job, as Kubernetes has them, for the orchestrator that leads.
+
+The controller makes pods until as many are there as the resource says; it does nothing else to those with workers. What a pod is for, and
+which one is not needed any more, only the orchestrator knows: it labels, deletes and claims. A label is written with the version of the
+pod that was read, so it cannot overwrite what somebody else has written since. A pod is deleted at once only when its workers are fenced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+from understudy.common.bounds import plain
+from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, Place, SchedulerFailed, Standing, Work
+from understudy.schedulers.kubernetes import names, pods, standing, trouble
+from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
+from understudy.schedulers.kubernetes.devices import Devices
+from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.resource import Job
+from understudy.schedulers.kubernetes.watched import Watched
+
+FENCED = 1  # seconds for what is left in a pod whose workers are fenced: 0 would not wait for its kubelet
+CLAIMED = 1 << 20  # node rank of the first claimed pod: those that the controller makes are below
+SHOWN_AGAIN = 10.0  # seconds between two times that a step is shown, while nothing else changes
+
+
+class KubernetesAllocation(Allocation):
+    def __init__(self, api: Api, group: str, namespace: str, name: str) -> None:
+        """Raises `SchedulerFailed` if there is no such job."""
+        self._api = api
+        self._keys = Keys(group)
+        self._path = group_path(f"{group}/{names.VERSION}", names.PLURAL, namespace, name)
+        self._namespace = namespace
+        self._job = self._read()
+        first = tuple(names.node(name, number) for number in range(self._job.spec.total()))
+        self.place = Place(names.NAME, name, first, 0, (), ())
+        self._pods = Watched(api, path("pods", namespace), labelSelector=labelled({self._keys.job: name}))
+        self._nodes = Watched(api, path("nodes", ""))
+        self._devices = Devices(api, namespace) if self._job.spec.evidence.device_taints else None
+        self._known: dict[str, Object] = {}  # pods that were seen, by name
+        self._gone: set[str] = set()  # of these, the ones that we have deleted
+        self._retired: set[str] = set()  # nodes that the job has left
+        self._shown: Standing | None = None
+        self._shown_at = 0.0
+
+    def share(self, secret: str) -> None:
+        raise SchedulerFailed("the secret of a job on Kubernetes is in an object that the controller makes")
+
+    def shared(self, seconds: float) -> str:
+        raise SchedulerFailed("the secret of a job on Kubernetes is in an object that the controller makes")
+
+    # What is known.
+
+    def look(self) -> Sequence[NodeSeen]:
+        self._job = self._read()
+        nodes = {node["metadata"]["name"]: node for node in self._nodes.objects()}
+        there = {name: pod for name, pod in self._ours().items() if name not in self._gone}
+        found = [
+            trouble.seen(pod, self._troubles(pod, nodes)) for pod in there.values() if self._keys.claim not in pod["metadata"]["labels"]
+        ]
+        for name in self._known.keys() - there.keys() - self._gone:
+            if self._keys.claim not in self._known[name]["metadata"]["labels"]:
+                found.append(NodeSeen(name, "gone", TAKEN, True, "its pod is not there any more"))
+        self._known |= there
+        return found
+
+    def cancelled(self) -> str:
+        return f"{names.KIND} {self._job.namespace}/{self._job.name} is deleted" if self._job.deleted else ""
+
+    def _troubles(self, pod: Object, nodes: Mapping[str, Object]) -> list[trouble.Trouble]:
+        deleted = trouble.of_pod(pod)
+        found = [deleted] if deleted is not None else []
+        where = pod["spec"].get("nodeName")
+        if where and where not in nodes:
+            found.append(trouble.Trouble("gone", f"the cluster has no node {plain(where)} any more"))
+        elif where:
+            found += trouble.of_node(nodes[where], self._job.spec.evidence)
+        return found + (self._devices.of(pod) if self._devices is not None else [])
+
+    def _read(self) -> Job:
+        try:
+            return Job.of(self._api.read(self._path))
+        except ValueError as error:
+            raise SchedulerFailed(str(error)) from error
+
+    def _ours(self) -> dict[str, Object]:
+        """Pods with workers."""
+        role = self._keys.role
+        return {pod["metadata"]["name"]: pod for pod in self._pods.objects() if pod["metadata"]["labels"].get(role) != names.ORCHESTRATOR}
+
+    # What is told.
+
+    def record(self, text: str) -> None:
+        """The same is in what is shown."""
+
+    def show(self, now: Standing) -> None:
+        labelled_ = standing.labels(now, self._keys, self._retired)
+        for name, pod in self._ours().items():
+            self._label(pod, labelled_.get(name, {}))
+        changed = self._shown is None or now.besides_step() != self._shown.besides_step()
+        if not changed and (now == self._shown or time.monotonic() - self._shown_at < SHOWN_AGAIN):
+            return
+        job = self._read()
+        self._api.patch(f"{self._path}/status", {"status": standing.status(now, job, self._known, time.time())})
+        for event in standing.events(now, job):
+            try:
+                self._api.create(path("events", self._namespace), event)
+            except Conflict:  # told before, by an orchestrator before this one, too
+                continue
+        self._shown, self._shown_at = now, time.monotonic()
+
+    def _label(self, pod: Object, wanted: Mapping[str, str | None]) -> None:
+        metadata = pod["metadata"]
+        changes = {key: value for key, value in wanted.items() if metadata["labels"].get(key) != value}
+        if not changes or "deletionTimestamp" in metadata:
+            return
+        try:
+            version = metadata["resourceVersion"]
+            self._api.patch(path("pods", self._namespace, metadata["name"]), {"metadata": {"resourceVersion": version, "labels": changes}})
+        except (Conflict, Missing):  # it has changed since it was read: the next time
+            return
+
+    # What is given back, and asked for.
+
+    def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
+        there = self._ours()
+        self._retired |= set(nodes)
+        for name in nodes:
+            pod = there.get(name)
+            if pod is not None:
+                self._label(pod, {self._keys.role: names.RETIRED, self._keys.rank: None})
+                self._delete(name, pod["metadata"]["uid"], FENCED)
+            self._gone.add(name)
+        return list(nodes)
+
+    def drain(self, nodes: Collection[str], reason: str) -> None:
+        """Their nodes are cordoned, with a note that says why. Only operators may do that: whoever wants it gives our account the right."""
+        for name in nodes:
+            where = self._known.get(name, {}).get("spec", {}).get("nodeName")
+            if where:
+                place = path("nodes", "", where)
+                note = {self._keys.story: plain(reason)[:1000]}
+                self._api.patch(place, {"metadata": {"annotations": note}, "spec": {"unschedulable": True}})
+
+    def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
+        hosts = {pod["spec"].get("nodeName") for name, pod in self._known.items() if name in avoid}
+        made = pods.worker(self._job, CLAIMED + number, {h for h in hosts if h}, number, self._near(near))
+        made["metadata"]["annotations"][self._keys.story] = plain(text)[:1000]
+        try:
+            self._api.create(path("pods", self._namespace), made)
+        except Conflict:  # asked for before
+            return
+
+    def claims(self) -> Mapping[int, Held]:
+        found = {}
+        for pod in self._pods.objects():
+            labels, status = pod["metadata"]["labels"], pod.get("status") or {}
+            number = labels.get(self._keys.claim, "")
+            if not number.isdecimal() or labels.get(self._keys.role) == names.RETIRED:
+                continue
+            phase = status.get("phase", "Pending")
+            over = phase in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]
+            why = [c for c in status.get("conditions") or [] if c.get("type") == "PodScheduled" and c.get("status") == "False"]
+            said = f": {plain(why[0].get('message', ''))}" if why else ""
+            found[int(number)] = Held(over, pod["spec"].get("nodeName", ""), f"pod {pod['metadata']['name']} {phase.lower()}{said}")
+        return found
+
+    def give_back(self, number: int) -> None:
+        """What it had is fenced, or it never had anything."""
+        self._delete(names.claimed(self._job.name, number), "", pods.GRACE)
+
+    def give_all_back(self) -> None:
+        for number in self.claims():
+            self.give_back(number)
+
+    def record_claim(self, number: int, text: str) -> None:
+        note = {"metadata": {"annotations": {self._keys.story: plain(text)[:1000]}}}
+        try:
+            self._api.patch(path("pods", self._namespace, names.claimed(self._job.name, number)), note)
+        except Missing:
+            return
+
+    def finish(self, missing: Collection[str]) -> None:
+        """The controller sees the end in the resource, and clears up."""
+
+    def close(self) -> None:
+        for watched in (self._pods, self._nodes, *(self._devices.watched if self._devices is not None else ())):
+            watched.close()
+
+    def _near(self, node: str) -> str:
+        where = self._known.get(node, {}).get("spec", {}).get("nodeName")
+        key = self._job.spec.topology_key
+        found = next((each for each in self._nodes.objects() if each["metadata"]["name"] == where), None) if where and key else None
+        return str((found or {"metadata": {}})["metadata"].get("labels", {}).get(key, ""))
+
+    def _delete(self, name: str, uid: str, grace: int) -> None:
+        try:
+            self._api.delete(path("pods", self._namespace, name), grace, uid)
+        except (Missing, Conflict):  # it is gone, and another one may have its name
+            return

@@ -1,0 +1,165 @@
+"""The API server, as the official client reaches it: configuration, credentials and connections are its affair. What is asked for and
+answered are the objects as they are in JSON, because one client sees servers of many versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import kubernetes.client
+import kubernetes.config
+import urllib3
+
+from understudy.schedulers.base import SchedulerAway, SchedulerFailed
+from understudy.schedulers.kubernetes.names import FIELDS
+
+CONNECT, READ = 3.0, 10.0  # seconds for a connection, and for an answer
+AGAIN = (408, 429, 500, 502, 503, 504)
+MERGE = "application/merge-patch+json"
+PAGE = 500  # objects of a list in one answer
+
+Object = dict[str, Any]
+
+
+class Missing(SchedulerFailed):
+    """There is no such thing (404)."""
+
+
+class Conflict(SchedulerFailed):
+    """It is there already, or has changed since it was read (409)."""
+
+
+class Api:
+    """One server. Every method raises `SchedulerAway`, `Missing`, `Conflict` or another `SchedulerFailed`. Threads may share it."""
+
+    def __init__(self, configuration: kubernetes.client.Configuration) -> None:
+        configuration.retries = False  # what is tried again, whoever asks decides
+        self._configuration = configuration
+        self._client = kubernetes.client.ApiClient(configuration)
+
+    @staticmethod
+    def found() -> Api:
+        """The one whose pod this is, or that of the user's kubeconfig. Raises `SchedulerFailed`."""
+        configuration = kubernetes.client.Configuration()
+        try:
+            kubernetes.config.load_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except (kubernetes.config.ConfigException, OSError) as error:
+            raise SchedulerFailed(f"no Kubernetes cluster is configured here: {error}") from error
+        return Api(configuration)
+
+    def read(self, path: str) -> Object:
+        return self._call("GET", path)
+
+    def listed(self, path: str, **selectors: str) -> tuple[list[Object], str]:
+        """All, and the version from which a watch goes on. `selectors`: `labelSelector`, `fieldSelector`."""
+        found: list[Object] = []
+        more = ""
+        while True:
+            query = {"limit": str(PAGE), **selectors, **({"continue": more} if more else {})}
+            page = self._call("GET", f"{path}?{urlencode(query)}")
+            found += page.get("items") or []
+            more = page.get("metadata", {}).get("continue", "")
+            if not more:
+                return found, str(page.get("metadata", {}).get("resourceVersion", ""))
+
+    def watch(self, path: str, version: str, seconds: int, **selectors: str) -> Iterator[Object]:
+        """What changes, for so many seconds at most, from that version on: `{"type": ..., "object": ...}`."""
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": str(seconds), **selectors}
+        answer = self._request("GET", f"{path}?{urlencode(query)}", None, "application/json", seconds + READ)
+        try:
+            rest = b""
+            for chunk in answer.response.stream():
+                *whole, rest = (rest + chunk).split(b"\n")
+                yield from map(json.loads, filter(None, whole))
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise SchedulerAway(f"GET {path}: the API server does not go on ({type(error).__name__})") from error
+        finally:
+            answer.response.close()
+
+    def create(self, path: str, body: Object) -> Object:
+        return self._call("POST", path, body)
+
+    def replace(self, path: str, body: Object) -> Object:
+        """With the `resourceVersion` that was read: refused with `Conflict` if somebody has changed it since."""
+        return self._call("PUT", path, body)
+
+    def patch(self, path: str, changes: Object) -> Object:
+        """A merge patch."""
+        return self._call("PATCH", path, changes, MERGE)
+
+    def delete(self, path: str, grace: int | None = None, uid: str = "") -> None:
+        """`grace`: seconds; None: as the object says. `uid`: only this one, and none of the same name that came later."""
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        self._call("DELETE", path, options)
+
+    def _call(self, method: str, path: str, body: Object | None = None, kind: str = "application/json") -> Object:
+        answer = self._request(method, path, body, kind, READ)
+        try:
+            found: Object = json.loads(answer.read() or b"{}")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise SchedulerAway(f"{_what(method, path)}: the API server does not go on ({type(error).__name__})") from error
+        except ValueError as error:
+            raise SchedulerFailed(f"{_what(method, path)}: the answer is no JSON") from error
+        return found
+
+    def _request(self, method: str, path: str, body: Object | None, kind: str, seconds: float) -> Any:
+        """The answer, of which nothing has been read, to a request that was carried out."""
+        headers = {"Accept": "application/json", "Content-Type": kind, "User-Agent": FIELDS}
+        auths: Any = self._configuration.auth_settings()
+        headers |= {auth["key"]: auth["value"] for auth in auths.values()}
+        try:
+            answer: Any = self._client.call_api(method, self._configuration.host + path, headers, body, _request_timeout=(CONNECT, seconds))
+            if not 200 <= answer.status < 300:
+                raise _failed(_what(method, path), answer.status, _message(answer.read()) or answer.reason)
+        except kubernetes.client.ApiException as error:  # it could not even be asked
+            raise SchedulerAway(f"{_what(method, path)}: {error.reason}") from None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise SchedulerAway(f"{_what(method, path)}: the API server does not answer ({type(error).__name__})") from error
+        return answer
+
+
+def _what(method: str, path: str) -> str:
+    return f"{method} {path.partition('?')[0]}"
+
+
+def _failed(what: str, status: int, said: str) -> SchedulerFailed:
+    text = f"{what}: {said} ({status})"
+    if status == 404:
+        return Missing(text)
+    if status == 409:
+        return Conflict(text)
+    return SchedulerAway(text) if status in AGAIN or not status else SchedulerFailed(text)
+
+
+def _message(data: bytes) -> str:
+    try:
+        return str(json.loads(data)["message"])[:500]
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def path(kind: str, namespace: str, name: str = "", part: str = "") -> str:
+    """Of a core object: "pods", "configmaps", ...; without a namespace, of one of the cluster."""
+    return _path("/api/v1", kind, namespace, name, part)
+
+
+def group_path(group: str, kind: str, namespace: str, name: str = "", part: str = "") -> str:
+    """`group`: with its version, such as "coordination.k8s.io/v1"."""
+    return _path(f"/apis/{group}", kind, namespace, name, part)
+
+
+def _path(base: str, kind: str, namespace: str, name: str, part: str) -> str:
+    words: Sequence[str] = [*(("namespaces", namespace) if namespace else ()), kind, *filter(None, (name, part))]
+    return base + "/" + "/".join(quote(word, safe="") for word in words)
+
+
+def labelled(labels: Mapping[str, str]) -> str:
+    """For `labelSelector`."""
+    return ",".join(f"{key}={value}" for key, value in labels.items())

@@ -1,0 +1,66 @@
+"""Taints of devices (dynamic resource allocation): which devices have them, and which pods have these devices.
+
+A driver writes them into its `ResourceSlice`, an administrator into a `DeviceTaintRule`. A cluster that knows neither has none.
+"""
+
+from __future__ import annotations
+
+from understudy.schedulers.kubernetes.api import Api, Missing, Object, group_path
+from understudy.schedulers.kubernetes.trouble import Trouble, of_devices, shown
+from understudy.schedulers.kubernetes.watched import Watched
+
+GROUP = "resource.k8s.io"
+AGAINST = ("NoSchedule", "NoExecute")
+
+
+class Devices:
+    def __init__(self, api: Api, namespace: str) -> None:
+        """Raises `SchedulerFailed`."""
+        version = _version(api)
+        self.watched: list[Watched] = []
+        self._kinds: dict[str, Watched] = {}
+        for kind, where in (("resourceslices", ""), ("devicetaintrules", ""), ("resourceclaims", namespace)):
+            if kind in version:
+                self._kinds[kind] = Watched(api, group_path(f"{GROUP}/{version[kind]}", kind, where))
+        self.watched = list(self._kinds.values())
+
+    def of(self, pod: Object) -> list[Trouble]:
+        if not self._kinds or not pod["spec"].get("resourceClaims"):
+            return []
+        claims = {claim["metadata"]["name"]: claim for claim in self._objects("resourceclaims")}
+        return of_devices(pod, claims, tainted(self._objects("resourceslices"), self._objects("devicetaintrules")))
+
+    def _objects(self, kind: str) -> list[Object]:
+        return self._kinds[kind].objects() if kind in self._kinds else []
+
+
+def tainted(slices: list[Object], rules: list[Object]) -> dict[tuple[str, str, str], str]:
+    """Devices (driver, pool, device), and the taints that speak against them."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for each in slices:
+        spec = each["spec"]
+        for device in spec.get("devices") or []:
+            key = (str(spec.get("driver")), str((spec.get("pool") or {}).get("name")), str(device.get("name")))
+            taints = [*(device.get("taints") or []), *((device.get("basic") or {}).get("taints") or [])]
+            taints += [rule["spec"].get("taint") or {} for rule in rules if _selects(rule["spec"].get("deviceSelector") or {}, key)]
+            found[key] = [shown(taint) for taint in taints if taint.get("effect") in AGAINST]
+    return {key: ", ".join(taints) for key, taints in found.items() if taints}
+
+
+def _selects(selector: Object, device: tuple[str, str, str]) -> bool:
+    """One that names nothing selects nothing here: a rule for every device of a cluster is no word about one of them."""
+    wanted = [selector.get(field) for field in ("driver", "pool", "device")]
+    return any(wanted) and all(not want or want == value for want, value in zip(wanted, device, strict=True))
+
+
+def _version(api: Api) -> dict[str, str]:
+    """By kind, the newest version that the server has of it."""
+    try:
+        group = api.read(f"/apis/{GROUP}")
+    except Missing:
+        return {}
+    found: dict[str, str] = {}
+    for each in group.get("versions") or []:  # the server's own preference first
+        for kind in api.read(f"/apis/{each['groupVersion']}").get("resources") or []:
+            found.setdefault(kind["name"], each["version"])
+    return found

@@ -1,0 +1,94 @@
+"""A lock of which one of several processes has it: a `Lease` of the cluster, as Kubernetes' own components use it.
+
+Whoever has it renews it. Another one takes it when it has not been renewed for as long as it is good, by that one's own clock, since it was
+seen first as it is: clocks of different hosts are not compared. Each that takes it counts the transitions on by one, which is its *fence*.
+Every change is made with the version that was read, so of two that change it at once one is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path
+
+GROUP = "coordination.k8s.io/v1"
+
+
+class Lost(Exception):
+    """Another one has it."""
+
+
+class Lock:
+    """Every method may raise `SchedulerFailed`."""
+
+    def __init__(self, api: Api, namespace: str, name: str, holder: str, seconds: int, owner: Object | None = None) -> None:
+        """`holder`: unlike every other one's. `owner`: of the lease, with which it goes."""
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+        self._holder = holder
+        self._seconds = seconds
+        self._owner = owner
+        self._mine: Object | None = None  # as it was written last
+        self._seen = ("", 0.0)  # a version of another one's, and when that was seen first
+        self.other = ""  # who has it, if it is not this one
+
+    def take(self) -> int | None:
+        """The fence, if this one has it from now on; None while another one has."""
+        try:
+            found = self._api.read(self._path())
+        except Missing:
+            return self._write(None, 1)
+        spec = found.get("spec") or {}
+        self.other = spec.get("holderIdentity") or ""
+        version = found["metadata"]["resourceVersion"]
+        if self._seen[0] != version:
+            self._seen = version, time.monotonic()
+        good = float(spec.get("leaseDurationSeconds") or self._seconds)
+        if self.other and time.monotonic() - self._seen[1] <= good:
+            return None
+        return self._write(found, int(spec.get("leaseTransitions") or 0) + 1)
+
+    def renew(self) -> None:
+        """Raises `Lost`."""
+        assert self._mine is not None
+        if self._write(self._mine, int(self._mine["spec"]["leaseTransitions"])) is None:
+            raise Lost
+
+    def give_up(self) -> None:
+        """Another one can take it at once."""
+        if self._mine is not None:
+            self._mine["spec"]["holderIdentity"] = ""
+            try:
+                self._api.replace(self._path(), self._mine)
+            except (Conflict, Missing):
+                return
+
+    def _write(self, before: Object | None, fence: int) -> int | None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        old = (before or {}).get("spec") or {}
+        acquired = old.get("acquireTime") if before is not None and old.get("holderIdentity") == self._holder else now
+        spec = {
+            "holderIdentity": self._holder,
+            "leaseDurationSeconds": self._seconds,
+            "acquireTime": acquired,
+            "renewTime": now,
+            "leaseTransitions": fence,
+        }
+        try:
+            if before is None:
+                metadata: Object = {"name": self._name, "namespace": self._namespace}
+                if self._owner is not None:
+                    metadata["ownerReferences"] = [self._owner]
+                lease = {"apiVersion": GROUP, "kind": "Lease", "metadata": metadata, "spec": spec}
+                self._mine = self._api.create(group_path(GROUP, "leases", self._namespace), lease)
+            else:
+                self._mine = self._api.replace(self._path(), {**before, "spec": spec})
+        except (Conflict, Missing):
+            return None
+        self.other = ""
+        return fence
+
+    def _path(self) -> str:
+        return group_path(GROUP, "leases", self._namespace, self._name)

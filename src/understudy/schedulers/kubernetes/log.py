@@ -1,0 +1,81 @@
+"""The log of a job, in objects of the cluster: its journal survives every pod, and the API server keeps it for nobody but its job.
+
+Each object has the entries that were written together. Its name says which one it is: two writers cannot both make the next one, so a
+writer that has been overtaken finds out by being refused, whatever its clock says. What was written once is never changed. The objects go with the job's resource.
+
+Known limits: nothing is ever put together again, so a job of very many incidents has very many objects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from understudy.schedulers.kubernetes.api import Api, Conflict, Object, labelled, path
+from understudy.schedulers.kubernetes.names import Keys
+
+MOST = 500_000  # bytes of the entries of one object: the server takes a megabyte
+
+
+class Overtaken(Exception):
+    """Somebody else has written."""
+
+
+class Log:
+    """Every method may raise `SchedulerFailed`."""
+
+    def __init__(self, api: Api, group: str, namespace: str, job: str, owner: Object) -> None:
+        self._api = api
+        self._keys = Keys(group)
+        self._namespace = namespace
+        self._job = job
+        self._owner = owner
+        self._next = 0  # the number of the next object
+
+    def read(self) -> list[str]:
+        """All entries. The next `write` goes behind them."""
+        objects, _ = self._api.listed(path("configmaps", self._namespace), labelSelector=labelled({self._keys.log: self._job}))
+        parts = {int(each["metadata"]["labels"][self._keys.number]): each for each in objects}
+        for number in range(len(parts)):
+            if number not in parts:
+                raise ValueError(f"part {number} of the log of {self._namespace}/{self._job} is not there any more")
+        self._next = len(parts)
+        return [entry for number in sorted(parts) for entry in json.loads(parts[number]["data"]["entries"])]
+
+    def write(self, entries: Sequence[str], writer: str) -> None:
+        """`writer`: who writes, unlike every other one. Raises `Overtaken`. After a `SchedulerAway` it is not known whether it was written:
+        the same is to be written once more.
+        """
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": f"{self._job}-log-{self._next:06}",
+                "namespace": self._namespace,
+                "labels": {self._keys.log: self._job, self._keys.number: str(self._next)},
+                "ownerReferences": [self._owner],
+            },
+            "immutable": True,
+            "data": {"entries": json.dumps(list(entries)), "writer": writer},
+        }
+        try:
+            self._api.create(path("configmaps", self._namespace), body)
+        except Conflict:
+            there = self._api.read(path("configmaps", self._namespace, body["metadata"]["name"]))  # type: ignore[index]
+            if there["data"] != body["data"]:
+                raise Overtaken from None
+        self._next += 1
+
+
+def parts(entries: Sequence[str]) -> list[list[str]]:
+    """No more in one than fits into an object; an entry is never taken apart."""
+    found: list[list[str]] = []
+    size = MOST
+    for entry in entries:
+        length = len(entry.encode()) + 8
+        if size + length > MOST:
+            found.append([])
+            size = 0
+        found[-1].append(entry)
+        size += length
+    return found

@@ -1,0 +1,184 @@
+"""A job as its resource says it. The schema that the API server holds it against (`deploy/kubernetes/crd.yaml`) says the same; it is read
+again here because a cluster may have another version of that installed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from understudy.core.model import JobSpec, Timeouts
+from understudy.schedulers.kubernetes.api import Object
+from understudy.schedulers.kubernetes.names import KIND, PORT, VERSION
+
+OVER = ("Complete", "Failed")  # of `status.phase`
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+
+class Floating(_Part):
+    pods: int = Field(default=0, ge=0, le=1000)
+    priority_class_name: str = ""
+
+
+class Spares(_Part):
+    pods: int = Field(default=1, ge=0, le=10_000)
+    prepared: int = Field(default=0, ge=0)
+    floating: Floating = Floating()
+
+
+class Drill(_Part):
+    at: int = Field(default=JobSpec.drill_at, ge=0)
+    required: bool = False
+
+
+class Times(_Part):
+    """In seconds; None: as `Timeouts` has it."""
+
+    heartbeat: float | None = Field(default=None, gt=0)
+    node_lost: float | None = Field(default=None, gt=0)
+    hang: float | None = Field(default=None, gt=0)
+    set_up: float | None = Field(default=None, gt=0)
+    stop: float | None = Field(default=None, gt=0)
+
+
+class Condition(_Part):
+    """Of a node of the cluster: a pattern of its type, and the status that speaks against the node."""
+
+    type: str
+    status: str = "True"
+
+
+class Evidence(_Part):
+    """What speaks against a node. Patterns as of a shell; those of taints: of KEY, KEY=VALUE or KEY=VALUE:EFFECT."""
+
+    cordon: bool = True
+    taints: tuple[str, ...] = ("*:NoSchedule", "*:NoExecute")
+    ignored_taints: tuple[str, ...] = ("node.kubernetes.io/unschedulable*",)  # a cordon, which `cordon` is about
+    conditions: tuple[Condition, ...] = (
+        Condition(type="Ready", status="False"),
+        Condition(type="Ready", status="Unknown"),
+        Condition(type="*Gpu*"),
+        Condition(type="*GPU*"),
+    )
+    device_taints: bool = True
+
+
+class Spec(_Part):
+    pods: int = Field(ge=1, le=10_000)
+    ranks_per_pod: int = Field(default=1, ge=1, le=1024)
+    spares: Spares = Spares()
+    orchestrators: int = Field(default=2, ge=1, le=5)
+    port: int = Field(default=PORT, ge=1024, le=65535)
+    policy: str = Field(default="", max_length=1 << 17)
+    max_restarts: int = Field(default=3, ge=0)
+    drill: Drill = Drill()
+    timeouts: Times = Times()
+    evidence: Evidence = Evidence()
+    topology_key: str = ""  # claimed pods go rather where this label of a node has the value that it has for the ranks' first node
+    tls_secret_name: str = ""
+    template: Object
+
+    def total(self) -> int:
+        return self.pods + self.spares.pods
+
+
+def owner_reference(group: str, name: str, uid: str) -> Object:
+    return {
+        "apiVersion": f"{group}/{VERSION}",
+        "kind": KIND,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+@dataclass(frozen=True)
+class Job:
+    """A resource, as it was read."""
+
+    name: str
+    namespace: str
+    uid: str
+    group: str
+    deleted: bool
+    spec: Spec
+    status: Object
+    raw: Object
+
+    @staticmethod
+    def of(raw: Object) -> Job:
+        """Raises `ValueError` that says what is wrong with its spec."""
+        metadata = raw["metadata"]
+        try:
+            spec = Spec.model_validate(raw.get("spec") or {})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        if spec.spares.prepared > spec.spares.pods * spec.ranks_per_pod:
+            raise ValueError(f"spec.spares.prepared: {spec.spares.prepared} spares cannot be prepared where there are fewer")
+        found = Job(
+            metadata["name"],
+            metadata["namespace"],
+            metadata["uid"],
+            raw["apiVersion"].rpartition("/")[0],
+            "deletionTimestamp" in metadata,
+            spec,
+            raw.get("status") or {},
+            raw,
+        )
+        found.timeouts()
+        return found
+
+    @property
+    def over(self) -> bool:
+        return self.status.get("phase") in OVER
+
+    def owner(self) -> Object:
+        """For `metadata.ownerReferences`: what is the job's goes with it."""
+        return owner_reference(self.group, self.name, self.uid)
+
+    def job_spec(self) -> JobSpec:
+        spec = self.spec
+        return JobSpec(
+            job=self.name,
+            world_size=spec.pods * spec.ranks_per_pod,
+            workers_per_node=spec.ranks_per_pod,
+            nodes=spec.pods,
+            spares=spec.spares.pods * spec.ranks_per_pod,
+            spare_nodes=spec.spares.pods,
+            floating=spec.spares.floating.pods,
+            max_restarts=spec.max_restarts,
+            prepared=spec.spares.prepared,
+            drill_at=spec.drill.at if spec.spares.pods else 0,
+            require_drill=spec.drill.required,
+        )
+
+    def timeouts(self) -> Timeouts:
+        """Raises `ValueError`."""
+        given, default = self.spec.timeouts, Timeouts()
+        first = given.set_up or max(default.hang_first, given.hang or 0.0)
+        try:
+            return Timeouts(
+                hang_floor=given.hang or default.hang_floor,
+                hang_factor=1.0 if given.hang else default.hang_factor,
+                hang_first=first,
+                quiesce=min(default.quiesce, first),
+                stop=given.stop or default.stop,
+                heartbeat=given.heartbeat or default.heartbeat,
+                node_lost=given.node_lost or default.node_lost,
+            )
+        except ValueError as error:
+            raise ValueError(f"spec.timeouts: {error}") from error
+
+    def settings(self) -> str:
+        """For an orchestrator, as JSON (`orchestrator.settings`)."""
+        made: dict[str, Any] = {"spec": asdict(self.job_spec()), "timeouts": asdict(self.timeouts()), "policy": self.spec.policy}
+        return json.dumps(made)

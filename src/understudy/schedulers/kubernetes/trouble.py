@@ -1,0 +1,100 @@
+"""What speaks against the node of a pod, as Kubernetes has it: cordons, taints, conditions, taints of its devices, its own deletion.
+
+A taint or condition that says how the cluster sees a node comes from whoever looks after it, under names of their own: patterns of the
+job's resource (`Evidence`) say which count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from understudy.common.bounds import plain
+from understudy.schedulers.base import NodeSeen
+from understudy.schedulers.kubernetes.api import Object
+from understudy.schedulers.kubernetes.resource import Evidence
+
+
+@dataclass(frozen=True)
+class Trouble:
+    kind: str  # always the same word for the same thing
+    reason: str  # for people
+    since: float = 0.0  # unix time; 0: not known
+
+
+def of_pod(pod: Object) -> Trouble | None:
+    """It is about to be ended: somebody has deleted it, or it is evicted, or preempted."""
+    metadata = pod["metadata"]
+    if "deletionTimestamp" not in metadata:
+        return None
+    why = [c for c in pod.get("status", {}).get("conditions") or [] if c.get("type") == "DisruptionTarget" and c.get("status") == "True"]
+    reason = f": {plain(why[0].get('reason', ''))} {plain(why[0].get('message', ''))}".rstrip() if why else ""
+    grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
+    return Trouble("deleted", f"its pod is being deleted{reason}", moment(metadata["deletionTimestamp"]) - grace)
+
+
+def of_node(node: Object, evidence: Evidence) -> list[Trouble]:
+    found = []
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    name = node["metadata"]["name"]
+    if evidence.cordon and spec.get("unschedulable"):
+        added = [moment(t.get("timeAdded")) for t in spec.get("taints") or [] if t.get("key") == "node.kubernetes.io/unschedulable"]
+        found.append(Trouble("cordon", f"{name} is cordoned", next(iter(added), 0.0)))
+    for taint in spec.get("taints") or []:
+        text = shown(taint)
+        if matches(text, evidence.taints) and not matches(text, evidence.ignored_taints):
+            found.append(Trouble("taint", f"{name} has the taint {plain(text)}", moment(taint.get("timeAdded"))))
+    for condition in status.get("conditions") or []:
+        kind, value = str(condition.get("type")), str(condition.get("status"))
+        if any(fnmatchcase(kind, each.type) and value == each.status for each in evidence.conditions):
+            said = f": {plain(condition.get('message') or condition.get('reason') or '')}"
+            text = f"{name} has the condition {plain(kind)}={plain(value)}{said}"
+            found.append(Trouble("condition", text, moment(condition.get("lastTransitionTime"))))
+    return found
+
+
+def of_devices(pod: Object, claims: Mapping[str, Object], tainted: Mapping[tuple[str, str, str], str]) -> list[Trouble]:
+    """`claims`: the resource claims of its namespace by name. `tainted`: devices (driver, pool, device) and their taints, as text."""
+    found = []
+    for entry in pod.get("status", {}).get("resourceClaimStatuses") or pod.get("spec", {}).get("resourceClaims") or []:
+        claim = claims.get(entry.get("resourceClaimName") or "")
+        results = ((((claim or {}).get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or []
+        for result in results:
+            device = (str(result.get("driver")), str(result.get("pool")), str(result.get("device")))
+            if device in tainted:
+                found.append(Trouble("device", f"device {plain('/'.join(device))} has the taint {plain(tainted[device])}"))
+    return found
+
+
+def seen(pod: Object, troubles: Iterable[Trouble]) -> NodeSeen:
+    """`troubles`: all that there are; the first one names them."""
+    all_of_them = list(troubles)
+    node = pod.get("spec", {}).get("nodeName") or ""
+    state = f"{pod.get('status', {}).get('phase', 'Unknown')} on {node}" if node else "Pending"
+    if not all_of_them:
+        return NodeSeen(pod["metadata"]["name"], state)
+    first = all_of_them[0]
+    reason = "; ".join(dict.fromkeys(trouble.reason for trouble in all_of_them))
+    return NodeSeen(pod["metadata"]["name"], state, first.kind, True, reason, first.since)
+
+
+def matches(text: str, patterns: Iterable[str]) -> bool:
+    """`text`: KEY=VALUE:EFFECT. A pattern may leave out the value, and the effect."""
+    key, _, rest = text.partition("=")
+    value, _, effect = rest.rpartition(":")
+    forms = (f"{key}={value}:{effect}", f"{key}={value}", f"{key}:{effect}", key)
+    return any(fnmatchcase(form, pattern) for pattern in patterns for form in forms)
+
+
+def shown(taint: Object) -> str:
+    return f"{taint.get('key', '')}={taint.get('value') or ''}:{taint.get('effect', '')}"
+
+
+def moment(text: str | None) -> float:
+    """Unix time of one as Kubernetes writes it; 0 if it is none."""
+    try:
+        return datetime.fromisoformat(text or "").timestamp()
+    except ValueError:
+        return 0.0
