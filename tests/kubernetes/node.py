@@ -1,0 +1,42 @@
+"""The first process of a node of the test cluster: waits for the ends of those whose parents have ended, and is what the node lives by.
+
+    python node.py NAME FOLDER
+
+Run by `unshare` in namespaces of its own for mounts, processes, network and the host's name. Whoever kills it switches the node off: the
+kernel ends everything in its process namespace with it, and its network. FOLDER is the node's disk, which stays; what ran when it was
+switched off is noted there as lost, and layers of containers, which are in memory, are gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+LOST = "255"  # the exit code of a container nobody has seen end, as containerd has it
+
+
+def main() -> None:
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    socket.sethostname(name)
+    for pod in (folder / "pods").glob("*"):
+        (pod / "sandbox.json").unlink(missing_ok=True)
+        for attempt in (pod / "containers").glob("*/*"):
+            if not (attempt / "exit").exists():
+                (attempt / "exit").write_text(LOST)
+    subprocess.run(["mount", "-t", "tmpfs", "layers", str(folder / "layers")], check=True)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    (folder / "up").touch()
+    while signal.sigwait({signal.SIGCHLD}):
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+
+
+if __name__ == "__main__":
+    main()
