@@ -1,8 +1,8 @@
 """`understudy run` in a pod of a job on Kubernetes: it serves the node that this pod is, as the controller has said in its environment.
 
 How many ranks and spares there are, and all else that is the job's and not the script's, stands in the job's resource. The pod's end does
-not end the job: when it is asked to end, its ranks leave first, for which it has the time that its grace period gives. The orchestrator says
-when they have left; if it does not, the pod ends by itself before it is killed.
+not end the job: when it is asked to end, its ranks leave first, for which it has the time that its grace period gives. The orchestrator
+says when they have left; if it does not, the pod ends by itself before it is killed.
 """
 
 from __future__ import annotations

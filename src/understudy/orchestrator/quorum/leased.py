@@ -1,9 +1,9 @@
 """One of several orchestrators of a job whose log is kept elsewhere: by Kubernetes. Who holds the job's lock leads.
 
 What is proposed is written before it counts, and whoever leads next has read all of it. The lock says who may speak with agents. That
-nothing is decided by two, the log sees to: nobody can write in it who has been overtaken. The first thing that a new leader writes is a mark of its
-own, so that the one before it is overtaken before anything follows from what was read. An API server that is away takes the lead from
-everybody: training goes on, and a loss is recovered when it is back.
+nothing is decided by two, the log sees to: nobody can write in it who has been overtaken. The first thing that a new leader writes is a mark
+of its own, so that the one before it is overtaken before anything follows from what was read. An API server that is away takes the lead
+from everybody: training goes on, and a loss is recovered when it is back.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Leased:
         tell: Callable[[str], None],
         apply: Callable[[list[str]], None],
     ) -> None:
-        """`urls`: of all, by number. `holder`: as the lock has it: its number, and what is unlike every other one's. `apply`: as `Member` has
-        it.
+        """`urls`: of all, by number. `holder`: as the lock has it: its number, and what is unlike every other one's. `apply`: gets what
+        is written, as `Member` has it.
         """
         self.elected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.deposed: Callable[[str], None] = lambda why: None

@@ -55,11 +55,10 @@ class KubernetesAllocation(Allocation):
         self._job = self._read()
         nodes = {node["metadata"]["name"]: node for node in self._nodes.objects()}
         there = {name: pod for name, pod in self._ours().items() if name not in self._gone}
-        found = [
-            trouble.seen(pod, self._troubles(pod, nodes)) for pod in there.values() if self._keys.claim not in pod["metadata"]["labels"]
-        ]
+        found = [trouble.seen(pod, self._troubles(pod, nodes)) for pod in there.values() if _runs(pod)]
         for name in self._known.keys() - there.keys() - self._gone:
             if self._keys.claim not in self._known[name]["metadata"]["labels"]:
+                # of those that are claimed, `claims` tells
                 found.append(NodeSeen(name, "gone", TAKEN, True, "its pod is not there any more"))
         self._known |= there
         return found
@@ -68,7 +67,7 @@ class KubernetesAllocation(Allocation):
         return f"{names.KIND} {self._job.namespace}/{self._job.name} is deleted" if self._job.deleted else ""
 
     def _troubles(self, pod: Object, nodes: Mapping[str, Object]) -> list[trouble.Trouble]:
-        deleted = trouble.of_pod(pod)
+        deleted = trouble.of_pod(pod, self._keys.leave)
         found = [deleted] if deleted is not None else []
         where = pod["spec"].get("nodeName")
         if where and where not in nodes:
@@ -159,7 +158,7 @@ class KubernetesAllocation(Allocation):
             if not number.isdecimal() or labels.get(self._keys.role) == names.RETIRED:
                 continue
             phase = status.get("phase", "Pending")
-            over = phase in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]
+            over = phase in ("Succeeded", "Failed")
             why = [c for c in status.get("conditions") or [] if c.get("type") == "PodScheduled" and c.get("status") == "False"]
             said = f": {plain(why[0].get('message', ''))}" if why else ""
             found[int(number)] = Held(over, pod["spec"].get("nodeName", ""), f"pod {pod['metadata']['name']} {phase.lower()}{said}")
@@ -198,3 +197,7 @@ class KubernetesAllocation(Allocation):
             self._api.delete(path("pods", self._namespace, name), grace, uid)
         except (Missing, Conflict):  # it is gone, and another one may have its name
             return
+
+
+def _runs(pod: Object) -> bool:
+    return bool((pod.get("status") or {}).get("phase") == "Running")

@@ -1,7 +1,8 @@
 """The log of a job, in objects of the cluster: its journal survives every pod, and the API server keeps it for nobody but its job.
 
-Each object has the entries that were written together. Its name says which one it is: two writers cannot both make the next one, so a
-writer that has been overtaken finds out by being refused, whatever its clock says. What was written once is never changed. The objects go with the job's resource.
+Each object has the entries that were written together. Its name says which one it is: two writers cannot both make the next one, so one
+that has been overtaken finds out by being refused, whatever its clock says. What was written once is never changed. The objects go with the
+job's resource.
 
 Known limits: nothing is ever put together again, so a job of very many incidents has very many objects.
 """

@@ -31,6 +31,7 @@ class Keys:
         self.claim = f"{group}/claim"  # the number of the claim that a floating spare serves
         self.log = f"{group}/log"  # the name of the job whose journal an object is a part of
         self.finalizer = f"{group}/finalizer"
+        self.leave = f"{group}/leave"  # annotation of a pod: its ranks are to leave it, and why
         self.story = f"{group}/story"  # annotation: what has become of it
 
 

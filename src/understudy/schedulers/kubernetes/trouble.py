@@ -24,9 +24,12 @@ class Trouble:
     since: float = 0.0  # unix time; 0: not known
 
 
-def of_pod(pod: Object) -> Trouble | None:
-    """It is about to be ended: somebody has deleted it, or it is evicted, or preempted."""
+def of_pod(pod: Object, leave: str) -> Trouble | None:
+    """It is about to be ended: somebody has deleted it, or it is evicted, or preempted; or it is to be left, by its annotation `leave`."""
     metadata = pod["metadata"]
+    asked = (metadata.get("annotations") or {}).get(leave)
+    if asked is not None and "deletionTimestamp" not in metadata:
+        return Trouble("asked", f"its pod is to be left: {plain(asked)}")
     if "deletionTimestamp" not in metadata:
         return None
     why = [c for c in pod.get("status", {}).get("conditions") or [] if c.get("type") == "DisruptionTarget" and c.get("status") == "True"]

@@ -1,0 +1,181 @@
+"""The loop: what is there of each job is compared with what should be, whenever something has changed, and now and then.
+
+Several controllers may run; who has the lock works. Everything that is done is done to what was just read, with its version or under a name
+that only one can have, so one that has lost the lock without noticing does no harm.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from prometheus_client import Counter, Gauge
+
+from understudy.common.bounds import plain
+from understudy.controller import objects
+from understudy.controller.drain_requests import DrainRequests
+from understudy.controller.reconcile import Plan, plan
+from understudy.orchestrator.settings import Settings
+from understudy.schedulers.base import SchedulerFailed
+from understudy.schedulers.kubernetes import names, standing
+from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
+from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.resource import Job
+from understudy.schedulers.kubernetes.trouble import moment
+from understudy.schedulers.kubernetes.watched import Watched
+
+AGAIN = 5.0  # seconds after which everything is looked at although nothing has changed
+PAUSE = 0.2  # seconds between two looks: many changes come together
+
+JOBS = Gauge("understudy_controller_jobs", "Jobs, by phase.", ["phase"])
+ERRORS = Counter("understudy_controller_errors", "Jobs that could not be looked after, each time.")
+
+
+class Controller:
+    def __init__(self, api: Api, group: str, image: str, namespace: str, drains: str, tell: Callable[[str], None]) -> None:
+        """`image`: of orchestrators. `namespace`: the only one whose jobs are looked after; "": all. `drains`: GROUP/VERSION of the
+        cluster's DrainRequests; "": it has none. Raises `SchedulerFailed`.
+        """
+        self._api = api
+        self._group = group
+        self._keys = Keys(group)
+        self._image = image
+        self._tell = tell
+        self._changed = threading.Event()
+        self._jobs = Watched(api, self._path(namespace), self._changed.set)
+        self._pods = Watched(api, path("pods", namespace), self._changed.set, labelSelector=self._keys.job)
+        self._nodes = Watched(api, path("nodes", ""))
+        self._budgets = objects.budget_version(api)
+        self._drains = DrainRequests(api, drains, self._keys, self._changed.set) if drains else None
+        self._told: dict[str, str] = {}
+
+    def run(self, lead: Callable[[], bool]) -> None:
+        """As long as `lead`."""
+        while lead():
+            self._changed.wait(AGAIN)
+            self._changed.clear()
+            self._turn()
+            time.sleep(PAUSE)
+
+    def _turn(self) -> None:
+        try:
+            silent = {node["metadata"]["name"] for node in self._nodes.objects() if _is_silent(node)}
+            jobs, pods = self._jobs.objects(), self._pods.objects()
+            self._told.pop("the cluster", None)
+        except SchedulerFailed as error:
+            self._fails("the cluster", error)
+            return
+        phases: dict[str, int] = {}
+        for raw in jobs:
+            phase = (raw.get("status") or {}).get("phase", "Waiting")
+            phases[phase] = phases.get(phase, 0) + 1
+            self._attempt(f"{raw['metadata']['namespace']}/{raw['metadata']['name']}", partial(self._look_after, raw, silent))
+        JOBS.clear()
+        for phase, count in phases.items():
+            JOBS.labels(phase).set(count)
+        if self._drains is not None:
+            drains = self._drains
+            self._attempt("drain requests", lambda: drains.turn(pods))
+
+    def _attempt(self, what: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+            self._told.pop(what, None)
+        except (Missing, Conflict):  # it has changed since it was read: the next time
+            self._changed.set()
+        except SchedulerFailed as error:
+            self._fails(what, error)
+
+    def _look_after(self, known: Object, silent: set[str]) -> None:
+        namespace, name = known["metadata"]["namespace"], known["metadata"]["name"]
+        where = self._path(namespace, name)
+        raw = self._api.read(where)
+        try:
+            job = Job.of(raw)
+            Settings.from_json(job.settings())
+        except ValueError as error:
+            self._refuse(where, raw, str(error))
+            return
+        finalizers = raw["metadata"].get("finalizers") or []
+        if not job.deleted and self._keys.finalizer not in finalizers:
+            self._api.replace(where, _with_finalizers(raw, [*finalizers, self._keys.finalizer]))
+            return
+        there, _ = self._api.listed(path("pods", namespace), labelSelector=labelled({self._keys.job: name}))
+        made = plan(job, there, self._image, silent, _ending(job))
+        if made.failed:
+            self._refuse(where, raw, made.failed)
+            return
+        if not (job.deleted or job.over):
+            objects.make(self._api, job, self._budgets)
+        self._carry_out(job, where, made)
+
+    def _carry_out(self, job: Job, where: str, made: Plan) -> None:
+        counted = {"nextNumber": made.next_number, "podRestarts": made.restarts}
+        changes = {key: value for key, value in counted.items() if job.status.get(key) != value}
+        if (made.create or made.delete) and changes and not job.deleted:  # before it is done: a number is used once
+            version = {"resourceVersion": job.raw["metadata"]["resourceVersion"]}
+            self._api.patch(f"{where}/status", {"metadata": version, "status": changes})
+        for name, uid, grace in made.delete:
+            try:
+                self._api.delete(path("pods", job.namespace, name), grace, uid)
+            except (Missing, Conflict):
+                continue
+        for pod in made.create:
+            try:
+                self._api.create(path("pods", job.namespace), pod)
+            except Conflict:  # one of this name is not gone yet
+                continue
+        if job.over or made.gone:
+            objects.unmake(self._api, job)
+        if made.gone:
+            self._let_go(where, self._api.read(where))
+
+    def _let_go(self, where: str, raw: Object) -> None:
+        left = [each for each in raw["metadata"].get("finalizers") or [] if each != self._keys.finalizer]
+        self._api.replace(where, _with_finalizers(raw, left))
+
+    def _refuse(self, where: str, raw: Object, why: str) -> None:
+        """The job cannot be: its resource says why. One that is deleted goes."""
+        metadata, message = raw["metadata"], plain(why)[:1000]
+        if "deletionTimestamp" in metadata:
+            self._let_go(where, raw)
+            return
+        if (raw.get("status") or {}).get("message") == message:
+            return
+        since = standing.stamp(time.time())
+        failed = {"type": "Failed", "status": "True", "reason": "Refused", "message": message, "lastTransitionTime": since}
+        self._api.patch(f"{where}/status", {"status": {"phase": "Failed", "message": message, "exitCode": 2, "conditions": [failed]}})
+        self._tell(f"{metadata['namespace']}/{metadata['name']} is refused: {why}")
+
+    def _fails(self, what: str, error: SchedulerFailed) -> None:
+        """Told once, until it goes well."""
+        ERRORS.inc()
+        if self._told.get(what) != str(error):
+            self._told[what] = str(error)
+            self._tell(f"{what}: {error}; trying again")
+
+    def _path(self, namespace: str, name: str = "") -> str:
+        return group_path(f"{self._group}/{names.VERSION}", names.PLURAL, namespace, name)
+
+
+def _ending(job: Job) -> float:
+    """Seconds. Of a job that is over by its own: since its conditions say so."""
+    if job.deleted:
+        return max(0.0, time.time() - moment(job.raw["metadata"]["deletionTimestamp"]))
+    since = [
+        moment(each.get("lastTransitionTime"))
+        for each in job.status.get("conditions") or []
+        if each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
+    ]
+    return max(0.0, time.time() - max(since)) if since else 0.0
+
+
+def _with_finalizers(raw: Object, finalizers: list[str]) -> Object:
+    return {**raw, "metadata": {**raw["metadata"], "finalizers": finalizers}}
+
+
+def _is_silent(node: Object) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Ready" and each.get("status") == "Unknown" for each in conditions)

@@ -1,0 +1,63 @@
+"""Whether this controller has the lock of which one of several has it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from understudy.schedulers.base import SchedulerFailed
+from understudy.schedulers.kubernetes.api import Api
+from understudy.schedulers.kubernetes.lock import Lock, Lost
+
+NAME = "understudy-controller"
+SECONDS, RENEW, TRY = 10, 2.0, 1.0
+
+
+class Lead:
+    """Renews it on a thread of its own."""
+
+    def __init__(self, api: Api, namespace: str, holder: str, tell: Callable[[str], None]) -> None:
+        self._lock = Lock(api, namespace, NAME, holder, SECONDS)
+        self._tell = tell
+        self._good_until = 0.0
+        self._lost = threading.Event()
+
+    def wait(self) -> None:
+        """Until it has."""
+        told = ""
+        while True:
+            asked = time.monotonic()
+            try:
+                taken = self._lock.take()
+                why = f"{self._lock.other.partition(' ')[0]} leads: this controller takes over when that is gone"
+            except SchedulerFailed as error:
+                taken, why = None, f"{error}; trying again"
+            if taken is not None:
+                self._good_until = asked + SECONDS
+                threading.Thread(target=self._keep, name="lock", daemon=True).start()
+                return
+            if why != told:
+                told = why
+                self._tell(why)
+            time.sleep(TRY)
+
+    def __call__(self) -> bool:
+        return not self._lost.is_set() and time.monotonic() < self._good_until
+
+    def give_up(self) -> None:
+        self._lost.set()
+        with suppress(SchedulerFailed):  # it runs out
+            self._lock.give_up()
+
+    def _keep(self) -> None:
+        while not self._lost.wait(RENEW):
+            asked = time.monotonic()
+            try:
+                self._lock.renew()
+                self._good_until = asked + SECONDS
+            except Lost:
+                self._lost.set()
+            except SchedulerFailed:  # until it has run out
+                continue

@@ -1,0 +1,117 @@
+"""What a job's pods should be, and what to do about those that are. Rules only: no I/O, no clock.
+
+Before the job has formed, each of its pods has its number, and one that fails is made anew. From then on a pod that is not there any more
+is replaced by one with a new number, which is the next spare: which ranks are where, and when a pod is not needed any more, only the
+orchestrator knows (`schedulers.kubernetes.allocation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from understudy.schedulers.kubernetes import names, pods
+from understudy.schedulers.kubernetes.api import Object
+from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.resource import Job
+
+FAREWELL = 30.0  # seconds for a job that is deleted to end in order
+AFTER = 20.0  # seconds for pods to end by themselves when the job is over
+QUICK = 5  # seconds of grace for what is ended by us
+TERMINAL = ("Succeeded", "Failed")
+
+
+@dataclass
+class Plan:
+    create: list[Object] = field(default_factory=list)
+    delete: list[tuple[str, str, int | None]] = field(default_factory=list)  # name, uid, seconds of grace
+    next_number: int = 0  # of the next pod that comes later
+    restarts: int = 0  # of pods before the job has formed
+    failed: str = ""  # the job cannot be: why
+    gone: bool = False  # nothing of it is left
+
+
+def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str], ending: float) -> Plan:
+    """`there`: its pods. `image`: of orchestrators. `silent`: nodes of the cluster that do not answer. `ending`: for how many seconds the
+    job has been over, or deleted; 0: it is neither.
+    """
+    keys = Keys(job.group)
+    status = job.status
+    made = Plan(next_number=max(int(status.get("nextNumber") or 0), job.spec.total()), restarts=int(status.get("podRestarts") or 0))
+    if job.deleted or job.over:
+        _end(job, there, silent, ending, made)
+        return made
+    _orchestrators(job, [pod for pod in there if _role(pod, keys) == names.ORCHESTRATOR], image, silent, made)
+    workers = [pod for pod in there if _role(pod, keys) != names.ORCHESTRATOR and keys.claim not in pod["metadata"]["labels"]]
+    avoid = status.get("avoid") or []
+    if status.get("formed"):
+        live = [pod for pod in workers if "deletionTimestamp" not in pod["metadata"] and _role(pod, keys) != names.RETIRED]
+        made.next_number = max([made.next_number, *(_number(pod, keys) + 1 for pod in workers)])
+        for _ in range(job.spec.total() - len(live)):
+            made.create.append(pods.worker(job, made.next_number, avoid))
+            made.next_number += 1
+        return made
+    numbers = {_number(pod, keys) for pod in workers}
+    made.create += [pods.worker(job, number, avoid) for number in range(job.spec.total()) if number not in numbers]
+    for pod in workers:
+        if _phase(pod) == "Failed" and "deletionTimestamp" not in pod["metadata"]:
+            if made.restarts >= job.spec.max_restarts:
+                made.failed = f"pod {pod['metadata']['name']} has failed before the job had formed: {_why(pod)}"
+            else:
+                made.restarts += 1
+                made.delete.append(_deletion(pod, silent))
+    return made
+
+
+def _orchestrators(job: Job, there: Sequence[Object], image: str, silent: Collection[str], made: Plan) -> None:
+    """One on a node that does not answer is replaced: its number is free when its object is gone."""
+    for number, name in enumerate(names.orchestrators(job.name, job.spec.orchestrators)):
+        pod = next((pod for pod in there if pod["metadata"]["name"] == name), None)
+        if pod is None:
+            made.create.append(pods.orchestrator(job, number, image, silent))
+        elif pod["spec"].get("nodeName") in silent:
+            made.delete.append((name, pod["metadata"]["uid"], 0))
+        elif _phase(pod) in TERMINAL and "deletionTimestamp" not in pod["metadata"]:
+            made.delete.append(_deletion(pod, silent))
+
+
+def _end(job: Job, there: Sequence[Object], silent: Collection[str], ending: float, made: Plan) -> None:
+    """Those that run end by themselves, in order, if there is somebody who tells them; what has ended stays until the job is deleted, for
+    whoever wants to read what it has printed.
+    """
+    running = [pod for pod in there if _phase(pod) == "Running"]
+    waits = [pod for pod in there if _phase(pod) not in (*TERMINAL, "Running")]
+    patience = AFTER if job.over else FAREWELL
+    if running and ending < patience:
+        made.delete += [_deletion(pod, silent) for pod in waits]
+    elif job.deleted:
+        made.delete += [_deletion(pod, silent) for pod in there]
+        made.gone = not there
+    else:
+        made.delete += [_deletion(pod, silent) for pod in (*running, *waits)]
+
+
+def _deletion(pod: Object, silent: Collection[str]) -> tuple[str, str, int | None]:
+    metadata = pod["metadata"]
+    return metadata["name"], metadata["uid"], 0 if pod["spec"].get("nodeName") in silent else QUICK
+
+
+def _why(pod: Object) -> str:
+    """Of its end."""
+    status = pod.get("status") or {}
+    ended = [(each.get("state") or {}).get("terminated") for each in status.get("containerStatuses") or []]
+    words = [f"exit code {each.get('exitCode')} ({each.get('reason', '')})" for each in ended if each]
+    return "; ".join(words) or status.get("message") or status.get("reason") or "no reason is given"
+
+
+def _role(pod: Object, keys: Keys) -> str:
+    return str(pod["metadata"]["labels"].get(keys.role, ""))
+
+
+def _number(pod: Object, keys: Keys) -> int:
+    text = pod["metadata"]["labels"].get(keys.number, "")
+    return int(text) if text.isdecimal() else -1
+
+
+def _phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")
