@@ -1,9 +1,9 @@
 """One of several orchestrators of a job whose log is kept elsewhere: by Kubernetes. Who holds the job's lock leads.
 
 What is proposed is written before it counts, and whoever leads next has read all of it. The lock says who may speak with agents. That
-nothing is decided by two, the log sees to: nobody can write in it who has been overtaken. The first thing that a new leader writes is a mark
-of its own, so that the one before it is overtaken before anything follows from what was read. An API server that is away takes the lead
-from everybody: training goes on, and a loss is recovered when it is back.
+nothing is decided by two, the log sees to: nobody can write in it who has been overtaken. The first thing that a new leader writes is a
+mark of its own, so that the one before it is overtaken before anything follows from what was read. An API server that is away takes the
+lead from everybody: training goes on, and a loss is recovered when it is back.
 """
 
 from __future__ import annotations
