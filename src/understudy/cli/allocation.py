@@ -64,7 +64,7 @@ def completed(flags: Flags, here: Allocation) -> Flags:
         several = len(place.addresses) >= 3
         leading = place.nodes[: 3 if several else 1]
         endpoints = [f"{_bracketed(address)}:{port}" for address, port in zip(place.addresses, ports, strict=True)]
-        filled = replace(filled, rdzv_endpoint=",".join(endpoints[: len(leading)]), master_port=None)
+        filled = replace(filled, rdzv_endpoint=",".join(endpoints[: len(leading)]), master_addr=None, master_port=None)
     if place.number == 0:
         spare = f", {flags.spare_nodes} of them for spares" if flags.spare_nodes else ""
         led = f"; orchestrators on {', '.join(leading)}" if leading else ""
