@@ -34,8 +34,7 @@ def place_of(environment: Mapping[str, str]) -> Place | None:
         raise ValueError(f"{JOB_VARIABLE}={kind!r}: the replicated jobs of {name} are to be called {TRAINS} and {WAITS}")
     for variable, value in ((INDEX_VARIABLE, index), (NODES_VARIABLE, count), (SPARES_VARIABLE, spares)):
         if not (value.isascii() and value.isdecimal()):
-            raise ValueError(f"{variable}={value!r} is no number: the runtime of this TrainJob (torch-understudy) says it in each of its
-            pods")
+            raise ValueError(f"{variable}={value!r} is no number: the runtime of a TrainJob (torch-understudy) says it in each pod")
     hosts = [f"{name}-{TRAINS}-0-{number}" for number in range(int(count))]
     hosts += [f"{name}-{WAITS}-0-{number}" for number in range(int(spares))]
     number = int(index) + (int(count) if kind == WAITS else 0)
