@@ -41,11 +41,8 @@ def manifest(wish: Wish) -> str:
     if wish.floating:
         lines += ["    floating:", f"      pods: {wish.floating}  # asked for when a rank has no other place, and given back"]
         lines += [f"      priorityClassName: {_text(wish.priority_class)}"] if wish.priority_class else []
-    lines += [
-        "  template:  # of a pod, as anywhere",
-        "    spec:",
-        "      terminationGracePeriodSeconds: 120  # to leave a pod takes seconds",
-    ]
+    lines += ["  template:  # of a pod, as anywhere", "    spec:"]
+    lines += ["      terminationGracePeriodSeconds: 120  # for its ranks to leave it"]
     lines += ["      containers:", "        - name: trainer", f"          image: {_text(wish.image)}"]
     lines += [f"          command: [{', '.join(_text(word) for word in words)}]  # in place of torchrun"]
     if wish.gpus:
