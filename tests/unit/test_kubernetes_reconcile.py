@@ -134,7 +134,7 @@ def test_what_a_job_cannot_be(spec: dict[str, Any], said: str) -> None:
 
 
 def test_a_worker_pod_keeps_what_its_template_says() -> None:
-    template = {
+    template: dict[str, Any] = {
         "metadata": {"labels": {"team": "a", f"{GROUP}/role": "active"}, "annotations": {"n": "1"}},
         "spec": {
             "containers": [{"name": "t", "image": "i", "env": [{"name": "A", "value": "1"}]}, {"name": "side", "image": "j"}],
