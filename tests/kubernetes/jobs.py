@@ -166,7 +166,7 @@ class KubernetesJob:
         settings, events = self.recorded()
         validator = Validator(settings, killed=killed)
         validator.run(events)
-        return [incident.model_dump(mode="json") for incident in views.report(validator.machine).incidents]
+        return [dict(incident) for incident in views.report(validator.machine)["incidents"]]
 
     def delete(self) -> None:
         self.cluster.delete(KIND, self.name, API)
