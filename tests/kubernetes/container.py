@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+def see(paths: Iterable[str]) -> None:
+    for path in paths:
+        place_for(MACHINE + path, Path(path))
+        mount(MACHINE + path, path, flags=BIND | REC)
+
+
 def file_system(specification: dict[str, Any]) -> None:
     layer = Path(specification["layer"])
     root, upper, work, tmp, run = (layer / name for name in ("root", "upper", "work", "tmp", "run"))
@@ -60,9 +67,7 @@ def file_system(specification: dict[str, Any]) -> None:
     mount(f"{MACHINE}/dev", "/dev", flags=BIND | REC)
     for source, target in ((specification["shm"], "/dev/shm"), (tmp, "/tmp"), (run, "/run")):
         mount(f"{MACHINE}{source}", target, flags=BIND)
-    for path in specification["needed"]:
-        place_for(MACHINE + path, Path(path))
-        mount(MACHINE + path, path, flags=BIND | REC)
+    see(specification["needed"])
     for path, text in specification["files"].items():
         write(Path(path), text)
     for source, target, read_only in specification["mounts"]:
@@ -70,6 +75,7 @@ def file_system(specification: dict[str, Any]) -> None:
         mount(MACHINE + source, target, flags=BIND | REC)
         if read_only:
             mount("none", target, flags=BIND | REMOUNT | RDONLY)
+    see(path for path in specification["needed"] if not Path(path).exists())  # below a volume's place
     if _libc.umount2(MACHINE.encode(), DETACH):
         raise OSError(ctypes.get_errno(), f"umount {MACHINE}")
     Path(MACHINE).rmdir()

@@ -49,7 +49,7 @@ class KubernetesJob:
         self.out = cluster.folder / f"{cluster.namespace}-{name}"
         self.out.mkdir()
         trains = (script or f"{JOBS / 'spread.py'} {self.out}").split()
-        given = {"UNDERSTUDY_DRILL": "off", "OMP_NUM_THREADS": "1", **(environment or {})}
+        given = {"OMP_NUM_THREADS": "1", **(environment or {})}
         container = {
             "name": "trainer",
             "image": "none",

@@ -44,7 +44,7 @@ def serve_pod(flags: Flags, name: str) -> int:
     except ValidationError as error:
         raise Usage(f"{POD_VARIABLE} is not what this version of Understudy writes there: {error}") from error
     default = {each.name: getattr(Flags([]), each.name) for each in fields(Flags)}
-    given = [field for field in OURS if getattr(flags, field) != default[field]]
+    given = [field for field in OURS if getattr(flags, field) not in (default[field], os.environ.get(f"UNDERSTUDY_{field.upper()}"))]
     if given:
         names = ", ".join("--" + field.replace("_", "-") for field in given)
         raise Usage(f"{names}: in a pod of a job on Kubernetes the UnderstudyJob says this; leave it out here")
