@@ -23,7 +23,6 @@ Tell = Callable[[str, Object | None], None]
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-APPLY = "application/apply-patch+yaml"
 AGAIN = 0.3  # seconds until a lost server is tried again
 
 

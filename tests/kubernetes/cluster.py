@@ -21,7 +21,7 @@ import yaml
 
 from tests.faults.harness import ROOT
 from tests.integration.processes import wait_until
-from tests.kubernetes.api import APPLY, STRATEGIC, Access, Api, Object, Refused
+from tests.kubernetes.api import STRATEGIC, Access, Api, Object, Refused
 from tests.kubernetes.control_plane import PORT, TOKEN, ControlPlane, why_not
 from tests.kubernetes.host import Node
 from tests.kubernetes.network import Switch
@@ -124,20 +124,26 @@ class Cluster:
     # Objects
 
     def apply(self, manifest: Object | Path) -> Object:
-        """Server-side; every document of a file. Into the test's namespace, if none is named. The last of them, as the server has it."""
+        """Every document of a file. Into the test's namespace, if none is named. Gives the last of them, as the server has it.
+
+        As `kubectl apply` does, but what a manifest does not mention any more stays, and lists are replaced. (Server-side apply would be
+        the modern way; that of this old server refuses ports without a protocol.)
+        """
         documents = [manifest] if isinstance(manifest, dict) else [found for found in yaml.safe_load_all(manifest.read_text()) if found]
         applied: Object = {}
         for document in documents:
             path, namespaced = self._resource(document["apiVersion"], document["kind"])
             name = document["metadata"]["name"]
-            if namespaced:
-                namespace = document["metadata"].get("namespace", self.namespace)
-                whole = f"{path[0]}/namespaces/{namespace}/{path[1]}/{name}"
-            else:
-                whole = f"{path[0]}/{path[1]}/{name}"
-            if not namespaced or namespace != self.namespace:
-                self._elsewhere.append(whole)
-            applied = self.api.request("PATCH", f"{whole}?fieldManager=tests&force=true", document, APPLY)
+            namespace = document["metadata"].get("namespace", self.namespace)
+            kinds = f"{path[0]}/namespaces/{namespace}/{path[1]}" if namespaced else f"{path[0]}/{path[1]}"
+            try:
+                applied = self.api.create(kinds, document)
+                if not namespaced or namespace != self.namespace:
+                    self._elsewhere.append(f"{kinds}/{name}")
+            except Refused as refused:
+                if refused.status != 409:
+                    raise
+                applied = self.api.patch(f"{kinds}/{name}", document)
         return applied
 
     def path(self, kind: str, name: str = "", api: str = "v1") -> str:
@@ -209,13 +215,17 @@ class Cluster:
             pod = self.get("Pod", name)
             if phases:
                 return pod["status"].get("phase") in phases
-            return any(found["type"] == "Ready" and found["status"] == "True" for found in pod["status"].get("conditions") or [])
+            return self.is_ready(pod)
 
         try:
             wait_until(there, f"pod {name} {' or '.join(phases) or 'ready'}", limit)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.get('Pod', name)['status']}\n{self.log(name)}") from None
         return self.get("Pod", name)
+
+    @staticmethod
+    def is_ready(pod: Object) -> bool:
+        return any(found["type"] == "Ready" and found["status"] == "True" for found in pod["status"].get("conditions") or [])
 
     def wait_for_end_of(self, pod: str, limit: float = LIMIT) -> None:
         wait_until(lambda: not self.has("Pod", pod), f"the end of pod {pod}", limit)

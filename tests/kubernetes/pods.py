@@ -7,7 +7,8 @@ from typing import Any
 from tests.kubernetes.api import Object
 
 PYTHON = ["python", "-u", "-c"]
-SLEEPS = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.2; done"]  # ends at once when it is told to
+SLEEPER = "sleep infinity"
+SLEEPS = ["sh", "-c", f"trap 'exit 0' TERM; {SLEEPER} & wait"]  # ends at once when it is told to
 
 
 def pod(

@@ -59,9 +59,9 @@ def test_a_pod_runs_with_what_others_give_it(kubernetes_cluster: Cluster) -> Non
         "ADDRESS": "status.podIP",
         "NODE": "spec.nodeName",
     }
-    environment = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+    environment: list[Any] = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
     environment.append({"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "key", "key": "part"}}})
-    environment.append({"name": "BOTH", "value": "$(KEY), $(ROLE), $$(ROLE)"})  # type: ignore[dict-item]
+    environment.append({"name": "BOTH", "value": "$(KEY), $(ROLE), $$(ROLE)"})
     shows = "import json, os, pathlib; print(json.dumps([dict(os.environ), *(pathlib.Path(p).read_text() for p in "
     shows += "('/secrets/part', '/words/b.txt', '/about/labels', '/etc/hostname')), os.getpid(), os.getcwd(), os.listdir('/tmp')]))"
     volumes = [
@@ -70,7 +70,7 @@ def test_a_pod_runs_with_what_others_give_it(kubernetes_cluster: Cluster) -> Non
         {"name": "about", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
     ]
     mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
-    spec = {"volumes": volumes, "restartPolicy": "Never"}
+    spec: dict[str, Any] = {"volumes": volumes, "restartPolicy": "Never"}
     made = pod("one", [*PYTHON, shows], labels={"role": "spare"}, container={"env": environment, "volumeMounts": mounts}, **spec)
     made["spec"]["containers"][0]["workingDir"] = "/var"
     cluster.apply(made)
@@ -114,7 +114,7 @@ def test_pods_find_each_other_and_the_service_account_s_rights_count(kubernetes_
 def test_a_container_is_restarted_as_its_policy_says(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     counts = "n=$(cat /kept/n 2>/dev/null || echo 0); echo $((n + 1)) >/kept/n; echo attempt $n; test $n -ge 2 || exit 7"
-    kept = {"volumes": [{"name": "kept", "emptyDir": {}}]}
+    kept: dict[str, Any] = {"volumes": [{"name": "kept", "emptyDir": {}}]}
     mounted = {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]}
     cluster.apply(pod("until-good", ["sh", "-c", counts], container=mounted, restartPolicy="OnFailure", **kept))
     cluster.apply(pod("never", ["sh", "-c", "exit 3"], restartPolicy="Never"))
