@@ -101,14 +101,12 @@ class Cluster:
             if not node.has_kubelet:
                 node.start_kubelet()
         for name in self.nodes:
-            with contextlib.suppress(Refused):
-                self.operator.uncordon(name)
-                for taint in self.operator.taints(name):
-                    if not taint.startswith("node.kubernetes.io/"):
-                        self.operator.untaint(name, taint.partition("=")[0])
+            self.operator.uncordon(name)
+            for taint in self.operator.taints(name):
+                if not taint.startswith("node.kubernetes.io/"):
+                    self.operator.untaint(name, taint.partition("=")[0])
         for path in reversed(self._elsewhere):
-            with contextlib.suppress(Refused):
-                self.api.delete(path)
+            self._delete(path)
         self._elsewhere.clear()
         self.api.delete(f"/api/v1/namespaces/{self.namespace}")  # its controllers can make nothing new from here on
         for pod in self.all_of("Pod"):
@@ -176,8 +174,11 @@ class Cluster:
     def delete(self, kind: str, name: str, api: str = "v1", grace: int | None = None) -> None:
         """One that is not there is not missed."""
         options = {} if grace is None else {"gracePeriodSeconds": grace}
+        self._delete(self.path(kind, name, api), **options)
+
+    def _delete(self, path: str, **options: int) -> None:
         try:
-            self.api.delete(self.path(kind, name, api), **options)
+            self.api.delete(path, **options)
         except Refused as refused:
             if refused.status != 404:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from tests.integration.processes import wait_until
 from tests.kubernetes.api import STRATEGIC, Api, Object, Refused
@@ -33,11 +34,26 @@ class Operator:
         self._api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
 
     def taint(self, node: str, key: str, effect: str, value: str = "") -> None:
-        """Adds it, or changes its value. Taints are merged by their key."""
-        self._api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [{"key": key, "value": value, "effect": effect}]}}, STRATEGIC)
+        """In place of those that have its key and effect."""
+        self._set_taints(
+            node, lambda taint: (taint["key"], taint["effect"]) != (key, effect), {"key": key, "value": value, "effect": effect}
+        )
 
     def untaint(self, node: str, key: str) -> None:
-        self._api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [{"key": key, "$patch": "delete"}]}}, STRATEGIC)
+        self._set_taints(node, lambda taint: taint["key"] != key)
+
+    def _set_taints(self, node: str, stays: Callable[[Object], bool], *more: Object) -> None:
+        """They are one list, into which others write, too: from what is there, and again if that was not the newest."""
+        while True:
+            found = self.node(node)
+            taints = [taint for taint in found["spec"].get("taints") or [] if stays(taint)] + list(more)
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            try:
+                self._api.patch(f"/api/v1/nodes/{node}", {"metadata": version, "spec": {"taints": taints}})
+                return
+            except Refused as refused:
+                if refused.status != 409:
+                    raise
 
     def set_condition(self, node: str, kind: str, status: str, reason: str = "ATest", message: str = "") -> None:
         """As a node problem detector does."""

@@ -106,6 +106,6 @@ def pod_status(pod: Object, seen: Seen) -> Object:
     if initial:
         found["initContainerStatuses"] = [_container(container, seen) for container in initial]
     if address := seen.sandbox.address:
-        found |= {"podIP": address, "podIPs": [{"ip": address}]}
+        found |= {"podIP": address, "podIPs": [{"$patch": "replace"}, {"ip": address}]}  # one that was switched on again has another
     found["startTime"] = pod["status"].get("startTime") or moment(time.time())
     return found
