@@ -1,1 +1,1 @@
-"""The controller on Kubernetes: for each `UnderstudyJob` it makes pods, and what they need. What pods are for, their orchestrators decide."""
+"""The controller on Kubernetes: for each `UnderstudyJob` it makes pods, and what they need. What pods are for, orchestrators decide."""

@@ -5,6 +5,7 @@ again here because a cluster may have another version of that installed.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import KIND, PORT, VERSION
 
 OVER = ("Complete", "Failed")  # of `status.phase`
+NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # of a Service
+LONGEST = 48  # characters of a job's name: those of its pods, which are host names, have more
 
 
 class _Part(BaseModel):
@@ -100,6 +103,12 @@ def owner_reference(group: str, name: str, uid: str) -> Object:
     }
 
 
+def _look_at(template: Object) -> None:
+    containers = (template.get("spec") or {}).get("containers")
+    if not isinstance(containers, list) or not containers or not all(isinstance(each, dict) for each in containers):
+        raise ValueError("spec.template.spec.containers: there has to be one, which runs `understudy run`")
+
+
 @dataclass(frozen=True)
 class Job:
     """A resource, as it was read."""
@@ -115,8 +124,10 @@ class Job:
 
     @staticmethod
     def of(raw: Object) -> Job:
-        """Raises `ValueError` that says what is wrong with its spec."""
+        """Raises `ValueError` that says what is wrong with it."""
         metadata = raw["metadata"]
+        if len(metadata["name"]) > LONGEST or not NAME.fullmatch(metadata["name"]):
+            raise ValueError(f"metadata.name: not at most {LONGEST} of a-z, 0-9 and -, with a letter in front")
         try:
             spec = Spec.model_validate(raw.get("spec") or {})
         except ValidationError as error:
@@ -124,6 +135,7 @@ class Job:
             raise ValueError(f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
         if spec.spares.prepared > spec.spares.pods * spec.ranks_per_pod:
             raise ValueError(f"spec.spares.prepared: {spec.spares.prepared} spares cannot be prepared where there are fewer")
+        _look_at(spec.template)
         found = Job(
             metadata["name"],
             metadata["namespace"],
