@@ -30,7 +30,7 @@ LEAVING := tests/integration/test_evidence.py tests/integration/test_detectors.p
 	tests/integration/test_return.py tests/integration/test_check_node.py tests/integration/test_prometheus.py \
 	tests/integration/test_leaving.py tests/integration/test_disturbed_moves.py
 
-.PHONY: help setup demo drain test leaving slurm newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
+.PHONY: help setup demo drain test leaving slurm kubernetes newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its tools; tested: torch 2.13 to 2.14, Python 3.11 to 3.13"
@@ -40,6 +40,7 @@ help:
 	@echo "make newest  types and part of the tests on torch $(TORCH_NEWEST), in .venv-newest: groups, faults, some scripts"
 	@echo "make leaving nodes that are left before they fail: detectors, policies, drains, checks and going home, whole"
 	@echo "make slurm   jobs on a real Slurm cluster of the tests, whole (Debian: slurmctld slurmd slurmdbd slurm-client mariadb-server)"
+	@echo "make kubernetes  a real control plane and nodes that are stand-ins, whole (Debian: etcd-server; kube-* in KUBEBUILDER_ASSETS)"
 	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
 	@echo "make mutants changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
 	@echo "make matrix  every fault in every phase, in every way to be parallel, on real jobs (hundreds of cells)"
@@ -78,6 +79,9 @@ test: lint
 
 slurm: setup
 	$(BIN)/python -m pytest --durations 15 -m "whole or not whole" tests/slurm
+
+kubernetes: setup
+	$(BIN)/python -m pytest --durations 15 -m "whole or not whole" tests/kubernetes
 
 leaving: setup
 	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 -m "whole or not whole" $(LEAVING)

@@ -7,7 +7,8 @@ have tokens as they do in reality: bound ones, from the TokenRequest API, which 
 Simpler than in reality: kubelets, scheduler and controllers have the administrator's rights (there is no Node authorizer), etcd speaks
 without TLS and does not sync to disk, there is one of each. Times are shorter: a silent node is unreachable after `NODE_GRACE` seconds.
 
-The binaries are those of the folder in `KUBEBUILDER_ASSETS`, or those on PATH, or packed ones beside the checkout.
+The binaries are those of the folder in `KUBEBUILDER_ASSETS`, or those on PATH, or packed ones beside the checkout, which are unpacked into
+`build`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from tests.kubernetes.network import TOOLS, Switch
 from understudy.common.dying import dying_with
 
 PACKED = ROOT.parent / "shared" / "bin" / "kubernetes"
+UNPACKED = ROOT / "build" / "kubernetes"
 BINARIES = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
 PORT = 6443
 NODE_GRACE = 8  # seconds until a node that does not renew its lease is unreachable; Kubernetes' own default is 40
@@ -182,16 +184,20 @@ class ControlPlane:
             return connection.getresponse().status == 200
         return False
 
-    def _unpacked(self, binary: str) -> Path:
+    @staticmethod
+    def _unpacked(binary: str) -> Path:
         found = _found(binary)
         assert found is not None
         if found.suffix != ".xz":
             return found
-        place = self.folder / "bin" / binary
-        place.parent.mkdir(exist_ok=True)
-        with lzma.open(found) as packed, place.open("wb") as file:
-            shutil.copyfileobj(packed, file)
-        place.chmod(0o755)
+        place = UNPACKED / binary
+        if not place.exists() or place.stat().st_mtime < found.stat().st_mtime:
+            UNPACKED.mkdir(parents=True, exist_ok=True)
+            new = UNPACKED / f"{binary}.{os.getpid()}"
+            with lzma.open(found) as packed, new.open("wb") as file:
+                shutil.copyfileobj(packed, file)
+            new.chmod(0o755)
+            new.replace(place)  # others may start a cluster, too
         return place
 
     def _kubeconfig(self, token: str) -> Path:

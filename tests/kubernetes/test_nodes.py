@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,10 +71,11 @@ def test_a_kubelet_that_is_killed_leaves_its_pods_running_and_finds_them_again(k
 
 def test_a_node_whose_cable_is_pulled_works_on_and_is_believed_lost(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
     cluster, node = kubernetes_cluster, kubernetes_cluster.nodes["w4"]
-    out = {"volumes": [{"name": "out", "hostPath": {"path": str(tmp_path)}}]}
+    out = [{"name": "out", "hostPath": {"path": str(tmp_path)}}]
+    patient: dict[str, Any] = {"tolerations": NOT_FOR_LONG, "terminationGracePeriodSeconds": 2}
     counts = "n=0; while :; do n=$((n + 1)); echo $n >/out/n; sleep 0.1; done"
     mounted = {"volumeMounts": [{"name": "out", "mountPath": "/out"}]}
-    cluster.apply(pod("works", ["sh", "-c", counts], node="w4", container=mounted, tolerations=NOT_FOR_LONG, **out))  # type: ignore[arg-type]
+    cluster.apply(pod("works", ["sh", "-c", counts], node="w4", container=mounted, volumes=out, **patient))
     cluster.apply(pod("other", SLEEPS, node="w5"))
     target = cluster.wait_for_pod("works")["status"]["podIP"]
     cluster.wait_for_pod("other")
@@ -116,9 +118,9 @@ def test_a_taint_evicts_at_once_those_that_do_not_tolerate_it(kubernetes_cluster
 
 def test_a_drain_waits_for_the_disruption_budget(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
-    guarded = {"labels": {"guarded": "yes"}}
-    cluster.apply(pod("one", SLEEPS, node="w1", **guarded))  # type: ignore[arg-type]
-    cluster.apply(pod("two", SLEEPS, node="w2", **guarded))  # type: ignore[arg-type]
+    guarded: dict[str, Any] = {"labels": {"guarded": "yes"}}
+    cluster.apply(pod("one", SLEEPS, node="w1", **guarded))
+    cluster.apply(pod("two", SLEEPS, node="w2", **guarded))
     cluster.wait_for_pod("one")
     cluster.wait_for_pod("two")
     budget = {"minAvailable": 2, "selector": {"matchLabels": guarded["labels"]}}
@@ -140,7 +142,7 @@ def test_a_drain_waits_for_the_disruption_budget(kubernetes_cluster: Cluster) ->
     drain.start()
     cluster.wait_for(lambda: cluster.operator.node("w1")["spec"].get("unschedulable"), "the cordon")
     assert not is_deleted(cluster, "one")
-    cluster.apply(pod("three", SLEEPS, node="w3", **guarded))  # type: ignore[arg-type]
+    cluster.apply(pod("three", SLEEPS, node="w3", **guarded))
     drain.join(120)
     assert not drain.is_alive() and not failed
     assert not cluster.has("Pod", "one") and cluster.has("Pod", "two")
@@ -198,6 +200,7 @@ def test_controllers_make_pods_anew(kubernetes_cluster: Cluster) -> None:
 RUNS = """
 import sys
 from pathlib import Path
+from typing import Any
 from tests.kubernetes.cluster import cluster
 from tests.kubernetes.pods import SLEEPER, SLEEPS, pod
 with cluster(Path(sys.argv[1])) as made:
