@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.integration.conftest import undisturbed_spread as undisturbed_spread
+from tests.integration.training import Outcome
 from tests.kubernetes.cluster import Cluster, cluster
+from tests.kubernetes.installation import install, why_no_jobs
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +24,24 @@ def kubernetes_cluster(made_cluster: Cluster) -> Iterator[Cluster]:
     made_cluster.begin()
     yield made_cluster
     made_cluster.end()
+
+
+@pytest.fixture(scope="session")
+def installed(made_cluster: Cluster) -> Cluster:
+    if why := why_no_jobs(made_cluster):
+        pytest.skip(why)
+    install(made_cluster)
+    return made_cluster
+
+
+@pytest.fixture
+def kubernetes(installed: Cluster) -> Iterator[Cluster]:
+    """The same, with Understudy on it."""
+    installed.begin()
+    yield installed
+    installed.end()
+
+
+@pytest.fixture
+def undisturbed(undisturbed_spread: Callable[[int], Outcome]) -> Outcome:
+    return undisturbed_spread(4)

@@ -13,6 +13,7 @@ from understudy.cli.drain_command import drain, undrain
 from understudy.cli.drill_command import drill
 from understudy.cli.events_command import events
 from understudy.cli.job_commands import believe, migrate, report, status, stop, taint
+from understudy.cli.kubernetes_command import kubernetes
 from understudy.cli.policy_command import policy
 from understudy.cli.run_command import run
 from understudy.cli.serve_command import agent, orchestrator
@@ -54,6 +55,7 @@ app.command("detectors")(detectors)
 app.command("check-node")(check_node)
 app.add_typer(policy)
 app.add_typer(slurm)
+app.add_typer(kubernetes)
 SERVICE = "A service for many jobs on many nodes"
 for command in (orchestrator, agent, jobs, nodes, logs, cancel, token):
     app.command(rich_help_panel=SERVICE)(command)

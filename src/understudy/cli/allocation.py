@@ -11,6 +11,8 @@ from understudy.cli.launch import Launch, Usage
 from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.schedulers.base import Allocation, SchedulerFailed
+from understudy.schedulers.kubernetes.jobset import NAME as JOBSET
+from understudy.schedulers.kubernetes.jobset import SPARES_VARIABLE
 from understudy.schedulers.registry import allocation
 from understudy.schedulers.slurm.step import outside_of_a_step
 
@@ -47,6 +49,8 @@ def completed(flags: Flags, here: Allocation) -> Flags:
     """With what the allocation says where nothing else was given, and says so in one line. Raises `Usage`."""
     place = here.place
     count = len(place.nodes)
+    if place.scheduler == JOBSET and not flags.spare_nodes:
+        flags = replace(flags, spare_nodes=int(os.environ.get(SPARES_VARIABLE) or 0))
     ranked = count - flags.spare_nodes
     if ranked < 1:
         raise Usage(f"--spare-nodes {flags.spare_nodes}: {place.job} has {count} node(s), and at least one is to have ranks")
@@ -56,15 +60,17 @@ def completed(flags: Flags, here: Allocation) -> Flags:
             "spare ones have ranks"
         )
     filled = replace(flags, nnodes=str(ranked), label=[*(f"{key}={value}" for key, value in place.labels), *(flags.label or [])])
-    if flags.node_rank is None:
+    if flags.node_rank is None or place.scheduler == JOBSET:  # there torchrun's variables count pods of one kind
         filled = replace(filled, node_rank=place.number)
     leading: tuple[str, ...] = ()
-    if (count > 1 or flags.floating_spares) and not flags.rdzv_endpoint and not flags.master_addr:
-        ports = [flags.master_port + number for number in range(len(place.ports))] if flags.master_port else place.ports
+    trainer = place.scheduler == JOBSET and flags.master_addr == os.environ.get("PET_MASTER_ADDR")
+    if (count > 1 or flags.floating_spares) and not flags.rdzv_endpoint and (not flags.master_addr or trainer):
+        given = flags.master_port if not trainer else None
+        ports = [given + number for number in range(len(place.ports))] if given else place.ports
         several = len(place.addresses) >= 3
         leading = place.nodes[: 3 if several else 1]
         endpoints = [f"{_bracketed(address)}:{port}" for address, port in zip(place.addresses, ports, strict=True)]
-        filled = replace(filled, rdzv_endpoint=",".join(endpoints[: len(leading)]), master_port=None)
+        filled = replace(filled, rdzv_endpoint=",".join(endpoints[: len(leading)]), master_addr=None, master_port=None)
     if place.number == 0:
         spare = f", {flags.spare_nodes} of them for spares" if flags.spare_nodes else ""
         led = f"; orchestrators on {', '.join(leading)}" if leading else ""

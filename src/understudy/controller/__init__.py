@@ -1,1 +1,1 @@
-"""The controller on Kubernetes: for each `UnderstudyJob` it makes pods, and what they need. What pods are for, orchestrators decide."""
+"""The controller on Kubernetes: it makes the pods of each `UnderstudyJob`, and what they need. What for, their orchestrators say."""

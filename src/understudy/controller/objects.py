@@ -82,8 +82,8 @@ def _network(job: Job, budgets: str) -> list[tuple[str, str, Object]]:
     port = {"name": "understudy", "port": job.spec.port, "protocol": "TCP"}
     service = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": ours, "ports": [port]}
     workers = {"matchLabels": ours, "matchExpressions": [{"key": keys.role, "operator": "In", "values": [names.ACTIVE, names.SPARE]}]}
-    # No pod is evicted by itself: who drains a node cordons it, and the ranks leave. The pods are deleted then. (Not `maxUnavailable`: of
-    # pods whose owner has no scale, the cluster does not know how many there should be, and complains of it again and again.)
+    # No pod is evicted by itself: who drains a node cordons it, and the ranks leave. The pods are deleted then. (Of pods that no controller
+    # with a scale has, a budget can only count how many must be there: more than there are, whatever their number becomes.)
     budget = _object(job, "PodDisruptionBudget", job.name, spec={"minAvailable": MORE, "selector": workers})
     leading = {"matchLabels": {**ours, keys.role: names.ORCHESTRATOR}}
     ingress = {"from": [{"podSelector": {"matchLabels": ours}}], "ports": [{"port": job.spec.port, "protocol": "TCP"}]}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from understudy import extensions
 from understudy.schedulers.base import Allocation, Scheduler
 from understudy.schedulers.kubernetes import names as kubernetes
+from understudy.schedulers.kubernetes.jobset import JobSetScheduler
 from understudy.schedulers.local import LocalScheduler
 from understudy.schedulers.slurm.scheduler import SlurmScheduler
 
@@ -25,6 +26,7 @@ def _kubernetes() -> Scheduler:
 OURS: dict[str, Callable[[], Scheduler]] = {
     LocalScheduler.name: LocalScheduler,
     SlurmScheduler.name: SlurmScheduler,
+    JobSetScheduler.name: JobSetScheduler,
     kubernetes.NAME: _kubernetes,
 }
 

@@ -46,7 +46,7 @@ def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near:
     container["env"] = [*container.get("env", []), *_worker_environment(job, told)]
     made |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": grace, "hostname": name, "subdomain": job.name}
     made.setdefault("automountServiceAccountToken", False)
-    if not any(each.get("effect") in (None, "", "NoExecute") and each.get("operator") == "Exists" for each in made.get("tolerations", [])):
+    if not any(_tolerates_all(each) for each in made.get("tolerations", [])):
         tolerated = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": max(TOLERATED, grace)}
         made["tolerations"] = [*made.get("tolerations", []), tolerated]
     if spec.tls_secret_name:
@@ -150,6 +150,11 @@ def _mount_tls(spec: Object, container: Object, secret: str) -> None:
     spec["volumes"] = [*spec.get("volumes", []), {"name": "understudy-tls", "secret": {"secretName": secret}}]
     mount = {"name": "understudy-tls", "mountPath": TLS, "readOnly": True}
     container["volumeMounts"] = [*container.get("volumeMounts", []), mount]
+
+
+def _tolerates_all(toleration: Object) -> bool:
+    """Of what drives pods away."""
+    return not toleration.get("key") and toleration.get("operator") == "Exists" and toleration.get("effect") in (None, "", "NoExecute")
 
 
 def _avoid(spec: Object, nodes: Collection[str]) -> None:

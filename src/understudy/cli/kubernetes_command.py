@@ -1,0 +1,82 @@
+"""`understudy kubernetes`: what Kubernetes' users and operators need around `understudy run`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from understudy.common.console import say
+from understudy.schedulers.kubernetes.manifest import Wish, manifest
+from understudy.schedulers.kubernetes.names import GROUP
+
+kubernetes = typer.Typer(
+    name="kubernetes", help="On a Kubernetes cluster: a job, and the controller.", no_args_is_help=True, rich_markup_mode="rich"
+)
+
+
+@kubernetes.command(context_settings={"allow_interspersed_args": False})
+def job(
+    program: Annotated[
+        list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="The training script in the image, then its own arguments.")
+    ],
+    name: Annotated[str, typer.Option("--name", help="Name of the job.")],
+    image: Annotated[str, typer.Option("--image", help="The image to train in: it has this package and the script.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")] = "",
+    pods: Annotated[int, typer.Option("--pods", min=1, help="Pods with ranks.")] = 1,
+    spare_pods: Annotated[int, typer.Option("--spare-pods", min=0, help="Further pods, with spares only.")] = 1,
+    floating_spares: Annotated[
+        int, typer.Option("--floating-spares", min=0, help="Pods that may be asked for when a rank has no other place.")
+    ] = 0,
+    priority_class: Annotated[str, typer.Option("--priority-class", help="Of floating spares: a higher one than that of others.")] = "",
+    nproc_per_node: Annotated[int, typer.Option("--nproc-per-node", min=1, help="Ranks in each pod.")] = 1,
+    gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs to ask for, for each pod.")] = 0,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="A further option of understudy run, any number: --option=--log-dir=/logs.")
+    ] = None,
+) -> None:
+    """Prints a complete manifest.
+
+    [bold]understudy kubernetes job --name gpt --image my/image --pods 4 --nproc-per-node 8 --gpus 8 train.py | kubectl apply -f -[/bold]
+      Four pods train, a fifth has eight spares.
+    """
+    wish = Wish(
+        program,
+        image=image,
+        name=name,
+        namespace=namespace,
+        pods=pods,
+        spare_pods=spare_pods,
+        floating=floating_spares,
+        ranks=nproc_per_node,
+        gpus=gpus,
+        priority_class=priority_class,
+        options=option or (),
+    )
+    try:
+        typer.echo(manifest(wish), nl=False)
+    except ValueError as error:
+        say(str(error))
+        raise typer.Exit(2) from error
+
+
+@kubernetes.command()
+def controller(
+    image: Annotated[str, typer.Option("--image", envvar="UNDERSTUDY_IMAGE", help="Of orchestrators: the one of this command, as a rule.")],
+    group: Annotated[str, typer.Option("--group", help="Of the resource, if the cluster has it under another one.")] = GROUP,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Look after the jobs of this one only.")] = "",
+    drain_requests: Annotated[
+        str, typer.Option("--drain-requests", help="GROUP/VERSION of NVSentinel's DrainRequests, if the cluster has them.")
+    ] = "",
+    metrics_port: Annotated[int, typer.Option("--metrics-port", min=0, help="For /metrics, which also says that it lives; 0: none.")] = 0,
+) -> None:
+    """Look after all UnderstudyJobs, until it is ended: in the cluster (kubectl apply -k deploy/kubernetes), or here, by a kubeconfig.
+
+    Several may run; one leads. Ending it ends no job.
+    """
+    command = [sys.executable, "-P", "-m", "understudy.controller", "--image", image, "--group", group, "--metrics-port", str(metrics_port)]
+    command += ["--namespace", namespace] if namespace else []
+    command += ["--drain-requests", drain_requests] if drain_requests else []
+    os.execv(sys.executable, command)

@@ -1,0 +1,110 @@
+"""A JobSet of Kubernetes, as Kubeflow Trainer makes it of a TrainJob (`deploy/kubernetes/trainer`): what its pods' environment says of
+them.
+
+Pods of the replicated job `node` have ranks, those of `spare` have spares only. No API server is asked: a pod that fails is made anew by
+the Job controller, under the same host name, and joins again as the node that it was. Three orchestrators run in the first three pods, as
+without any scheduler. Of evidence of the cluster nothing is known here: that is what an UnderstudyJob has its own orchestrators for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from understudy.schedulers.base import Allocation, Held, NodeSeen, Place, Running, Scheduler, SchedulerFailed, Work
+from understudy.schedulers.kubernetes.names import PORT
+
+NAME = "jobset"
+SET_VARIABLE = "UNDERSTUDY_JOBSET"  # the set's name
+JOB_VARIABLE = "UNDERSTUDY_JOBSET_JOB"  # which of its jobs this pod is of
+SPARES_VARIABLE = "UNDERSTUDY_SPARE_NODES"  # pods with spares only
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+NODES_VARIABLE = "PET_NNODES"
+TRAINS, WAITS = "node", "spare"  # names of the jobs
+ORCHESTRATORS = 3
+
+
+def place_of(environment: Mapping[str, str]) -> Place | None:
+    """None outside of a JobSet. Raises `ValueError` if what is said there is not enough."""
+    name = environment.get(SET_VARIABLE, "")
+    if not name:
+        return None
+    kind, index = environment.get(JOB_VARIABLE, ""), environment.get(INDEX_VARIABLE, "")
+    count, spares = environment.get(NODES_VARIABLE, ""), environment.get(SPARES_VARIABLE, "0")
+    if kind not in (TRAINS, WAITS):
+        raise ValueError(f"{JOB_VARIABLE}={kind!r}: the replicated jobs of {name} are to be called {TRAINS} and {WAITS}")
+    for variable, value in ((INDEX_VARIABLE, index), (NODES_VARIABLE, count), (SPARES_VARIABLE, spares)):
+        if not (value.isascii() and value.isdecimal()):
+            raise ValueError(f"{variable}={value!r} is no number: the runtime of a TrainJob (torch-understudy) says it in each pod")
+    hosts = [f"{name}-{TRAINS}-0-{number}" for number in range(int(count))]
+    hosts += [f"{name}-{WAITS}-0-{number}" for number in range(int(spares))]
+    number = int(index) + (int(count) if kind == WAITS else 0)
+    if number >= len(hosts):
+        raise ValueError(f"pod {index} of {kind} is beyond what {NODES_VARIABLE}={count} and {SPARES_VARIABLE}={spares} say")
+    leading = min(ORCHESTRATORS, int(count))
+    addresses = tuple(f"{host}.{name}" for host in hosts[:leading])
+    return Place(NAME, name, tuple(hosts), number, addresses, (PORT,) * leading)
+
+
+class JobSetAllocation(Allocation):
+    """Its place is all that is known."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def share(self, secret: str) -> None:
+        raise SchedulerFailed("pods of a JobSet have their secret from an object (UNDERSTUDY_TOKEN), see deploy/kubernetes/trainer")
+
+    def shared(self, seconds: float) -> str:
+        raise SchedulerFailed("pods of a JobSet have their secret from an object (UNDERSTUDY_TOKEN), see deploy/kubernetes/trainer")
+
+    def look(self) -> Sequence[NodeSeen]:
+        return ()
+
+    def record(self, text: str) -> None:
+        """There is nowhere."""
+
+    def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
+        return ()
+
+    def drain(self, nodes: Collection[str], reason: str) -> None:
+        raise SchedulerFailed("a pod of a JobSet may not drain nodes")
+
+    def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
+        raise SchedulerFailed("a JobSet has the pods that it was made with: floating spares are for UnderstudyJobs")
+
+    def claims(self) -> Mapping[int, Held]:
+        return {}
+
+    def give_back(self, number: int) -> None:
+        """There is none."""
+
+    def give_all_back(self) -> None:
+        """There is none."""
+
+    def record_claim(self, number: int, text: str) -> None:
+        """There is none."""
+
+    def finish(self, missing: Collection[str]) -> None:
+        """The JobSet controller sees how the pods of `node` have ended."""
+
+
+class JobSetScheduler(Scheduler):
+    """Only for what it has started itself."""
+
+    name = NAME
+
+    def submit(self, job: Work) -> Running:
+        raise ValueError(f"{job.name}: the JobSet controller starts pods, nobody else")
+
+    def add_node(self, node: Work) -> Running:
+        raise ValueError(f"{node.name}: the JobSet controller starts pods, nobody else")
+
+    def drain_node(self, name: str) -> None:
+        raise KeyError(name)
+
+    def status(self) -> Mapping[str, str]:
+        return {}
+
+    def allocation(self, environment: Mapping[str, str], options: Sequence[str] = ()) -> Allocation | None:
+        place = place_of(environment)
+        return JobSetAllocation(place) if place is not None else None

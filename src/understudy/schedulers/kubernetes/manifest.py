@@ -1,0 +1,57 @@
+"""A complete manifest for a job on Kubernetes, with a line beside everything that is not obvious. Needs no client of Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from understudy.schedulers.kubernetes.names import GROUP, KIND, VERSION
+
+NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # with what is put behind it, still the name of a host
+
+
+@dataclass(frozen=True)
+class Wish:
+    program: Sequence[str]  # the script and its arguments
+    image: str
+    name: str
+    namespace: str = ""
+    pods: int = 1  # with ranks
+    spare_pods: int = 1
+    floating: int = 0
+    ranks: int = 1  # in each pod
+    gpus: int = 0  # of each pod
+    priority_class: str = ""  # of floating spares
+    options: Sequence[str] = ()  # further ones of `understudy run`
+
+
+def manifest(wish: Wish) -> str:
+    """Raises `ValueError` for what cannot be written into one."""
+    if not wish.program:
+        raise ValueError("give the training script, and its arguments behind it")
+    if NAME.fullmatch(wish.name) is None:
+        raise ValueError(f"--name {wish.name}: small letters, digits and dashes, at most 40, a letter first")
+    words = ["understudy", "run", *wish.options, *wish.program]
+    lines = [f"apiVersion: {GROUP}/{VERSION}", f"kind: {KIND}", "metadata:", f"  name: {wish.name}"]
+    lines += [f"  namespace: {_text(wish.namespace)}"] if wish.namespace else []
+    lines += ["spec:", f"  pods: {wish.pods}  # with ranks", f"  ranksPerPod: {wish.ranks}"]
+    lines += ["  spares:", f"    pods: {wish.spare_pods}  # further ones, whose workers wait"]
+    if wish.floating:
+        lines += ["    floating:", f"      pods: {wish.floating}  # asked for when a rank has no other place, and given back"]
+        lines += [f"      priorityClassName: {_text(wish.priority_class)}"] if wish.priority_class else []
+    lines += ["  template:  # of a pod, as anywhere", "    spec:"]
+    lines += ["      terminationGracePeriodSeconds: 120  # for its ranks to leave it"]
+    lines += ["      containers:", "        - name: trainer", f"          image: {_text(wish.image)}"]
+    lines += [f"          command: [{', '.join(_text(word) for word in words)}]  # in place of torchrun"]
+    if wish.gpus:
+        lines += ["          resources:", "            limits:", f"              nvidia.com/gpu: {wish.gpus}"]
+    lines += ["          volumeMounts:", "            - {name: shm, mountPath: /dev/shm}"]
+    lines += ["      volumes:", "        - {name: shm, emptyDir: {medium: Memory}}  # for NCCL and data loaders"]
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: str) -> str:
+    """JSON is YAML."""
+    return json.dumps(value) if re.fullmatch(r"[A-Za-z][A-Za-z0-9./:@_-]*", value) is None or ": " in value else value

@@ -1,0 +1,33 @@
+"""Objects of Kubernetes as these tests need them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from understudy.schedulers.kubernetes.api import Object
+from understudy.schedulers.kubernetes.resource import Job
+
+GROUP = "understudy.dev"
+
+
+def resource(status: Object | None = None, deleted: str = "", **spec: Any) -> Object:
+    """`deleted`: when that was asked for."""
+    template = {"spec": {"containers": [{"name": "trainer", "image": "mine", "command": ["understudy", "run", "train.py"]}]}}
+    metadata: Object = {"name": "gpt", "namespace": "ml", "uid": "u-1", "resourceVersion": "7", "generation": 2}
+    if deleted:
+        metadata["deletionTimestamp"] = deleted
+    given = {"pods": 2, "template": template, **spec}
+    return {"apiVersion": f"{GROUP}/v1alpha1", "kind": "UnderstudyJob", "metadata": metadata, "spec": given, "status": status or {}}
+
+
+def job(status: Object | None = None, deleted: str = "", **spec: Any) -> Job:
+    return Job.of(resource(status, deleted, **spec))
+
+
+def pod(name: str, role: str = "spare", phase: str = "Running", node: str = "", number: int = -1, **more: Any) -> Object:
+    """`more`: of its metadata; `claim` is a label."""
+    labels = {f"{GROUP}/job": "gpt", f"{GROUP}/role": role, f"{GROUP}/number": str(number)}
+    if (claim := more.pop("claim", None)) is not None:
+        labels[f"{GROUP}/claim"] = str(claim)
+    metadata = {"name": name, "namespace": "ml", "uid": f"u-{name}", "resourceVersion": "1", "labels": labels, **more}
+    return {"metadata": metadata, "spec": {"nodeName": node} if node else {}, "status": {"phase": phase}}
