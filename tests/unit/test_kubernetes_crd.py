@@ -13,11 +13,12 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from tests.kustomize import KUBERNETES, Object, documents
-from tests.unit.kubernetes_job import job, raw, standing_of
+from tests.unit import kubernetes_objects
+from tests.unit.kubernetes_objects import job, resource
 from tests.unit.kubernetes_schema import closed, defaulted
 
 from understudy.schedulers.kubernetes import names, standing
-from understudy.schedulers.kubernetes.resource import LONGEST, NAME, OVER, Evidence, Job, Spec
+from understudy.schedulers.kubernetes.resource import OVER, Evidence, Job, Spec
 
 CRD = documents(KUBERNETES / "crd.yaml")[0]
 (VERSION,) = CRD["spec"]["versions"]
@@ -62,7 +63,7 @@ def test_it_is_called_as_the_code_calls_it() -> None:
     assert (spec["names"]["kind"], spec["names"]["plural"], spec["names"]["shortNames"]) == (names.KIND, names.PLURAL, ["usj"])
     assert CRD["metadata"]["name"] == f"{names.PLURAL}.{names.GROUP}"
     name = SCHEMA["properties"]["metadata"]["properties"]["name"]
-    assert (name["maxLength"], name["pattern"]) == (LONGEST, f"^{NAME.pattern}$")
+    assert (name["maxLength"], name["pattern"]) == (40, f"^{names.JOB.pattern}$")
 
 
 @pytest.mark.parametrize(("place", "info", "schema"), FIELDS, ids=[place for place, _, _ in FIELDS])
@@ -103,7 +104,7 @@ def test_every_rule_is_enforced_by_the_controller_too_or_is_about_a_change() -> 
     assert rules.count("self == oldSelf") == 6
     for spec, why in REFUSED:
         with pytest.raises(ValueError, match=why):
-            Job.of(raw(spec=LEAST | spec))
+            Job.of(resource(**spec))
 
 
 REFUSED: list[tuple[Object, str]] = [
@@ -113,23 +114,24 @@ REFUSED: list[tuple[Object, str]] = [
 ]
 
 
-@pytest.mark.parametrize("name", ["a" * 49, "1a", "a.b", "a_b", "A", "a-", ""])
+@pytest.mark.parametrize("name", ["a" * 41, "1a", "a.b", "a_b", "A", "a-", ""])
 def test_names_that_no_pod_could_have_are_refused(name: str) -> None:
+    given = resource()
     with pytest.raises(ValueError, match=r"metadata\.name"):
-        Job.of(raw(name=name))
+        Job.of(given | {"metadata": given["metadata"] | {"name": name}})
 
 
 @pytest.mark.parametrize("template", [{}, {"spec": {}}, {"spec": {"containers": []}}, {"spec": {"containers": ["x"]}}])
 def test_templates_without_a_container_are_refused(template: Object) -> None:
     with pytest.raises(ValueError, match=r"spec\.template\.spec\.containers"):
-        Job.of(raw(spec=LEAST | {"template": template}))
+        Job.of(resource(template=template))
 
 
 def test_what_is_written_into_the_status_is_declared() -> None:
     validator = jsonschema.Draft202012Validator(closed(STATUS))
-    for ranks in (("j-0", ""), ()):
+    for ranks in (("gpt-0", ""), ()):
         for code in (None, 0, 1):
-            written = standing.status(standing_of(ranks, code), job(), {"j-9": {"spec": {"nodeName": "w1"}}}, 1e9)
+            written = standing.status(kubernetes_objects.standing(ranks, code), job(), {"gpt-9": {"spec": {"nodeName": "w1"}}}, 1e9)
             kept = {key: value for key, value in written.items() if value is not None}  # in a merge patch, None takes away
             validator.validate(kept)
     validator.validate({"nextNumber": 5, "podRestarts": 1})  # the controller's (`controller.py`)

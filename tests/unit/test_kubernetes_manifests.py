@@ -19,14 +19,14 @@ import pytest
 import yaml
 from kubeflow_trainer_api import models
 from tests.kustomize import KUBECTL, KUBERNETES, NVSENTINEL, ROOT, Object, by_kubectl, documents, needs_kubectl, order, resolved
-from tests.unit.kubernetes_job import CONTAINER, SPEC, job, raw
+from tests.unit.kubernetes_objects import job, resource
 from tests.unit.kubernetes_schema import closed
 
 from understudy import __version__
 from understudy.controller import drain_requests, objects
 from understudy.controller.__main__ import _parse
 from understudy.schedulers.kubernetes import names, pods
-from understudy.schedulers.kubernetes.resource import LONGEST, Job
+from understudy.schedulers.kubernetes.resource import Job
 
 VERSIONS = ("1.30", "1.37")
 TRAINER = KUBERNETES / "trainer"
@@ -76,7 +76,7 @@ SAMPLES: list[Object] = [
 
 
 def made(sample: Object) -> Iterator[Object]:
-    spec: Object = {"containers": [CONTAINER], "imagePullSecrets": [{"name": "s"}], "priorityClassName": "low"}
+    spec: Object = {"containers": [{"name": "trainer", "image": "mine"}], "imagePullSecrets": [{"name": "s"}], "priorityClassName": "low"}
     selects = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]}
     spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selects}}
     ours = job(**sample, template={"metadata": {"annotations": {"a": "b"}}, "spec": spec})
@@ -97,7 +97,8 @@ def test_what_the_controller_makes_is_valid(sample: Object, version: str) -> Non
 
 
 def test_the_names_of_the_longest_job_s_pods_are_host_names() -> None:
-    ours = Job.of(raw(name="j" * LONGEST, spec=SPEC | {"orchestrators": 5}))
+    given = resource(orchestrators=5)
+    ours = Job.of(given | {"metadata": given["metadata"] | {"name": "j" * 40}})
     most = [pods.orchestrator(ours, 4, "image"), pods.worker(ours, 10**9, ()), pods.worker(ours, 1 << 20, (), 99_999)]
     assert all(len(pod["metadata"]["name"]) <= 63 and pod["spec"]["hostname"] == pod["metadata"]["name"] for pod in most)
 

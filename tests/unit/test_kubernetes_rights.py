@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 from tests.kustomize import KUBERNETES, NVSENTINEL, Object, resolved
-from tests.unit.kubernetes_job import job, raw, standing_of
+from tests.unit.kubernetes_objects import job, resource, standing
 from tests.unit.kubernetes_recorder import Recorder, Right
 
 from understudy.controller import objects
@@ -26,10 +26,10 @@ from understudy.schedulers.kubernetes.api import Api, group_path, path
 from understudy.schedulers.kubernetes.lock import Lock
 from understudy.schedulers.kubernetes.log import Log
 
-JOBS = group_path(f"{names.GROUP}/{names.VERSION}", names.PLURAL, "n")
+JOBS = group_path(f"{names.GROUP}/{names.VERSION}", names.PLURAL, "ml")
 DRAINS = "nvsentinel.nvidia.com/v1alpha1"
 KEYS = names.Keys(names.GROUP)
-PODS = path("pods", "n")
+PODS = path("pods", "ml")
 RESOURCE = "resource.k8s.io"
 DISCOVERED: tuple[tuple[str, Object], ...] = (
     ("/apis", {"groups": [{"name": "policy", "versions": [{"groupVersion": "policy/v1"}]}]}),
@@ -77,8 +77,10 @@ def worker(number: int, phase: str, **metadata: Any) -> Object:
 def control(server: Recorder, drains: str = "") -> None:
     """Whatever a controller does."""
     server.put(path("nodes", ""), {"metadata": {"name": "w1"}, "status": {}})
-    server.put(JOBS, raw("j"))
-    server.put(JOBS, raw("refused", spec={"pods": 0}))
+    server.put(JOBS, resource())
+    other = resource(pods=0)
+    other["metadata"]["name"] = "refused"
+    server.put(JOBS, other)
     turn(server, drains)  # finalizer; refusal
     server.put(PODS, worker(0, "Failed"))
     server.put(PODS, worker(1, "Running"))
@@ -88,7 +90,7 @@ def control(server: Recorder, drains: str = "") -> None:
     server.put(group_path(DRAINS, "drainrequests", "nvsentinel"), empty)
     turn(server, drains)  # objects, pods, the failed one; drains
     server.objects = {key: what for key, what in server.objects.items() if key[1] != "pods"}
-    server.objects[names.GROUP, names.PLURAL, "n", "j"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    server.objects[names.GROUP, names.PLURAL, "ml", "gpt"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     turn(server, drains)  # the end
 
 
@@ -123,29 +125,29 @@ def test_its_lock_is_the_only_thing_that_it_may_touch_where_it_runs(server: Reco
 def test_orchestrators_may_do_what_they_do_and_nothing_else(server: Recorder) -> None:
     """Those of the namespace by one role, those of the cluster by the other. To cordon a node is up to whoever gives them that right."""
     server.put(path("nodes", ""), {"metadata": {"name": "w1", "labels": {}}, "status": {}})
-    server.put(JOBS, raw("j"))
+    server.put(JOBS, resource())
     for number in range(2):
         server.put(PODS, worker(number, "Running"))
-    server.objects["", "pods", "n", "j-0"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]
-    ours = KubernetesAllocation(cast(Api, server), names.GROUP, "n", "j")
+    server.objects["", "pods", "ml", "gpt-0"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]
+    ours = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt")
     ours.look()
     incident = Told(1, False, "rank 0", 1e9)
-    ours.show(standing_of(incidents=(incident,)))
+    ours.show(standing(incidents=(incident,)))
     ours.claim(1, Work("w", ()), (), "", "needed")
-    server.objects["", "pods", "n", "j-claim-1"]["status"] = {"phase": "Running"}
+    server.objects["", "pods", "ml", "gpt-claim-1"]["status"] = {"phase": "Running"}
     ours.record_claim(1, "serves")
-    ours.release(["j-1"], "left")
+    ours.release(["gpt-1"], "left")
     ours.give_back(1)
     ours.close()
-    lock = Lock(cast(Api, server), "n", names.account("j"), "me", 10, job().owner())
+    lock = Lock(cast(Api, server), "ml", names.account("gpt"), "me", 10, job().owner())
     assert lock.take() == 1
     lock.renew()
     lock.give_up()
-    log = Log(cast(Api, server), names.GROUP, "n", "j", job().owner())
+    log = Log(cast(Api, server), names.GROUP, "ml", "gpt", job().owner())
     assert log.read() == []
     log.write(["entry"], "me")
     with suppress(Exception):
-        Log(cast(Api, server), names.GROUP, "n", "j", job().owner()).write(["other"], "you")
+        Log(cast(Api, server), names.GROUP, "ml", "gpt", job().owner()).write(["other"], "you")
     until(server, lambda needed: len([right for right in needed if right.verb == "watch"]) == 5)
     mine = {right for right in server.needed if right.namespace}
     installed = resolved(KUBERNETES)

@@ -5,7 +5,6 @@ again here because a cluster may have another version of that installed.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,11 +13,9 @@ from pydantic.alias_generators import to_camel
 
 from understudy.core.model import JobSpec, Timeouts
 from understudy.schedulers.kubernetes.api import Object
-from understudy.schedulers.kubernetes.names import KIND, PORT, VERSION
+from understudy.schedulers.kubernetes.names import JOB, KIND, PORT, VERSION
 
 OVER = ("Complete", "Failed")  # of `status.phase`
-NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # of a Service
-LONGEST = 48  # characters of a job's name: those of its pods, which are host names, have more
 
 
 class _Part(BaseModel):
@@ -126,8 +123,8 @@ class Job:
     def of(raw: Object) -> Job:
         """Raises `ValueError` that says what is wrong with it."""
         metadata = raw["metadata"]
-        if len(metadata["name"]) > LONGEST or not NAME.fullmatch(metadata["name"]):
-            raise ValueError(f"metadata.name: not at most {LONGEST} of a-z, 0-9 and -, with a letter in front")
+        if not JOB.fullmatch(metadata["name"]):
+            raise ValueError("metadata.name: at most 40 of a-z, 0-9 and -, with a letter in front, and no - behind")
         try:
             spec = Spec.model_validate(raw.get("spec") or {})
         except ValidationError as error:
