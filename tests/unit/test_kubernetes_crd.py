@@ -111,6 +111,8 @@ REFUSED: list[tuple[Object, str]] = [
     ({"spares": {"pods": 1, "prepared": 2}}, "prepared"),
     ({"timeouts": {"heartbeat": 1.5}}, "timeouts"),
     ({"timeouts": {"hang": 20, "setUp": 10}}, "timeouts"),
+    ({"timeouts": {"nodeLost": 80, "hang": 20, "setUp": 30}}, "timeouts"),
+    ({"timeouts": {"hang": 0.1}}, "timeouts"),
 ]
 
 

@@ -20,12 +20,14 @@ import yaml
 from kubeflow_trainer_api import models
 from tests.kustomize import KUBECTL, KUBERNETES, NVSENTINEL, ROOT, Object, by_kubectl, documents, needs_kubectl, order, resolved
 from tests.unit.kubernetes_objects import job, resource
-from tests.unit.kubernetes_schema import closed
+from tests.unit.kubernetes_schema import closed, defaulted
 
 from understudy import __version__
+from understudy.common.names import TOKEN_VARIABLE
 from understudy.controller import drain_requests, objects
 from understudy.controller.__main__ import _parse
-from understudy.schedulers.kubernetes import names, pods
+from understudy.schedulers.kubernetes import jobset, names, pods
+from understudy.schedulers.kubernetes.manifest import Wish, manifest
 from understudy.schedulers.kubernetes.resource import Job
 
 VERSIONS = ("1.30", "1.37")
@@ -101,6 +103,18 @@ def test_the_names_of_the_longest_job_s_pods_are_host_names() -> None:
     ours = Job.of(given | {"metadata": given["metadata"] | {"name": "j" * 40}})
     most = [pods.orchestrator(ours, 4, "image"), pods.worker(ours, 10**9, ()), pods.worker(ours, 1 << 20, (), 99_999)]
     assert all(len(pod["metadata"]["name"]) <= 63 and pod["spec"]["hostname"] == pod["metadata"]["name"] for pod in most)
+
+
+@pytest.mark.parametrize("more", [{}, {"namespace": "ml", "floating": 1, "priority_class": "high", "gpus": 8, "ranks": 8}])
+def test_what_the_command_line_writes_is_a_job(more: Object) -> None:
+    """Nothing in it is unknown, to the schema of the resource or to that of a pod."""
+    (crd,) = documents(KUBERNETES / "crd.yaml")
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    written = yaml.safe_load(manifest(Wish(("train.py", "--lr", "0.1"), "my/image:1", "gpt", pods=4, **more)))
+    jsonschema.Draft202012Validator(closed(schema)).validate(defaulted(schema, written["spec"]))
+    written["metadata"] |= {"namespace": "ml", "uid": "u"}
+    for version in VERSIONS:
+        kubernetes_validate.validate(pods.worker(Job.of(written), 0, ()), version, strict=True)
 
 
 def test_no_pod_of_ours_needs_more_than_the_strictest_standard_allows() -> None:
@@ -277,23 +291,23 @@ def replicated(name: str) -> Object:
 
 def test_trainer_knows_every_field() -> None:
     (train_job,) = documents(TRAINER / "trainjob.yaml")
-    for model, manifest in (
+    for model, given in (
         (models.TrainerV1alpha1ClusterTrainingRuntime, runtime()),
         (models.TrainerV1alpha1TrainJob, train_job),
     ):
-        read = model.from_dict(manifest)
+        read = model.from_dict(given)
         assert read is not None
-        assert list(lost(manifest, read.to_dict())) == []
+        assert list(lost(given, read.to_dict())) == []
     broken = runtime()
     broken["spec"]["template"]["spec"]["replicatedJobz"] = []
     assert list(lost(broken, models.TrainerV1alpha1ClusterTrainingRuntime.from_dict(broken).to_dict()))
 
 
 def test_both_jobs_of_the_runtime_are_alike_and_spares_end_with_the_others() -> None:
-    jobset = runtime()["spec"]["template"]["spec"]
+    whole = runtime()["spec"]["template"]["spec"]
     node, spare = replicated("node"), replicated("spare")
     assert node["metadata"]["labels"] == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    assert jobset["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["node"]}
+    assert whole["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["node"]}
     pod, other = (each["spec"].pop("template")["spec"] for each in (node, spare))
     parallel = spare["spec"].pop("parallelism")
     assert parallel == spare["spec"].pop("completions") and node["spec"] == spare["spec"]
@@ -302,11 +316,12 @@ def test_both_jobs_of_the_runtime_are_alike_and_spares_end_with_the_others() -> 
     assert (ours.pop("name"), theirs.pop("name")) == ("node", "spare")
     assert ours == theirs
     environment = {each["name"]: each for each in ours["env"]}
-    assert environment["UNDERSTUDY_SPARE_NODES"]["value"] == str(parallel)
+    assert environment[jobset.SPARES_VARIABLE]["value"] == str(parallel)
+    assert environment[TOKEN_VARIABLE]["valueFrom"]["secretKeyRef"] == {"name": "understudy-token", "key": "token"}
     injected = runtime()["spec"]["mlPolicy"]["torch"]["envInjection"]["targets"]
     assert injected == [{"jobName": "spare", "containerNames": ["spare"]}]
-    labels = ("jobset-name", "replicatedjob-name")
-    for name, label in zip(("UNDERSTUDY_JOBSET", "UNDERSTUDY_JOBSET_JOB"), labels, strict=True):
+    assert {each["name"] for each in runtime()["spec"]["template"]["spec"]["replicatedJobs"]} == {jobset.TRAINS, jobset.WAITS}
+    for name, label in ((jobset.SET_VARIABLE, "jobset-name"), (jobset.JOB_VARIABLE, "replicatedjob-name")):
         assert environment[name]["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['jobset.sigs.k8s.io/{label}']"
 
 
