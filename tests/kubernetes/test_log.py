@@ -1,0 +1,148 @@
+"""A real API server: the log and the lock of a job's orchestrators, and what is known of objects while the server goes and comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kubernetes.client
+import kubernetes.config
+import pytest
+
+from tests.integration.processes import wait_until
+from tests.integration.training import LONG
+from tests.kubernetes.cluster import Cluster, needs_kubernetes
+from tests.kubernetes.pods import SLEEPS, pod
+from understudy.schedulers.base import SchedulerAway
+from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, path
+from understudy.schedulers.kubernetes.lock import Lock, Lost
+from understudy.schedulers.kubernetes.log import MOST, Log, Overtaken, parts
+from understudy.schedulers.kubernetes.watched import Watched
+
+pytestmark = [needs_kubernetes, pytest.mark.timeout(300)]
+GROUP = "understudy.dev"
+
+
+def api_of(cluster: Cluster) -> Api:
+    configuration = kubernetes.client.Configuration()
+    load: Any = kubernetes.config.load_kube_config
+    load(str(cluster.plane.kubeconfig), client_configuration=configuration)
+    return Api(configuration)
+
+
+def owner_of(cluster: Cluster) -> Object:
+    made = cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}})
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": made["metadata"]["uid"]}
+
+
+def log_of(cluster: Cluster, api: Api, owner: Object) -> Log:
+    return Log(api, GROUP, cluster.namespace, "gpt", owner)
+
+
+def test_who_has_been_overtaken_cannot_write(kubernetes_cluster: Cluster) -> None:
+    """Whatever it believes of the lock. What it wrote before, its successor has read."""
+    api, owner = api_of(kubernetes_cluster), owner_of(kubernetes_cluster)
+    first, second = (log_of(kubernetes_cluster, api, owner) for _ in range(2))
+    assert first.read() == []
+    first.write(["leads 1"], "a")
+    first.write(["event 1", "event 2"], "a")
+    assert second.read() == ["leads 1", "event 1", "event 2"]
+    second.write(["leads 2"], "b")
+    with pytest.raises(Overtaken):
+        first.write(["event 3"], "a")
+    second.write(["event 3"], "b")
+    assert log_of(kubernetes_cluster, api, owner).read() == ["leads 1", "event 1", "event 2", "leads 2", "event 3"]
+    kubernetes_cluster.delete("ConfigMap", "owner")
+    selector = f"{GROUP}/log=gpt"
+    wait_until(lambda: not kubernetes_cluster.all_of("ConfigMap", labelSelector=selector), "no log", LONG)
+
+
+@pytest.mark.whole
+def test_what_was_written_before_the_answer_was_lost_is_there_once(kubernetes_cluster: Cluster) -> None:
+    api, owner = api_of(kubernetes_cluster), owner_of(kubernetes_cluster)
+    mine, again = log_of(kubernetes_cluster, api, owner), log_of(kubernetes_cluster, api, owner)
+    mine.read(), again.read()
+    mine.write(["event 1"], "a")
+    again.write(["event 1"], "a")  # the same writer, which has not heard that it went well
+    again.write(["event 2"], "a")
+    assert log_of(kubernetes_cluster, api, owner).read() == ["event 1", "event 2"]
+
+
+def test_no_object_is_larger_than_the_server_takes() -> None:
+    entries = ["x" * (MOST - 100), "y" * 200, "z"]
+    assert parts(entries) == [[entries[0]], [entries[1], entries[2]]]
+    assert parts([]) == []
+
+
+@pytest.mark.whole
+def test_a_part_that_somebody_has_deleted_is_missed(kubernetes_cluster: Cluster) -> None:
+    api, owner = api_of(kubernetes_cluster), owner_of(kubernetes_cluster)
+    log = log_of(kubernetes_cluster, api, owner)
+    log.read()
+    for number in range(3):
+        log.write([f"event {number}"], "a")
+    kubernetes_cluster.delete("ConfigMap", "gpt-log-000001")
+    with pytest.raises(ValueError, match="part 1 of the log"):
+        log_of(kubernetes_cluster, api, owner).read()
+
+
+@pytest.mark.whole
+def test_one_has_the_lock(kubernetes_cluster: Cluster) -> None:
+    api = api_of(kubernetes_cluster)
+    first, second = (Lock(api, kubernetes_cluster.namespace, "gpt", f"{name} x", 2) for name in "01")
+    assert first.take() == 1
+    assert second.take() is None and second.other == "0 x"
+    first.renew()
+    first.give_up()
+    assert second.take() == 2
+    with pytest.raises(Lost):
+        first.renew()
+    wait_until(lambda: first.take() == 3, "the lock, when it has run out", LONG)
+    with pytest.raises(Lost):
+        second.renew()
+    second.give_up()
+    first.renew()
+
+
+@pytest.mark.whole
+def test_a_label_that_is_written_from_what_was_read_before_is_refused(kubernetes_cluster: Cluster) -> None:
+    """With 409, so an orchestrator that has been overtaken cannot say of a pod what is not true any more."""
+    api = api_of(kubernetes_cluster)
+    kubernetes_cluster.apply(pod("one", SLEEPS))
+    kubernetes_cluster.wait_for_pod("one")
+    where = path("pods", kubernetes_cluster.namespace, "one")
+    read = api.read(where)["metadata"]["resourceVersion"]
+    api.patch(where, {"metadata": {"labels": {"role": "active"}}})
+    with pytest.raises(Conflict, match=r"\(409\)"):
+        api.patch(where, {"metadata": {"resourceVersion": read, "labels": {"role": "retired"}}})
+    assert api.read(where)["metadata"]["labels"]["role"] == "active"
+    with pytest.raises(Missing):
+        api.read(path("pods", kubernetes_cluster.namespace, "none"))
+
+
+@pytest.mark.whole
+def test_what_is_known_of_pods_while_the_server_goes_and_comes(kubernetes_cluster: Cluster) -> None:
+    api = api_of(kubernetes_cluster)
+    watched = Watched(api, path("pods", kubernetes_cluster.namespace), labelSelector="mine=yes")
+
+    def known() -> list[str]:
+        return sorted(each["metadata"]["name"] for each in watched.objects())
+
+    def away() -> bool:
+        try:
+            watched.objects()
+        except SchedulerAway:
+            return True
+        return False
+
+    assert known() == []
+    kubernetes_cluster.apply(pod("one", SLEEPS, labels={"mine": "yes"}))
+    kubernetes_cluster.apply(pod("other", SLEEPS))
+    wait_until(lambda: known() == ["one"], "the pod", LONG)
+    kubernetes_cluster.plane.apiserver.kill()
+    wait_until(away, "the server, away", LONG)
+    kubernetes_cluster.plane.start()
+    kubernetes_cluster.apply(pod("two", SLEEPS, labels={"mine": "yes"}))
+    wait_until(lambda: not away() and known() == ["one", "two"], "both pods", LONG)
+    kubernetes_cluster.delete("Pod", "one", grace=0)
+    wait_until(lambda: known() == ["two"], "the other pod alone", LONG)
+    watched.close()
