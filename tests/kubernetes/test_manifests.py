@@ -14,13 +14,13 @@ import pytest
 from tests.kubernetes.api import Access, Api, Object, Refused
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.control_plane import PORT, TOKEN
+from tests.kubernetes.installation import DEPLOYMENT, SYSTEM, there
 from tests.kubernetes.pods import SLEEPS
-from tests.kustomize import KUBERNETES, NVSENTINEL, documents, resolved
+from tests.kustomize import KUBERNETES, documents
 
 pytestmark = needs_kubernetes
 
 GROUP = "understudy.dev/v1alpha1"
-SYSTEM = "understudy-system"
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:understudy-controller"
 (CRD,) = documents(KUBERNETES / "crd.yaml")
 SPEC = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -29,79 +29,6 @@ LEAST: Object = {"pods": 1, "template": {"spec": {"containers": [{"name": "w", "
 
 def a_job(name: str = "j", **spec: object) -> Object:
     return {"apiVersion": GROUP, "kind": "UnderstudyJob", "metadata": {"name": name}, "spec": LEAST | spec}
-
-
-class Installation:
-    """Objects of the cluster, beside the test's namespace."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._made: list[tuple[str, Object]] = []
-
-    def add(self, manifests: list[Object]) -> None:
-        """First only tried, as `--dry-run=server` does, then really. Namespaces first: the server looks for them."""
-        found = sorted(map(self._as_here, manifests), key=lambda each: each["kind"] != "Namespace")
-        self._create([each for each in found if each["kind"] == "Namespace"])
-        rest = [each for each in found if each["kind"] != "Namespace"]
-        for each in rest:
-            self._cluster.api.create(f"{self._path(each)}?dryRun=All", each)
-        self._create(rest)
-
-    def _create(self, manifests: list[Object]) -> None:
-        for each in manifests:
-            path = self._path(each)
-            self._cluster.api.create(path, each)
-            self._made.append((f"{path}/{each['metadata']['name']}", each))
-            if each["kind"] == "CustomResourceDefinition":
-                version = f"{each['spec']['group']}/{each['spec']['versions'][0]['name']}"
-                what = f"{each['spec']['group']}'s resources"
-                self._cluster.wait_for(lambda version=version, kind=each["spec"]["names"]["kind"]: self._known(version, kind), what)  # type: ignore[misc]
-
-    def _known(self, version: str, kind: str) -> bool:
-        try:
-            self._cluster.all_of(kind, version)
-        except (Refused, KeyError):
-            return False
-        return True
-
-    def remove(self) -> None:
-        """Jobs first, as long as there is somebody who lets them go."""
-        cluster = self._cluster
-        if any(each["kind"] == "CustomResourceDefinition" for _, each in self._made):
-            for job in cluster.all_of("UnderstudyJob", GROUP):
-                cluster.delete("UnderstudyJob", job["metadata"]["name"], GROUP)
-            cluster.wait_for(lambda: not cluster.all_of("UnderstudyJob", GROUP), "the end of all jobs")
-        for path, each in reversed(self._made):
-            cluster.api.delete(path)
-            if each["kind"] in ("CustomResourceDefinition", "Namespace"):
-                cluster.wait_for(lambda path=path: not there(cluster, path), f"the end of {path}")  # type: ignore[misc]
-
-    def _path(self, manifest: Object) -> str:
-        namespace = manifest["metadata"].get("namespace")
-        (group, resource), namespaced = self._cluster._resource(manifest["apiVersion"], manifest["kind"])
-        return f"{group}/namespaces/{namespace}/{resource}" if namespaced else f"{group}/{resource}"
-
-    def _as_here(self, manifest: Object) -> Object:
-        if manifest["apiVersion"] == "policy/v1":
-            return {**manifest, "apiVersion": "policy/v1beta1"}
-        return manifest
-
-
-def there(cluster: Cluster, path: str) -> bool:
-    try:
-        cluster.api.get(path)
-    except Refused as refused:
-        if refused.status == 404:
-            return False
-        raise
-    return True
-
-
-@pytest.fixture
-def installation(kubernetes_cluster: Cluster) -> Iterator[Installation]:
-    made = Installation(kubernetes_cluster)
-    yield made
-    made.remove()
 
 
 def wrongs(schema: Object, way: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -143,9 +70,8 @@ def with_value(spec: Object, way: tuple[str, ...], value: object) -> Object:
     return found
 
 
-def test_the_schema_refuses_what_cannot_be_and_fills_in_the_rest(kubernetes_cluster: Cluster, installation: Installation) -> None:
-    cluster = kubernetes_cluster
-    installation.add([CRD])
+def test_the_schema_refuses_what_cannot_be_and_fills_in_the_rest(kubernetes: Cluster) -> None:
+    cluster = kubernetes
     jobs = cluster.path("UnderstudyJob", api=GROUP)
     tried = 0
     for way, value in wrongs(SPEC):
@@ -169,25 +95,18 @@ def test_the_schema_refuses_what_cannot_be_and_fills_in_the_rest(kubernetes_clus
     cluster.api.patch(f"{jobs}/j/status", {"status": status})
     with pytest.raises(Refused, match="phase"):
         cluster.api.patch(f"{jobs}/j/status", {"status": {"phase": "Else"}})
-    assert columns(cluster, jobs) == [
-        ("Name", "j"),
-        ("Phase", "Training"),
-        ("Step", 70),
-        ("Generation", 2),
-        ("Incidents", 1),
-        ("Spares", 1),
-        ("Pods", 1),
-        ("Age", columns(cluster, jobs)[-1][1]),
-    ]
-    has_rules = "x-kubernetes-validations" in str(
-        cluster.api.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD['metadata']['name']}")
-    )
-    if has_rules:  # servers from 1.25 on
+    shown = columns(cluster, jobs)
+    known = {"Phase": "Training", "Step": 70, "Generation": 2, "Incidents": 1, "Spares": 1, "Pods": 1}
+    assert shown == {"Name": "j", **known, "Age": shown["Age"]}
+    installed = cluster.get("CustomResourceDefinition", CRD["metadata"]["name"], CRD["apiVersion"])
+    if "x-kubernetes-validations" in str(installed):  # servers from 1.25 on
         for change in ({"pods": 2}, {"ranksPerPod": 2}, {"port": 3000}):
             with pytest.raises(Refused, match="cannot be changed"):
                 cluster.api.patch(f"{jobs}/j", {"spec": change})
         with pytest.raises(Refused, match="prepared"):
             cluster.api.create(f"{jobs}?dryRun=All", a_job(spares={"pods": 0, "prepared": 1}))
+    cluster.delete("UnderstudyJob", "j", GROUP)
+    cluster.wait_for(lambda: not cluster.has("UnderstudyJob", "j", GROUP), "the end of the job")
 
 
 class Tables(Api):
@@ -197,12 +116,12 @@ class Tables(Api):
         return {**super()._headers(kind), "Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 
 
-def columns(cluster: Cluster, path: str) -> list[tuple[str, object]]:
+def columns(cluster: Cluster, path: str) -> dict[str, object]:
     """Of the only object there."""
     plane = cluster.plane
     table = Tables(Access(plane.address, PORT, plane.folder / "ca.crt", TOKEN)).get(path)
     (row,) = table["rows"]
-    return list(zip([column["name"] for column in table["columnDefinitions"]], row["cells"], strict=True))
+    return dict(zip([column["name"] for column in table["columnDefinitions"]], row["cells"], strict=True))
 
 
 def may(cluster: Cluster, user: str, groups: list[str], verb: str, resource: str, group: str = "", namespace: str = "") -> bool:
@@ -213,13 +132,10 @@ def may(cluster: Cluster, user: str, groups: list[str], verb: str, resource: str
 
 
 @pytest.mark.whole
-def test_an_installation_works_with_the_rights_that_it_gives(kubernetes_cluster: Cluster, installation: Installation) -> None:
+def test_an_installation_works_with_the_rights_that_it_gives(kubernetes: Cluster) -> None:
     """The controllers run in pods of the manifest, by their own account: one leads, makes what a job needs, and clears up behind it."""
-    cluster = kubernetes_cluster
-    installation.add(resolved(KUBERNETES))
-    deployment = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/understudy-controller"
-    ready = "two controllers that are ready"
-    cluster.wait_for(lambda: cluster.api.get(deployment)["status"].get("readyReplicas") == 2, ready)
+    cluster = kubernetes
+    assert cluster.api.get(DEPLOYMENT)["status"]["readyReplicas"] == 2
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/understudy-controller"
     assert cluster.api.get(lease)["spec"]["holderIdentity"]
     jobs = cluster.path("UnderstudyJob", api=GROUP)
@@ -256,10 +172,8 @@ def test_an_installation_works_with_the_rights_that_it_gives(kubernetes_cluster:
 
 
 @pytest.mark.whole
-def test_who_may_do_what(kubernetes_cluster: Cluster, installation: Installation) -> None:
-    cluster = kubernetes_cluster
-    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": "nvsentinel"}})
-    installation.add([each for each in resolved(KUBERNETES, NVSENTINEL) if each["kind"] != "Deployment"])
+def test_who_may_do_what(kubernetes: Cluster) -> None:
+    cluster = kubernetes
     ours, name = "understudy.dev", cluster.namespace
     may_not = [("get", "secrets", ""), ("list", "secrets", ""), ("create", "clusterroles", "rbac.authorization.k8s.io")]
     may_not += [("patch", "nodes", ""), ("delete", "understudyjobs", ours), ("escalate", "clusterroles", "rbac.authorization.k8s.io")]
@@ -285,5 +199,3 @@ def test_who_may_do_what(kubernetes_cluster: Cluster, installation: Installation
     }
     assert cluster.apply(request)["spec"] == {"nodeName": "w1"}
     cluster.delete("DrainRequest", "d", "nvsentinel.nvidia.com/v1alpha1")
-    cluster.api.delete("/api/v1/namespaces/nvsentinel")
-    cluster.wait_for(lambda: not there(cluster, "/api/v1/namespaces/nvsentinel"), "the end of the namespace")
