@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -143,8 +144,9 @@ def test_an_installation_works_with_the_rights_that_it_gives(kubernetes: Cluster
     cluster.wait_for(lambda: cluster.get("UnderstudyJob", "wrong", GROUP).get("status", {}).get("phase") == "Failed", "what is refused")
     assert "prepared" in cluster.get("UnderstudyJob", "wrong", GROUP)["status"]["message"]
     cluster.api.create(jobs, a_job(orchestrators=1))
-    cluster.wait_for_pod("j-0", "Running")
-    cluster.wait_for_pod("j-1", "Running")
+    for name in ("j-0", "j-1"):
+        cluster.wait_for(partial(cluster.has, "Pod", name), f"pod {name}")
+        cluster.wait_for_pod(name, "Running")
     for kind, name, api in (
         ("Secret", "j-token", "v1"),
         ("ServiceAccount", "j-orchestrator", "v1"),
