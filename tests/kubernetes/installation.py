@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from tests.kubernetes.api import Refused
+from functools import partial
+
+from tests.kubernetes.api import Object, Refused
 from tests.kubernetes.cluster import Cluster
+from tests.kustomize import KUBERNETES, NVSENTINEL, resolved
 
 SYSTEM = "understudy-system"
-
-
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "understudyjobs.understudy.dev"},
-    "spec": {
-        "group": "understudy.dev",
-        "scope": "Namespaced",
-        "names": {"kind": "UnderstudyJob", "plural": "understudyjobs", "singular": "understudyjob"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
-RULES = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/understudy-controller"
 
 
 PROBE = {
@@ -74,16 +56,43 @@ def _served(cluster: Cluster) -> bool:
 
 
 def install(cluster: Cluster) -> None:
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
-    cluster.apply(CRD)
-    rbac = "rbac.authorization.k8s.io/v1"
-    for name in ("understudy-orchestrator", "understudy-node-reader"):
-        cluster.apply({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": name}, "rules": RULES})
-    account = {"kind": "ServiceAccount", "name": "understudy-controller", "namespace": SYSTEM}
-    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "understudy-controller", "namespace": SYSTEM}})
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-    binding = {"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "u"}, "roleRef": role, "subjects": [account]}
-    cluster.apply(binding)
-    container = {"name": "c", "image": "none", "command": ["python", "-P", "-m", "understudy.controller", "--image", "none"]}
-    spec = {"serviceAccountName": "understudy-controller", "containers": [container]}
-    cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "controller", "namespace": SYSTEM}, "spec": spec})
+    """What `kubectl apply -k` installs, with NVSentinel's requests. First each is only tried, as with `--dry-run=server`; namespaces are
+    there before, because the server looks for them. It stays for all tests.
+    """
+    spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nvsentinel"}}]
+    found = sorted([*spaces, *map(as_here, resolved(KUBERNETES, NVSENTINEL))], key=lambda each: each["kind"] != "Namespace")
+    for each in found:
+        if each["kind"] != "Namespace":
+            cluster.api.create(f"{_place(cluster, each)}?dryRun=All", each)
+        else:
+            cluster.api.create(_place(cluster, each), each)
+    for each in found:
+        if each["kind"] != "Namespace":
+            cluster.api.create(_place(cluster, each), each)
+    for each in found:
+        if each["kind"] == "CustomResourceDefinition":
+            spec = each["spec"]
+            where = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+            cluster.wait_for(partial(there, cluster, where), where)
+    cluster.wait_for(lambda: cluster.api.get(DEPLOYMENT)["status"].get("readyReplicas") == 2, "two controllers that are ready")
+
+
+def as_here(manifest: Object) -> Object:
+    """The tests' server is older than the version of one of them."""
+    return {**manifest, "apiVersion": "policy/v1beta1"} if manifest["apiVersion"] == "policy/v1" else manifest
+
+
+def there(cluster: Cluster, path: str) -> bool:
+    try:
+        cluster.api.get(path)
+    except Refused as refused:
+        if refused.status == 404:
+            return False
+        raise
+    return True
+
+
+def _place(cluster: Cluster, manifest: Object) -> str:
+    """The list in which it is made."""
+    (group, resource), namespaced = cluster._resource(manifest["apiVersion"], manifest["kind"])
+    return f"{group}/namespaces/{manifest['metadata']['namespace']}/{resource}" if namespaced else f"{group}/{resource}"

@@ -31,7 +31,8 @@ class Lead:
             asked = time.monotonic()
             try:
                 taken = self._lock.take()
-                why = f"{self._lock.other.partition(' ')[0]} leads: this controller takes over when that is gone"
+                other = self._lock.other.partition(" ")[0] or "another controller"
+                why = f"{other} leads: this controller takes over when that is gone"
             except SchedulerFailed as error:
                 taken, why = None, f"{error}; trying again"
             if taken is not None:

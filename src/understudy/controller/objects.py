@@ -15,6 +15,7 @@ from understudy.schedulers.kubernetes.resource import Job
 RBAC = "rbac.authorization.k8s.io/v1"
 NETWORKING = "networking.k8s.io/v1"
 ROLE, NODE_ROLE = "understudy-orchestrator", "understudy-node-reader"  # cluster roles that the installation makes
+MORE = 1 << 20  # pods than any job has
 BUDGETS = ("policy/v1", "policy/v1beta1")  # the first that the server has
 
 
@@ -26,6 +27,9 @@ def binding(job: Job) -> str:
 def make(api: Api, job: Job, budgets: str) -> None:
     """What is there already stays as it is: the secret above all. `budgets`: the version of PodDisruptionBudgets (`budget_version`)."""
     for where, what in wanted(job, budgets):
+        if what["kind"] == "Secret":  # we may make secrets, and read none
+            _create(api, where, what)
+            continue
         try:
             api.read(f"{where}/{what['metadata']['name']}")
         except Missing:
@@ -49,7 +53,7 @@ def budget_version(api: Api) -> str:
 def _create(api: Api, where: str, what: Object) -> None:
     try:
         api.create(where, what)
-    except Conflict:  # another controller, which was slow
+    except Conflict:  # it is there, or another controller was faster
         return
 
 
@@ -79,9 +83,8 @@ def _network(job: Job, budgets: str) -> list[tuple[str, str, Object]]:
     service = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": ours, "ports": [port]}
     workers = {"matchLabels": ours, "matchExpressions": [{"key": keys.role, "operator": "In", "values": [names.ACTIVE, names.SPARE]}]}
     # No pod is evicted by itself: who drains a node cordons it, and the ranks leave. The pods are deleted then. (Of pods that no controller
-    # with a scale has, a budget can only count how many must be there.)
-    most = job.spec.total() + job.spec.spares.floating.pods
-    budget = _object(job, "PodDisruptionBudget", job.name, spec={"minAvailable": most, "selector": workers})
+    # with a scale has, a budget can only count how many must be there: more than there are, whatever their number becomes.)
+    budget = _object(job, "PodDisruptionBudget", job.name, spec={"minAvailable": MORE, "selector": workers})
     leading = {"matchLabels": {**ours, keys.role: names.ORCHESTRATOR}}
     ingress = {"from": [{"podSelector": {"matchLabels": ours}}], "ports": [{"port": job.spec.port, "protocol": "TCP"}]}
     spec = {"podSelector": leading, "policyTypes": ["Ingress"], "ingress": [ingress]}

@@ -7,9 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from understudy.schedulers.kubernetes.names import GROUP, KIND, VERSION
-
-NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # with what is put behind it, still the name of a host
+from understudy.schedulers.kubernetes.names import GROUP, JOB, KIND, VERSION
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ def manifest(wish: Wish) -> str:
     """Raises `ValueError` for what cannot be written into one."""
     if not wish.program:
         raise ValueError("give the training script, and its arguments behind it")
-    if NAME.fullmatch(wish.name) is None:
+    if JOB.fullmatch(wish.name) is None:
         raise ValueError(f"--name {wish.name}: small letters, digits and dashes, at most 40, a letter first")
     words = ["understudy", "run", *wish.options, *wish.program]
     lines = [f"apiVersion: {GROUP}/{VERSION}", f"kind: {KIND}", "metadata:", f"  name: {wish.name}"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 NAME = "kubernetes"
 GROUP = "understudy.dev"  # what a cluster calls it that has it under another name, the controller is told (`--group`)
 VERSION = "v1alpha1"
 KIND = "UnderstudyJob"
 PLURAL = "understudyjobs"
 PORT = 29400  # of orchestrators
+JOB = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # the name of one: it is a Service's, too, and with what is put behind it a host's
 FIELDS = "understudy"  # who writes, in Kubernetes' records
 
 JOB_VARIABLE = "UNDERSTUDY_KUBERNETES_JOB"  # in an orchestrator's pod: GROUP/NAMESPACE/NAME/UID of its resource

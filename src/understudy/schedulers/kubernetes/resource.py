@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from understudy.core.model import JobSpec, Timeouts
 from understudy.schedulers.kubernetes.api import Object
-from understudy.schedulers.kubernetes.names import KIND, PORT, VERSION
+from understudy.schedulers.kubernetes.names import JOB, KIND, PORT, VERSION
 
 OVER = ("Complete", "Failed")  # of `status.phase`
 
@@ -100,6 +100,12 @@ def owner_reference(group: str, name: str, uid: str) -> Object:
     }
 
 
+def _look_at(template: Object) -> None:
+    containers = (template.get("spec") or {}).get("containers")
+    if not isinstance(containers, list) or not containers or not all(isinstance(each, dict) for each in containers):
+        raise ValueError("spec.template.spec.containers: there has to be one, which runs `understudy run`")
+
+
 @dataclass(frozen=True)
 class Job:
     """A resource, as it was read."""
@@ -115,8 +121,10 @@ class Job:
 
     @staticmethod
     def of(raw: Object) -> Job:
-        """Raises `ValueError` that says what is wrong with its spec."""
+        """Raises `ValueError` that says what is wrong with it."""
         metadata = raw["metadata"]
+        if not JOB.fullmatch(metadata["name"]):
+            raise ValueError("metadata.name: at most 40 of a-z, 0-9 and -, with a letter in front, and no - behind")
         try:
             spec = Spec.model_validate(raw.get("spec") or {})
         except ValidationError as error:
@@ -124,6 +132,7 @@ class Job:
             raise ValueError(f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
         if spec.spares.prepared > spec.spares.pods * spec.ranks_per_pod:
             raise ValueError(f"spec.spares.prepared: {spec.spares.prepared} spares cannot be prepared where there are fewer")
+        _look_at(spec.template)
         found = Job(
             metadata["name"],
             metadata["namespace"],
