@@ -33,13 +33,12 @@ def test_a_job_that_nothing_happens_to(kubernetes: Cluster, undisturbed: Outcome
 
 @pytest.mark.parametrize("rank", [pytest.param(2, id="a node"), pytest.param(0, id="rank 0", marks=pytest.mark.whole)])
 def test_a_node_that_loses_its_power(kubernetes: Cluster, undisturbed: Outcome, rank: int) -> None:
-    """With its kubelet and all pods on it. The pod is replaced by one that is the next spare."""
+    """With its kubelet and all pods on it."""
     job = KubernetesJob(kubernetes, environment={"HELD": f"{rank}:{HELD}"})
     job.wait_for(f"held {HELD}")
     job.wait_until(lambda: job.pod_of(rank) == f"job-{rank}", "labels")
     kubernetes.nodes[job.node_of(rank)].off()
     job.wait_until(lambda: job.pod_of(rank) == "job-4", "the rank on the spare pod")
-    job.wait_until(lambda: "job-5" in job.pod_names("spare"), "another spare")
     outcome = job.ends()
     assert outcome.code == 0 and outcome.record == undisturbed.record, outcome.output
     (incident,) = job.incidents()
@@ -50,14 +49,18 @@ def test_a_node_that_loses_its_power(kubernetes: Cluster, undisturbed: Outcome, 
 
 
 @pytest.mark.whole
-def test_a_node_of_a_sharded_job(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+def test_two_nodes_of_a_sharded_job_one_after_the_other(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+    """A pod that is lost is replaced, on another node, by one that is the next spare."""
     job = Steady(kubernetes, mode="hsdp")
     job.trains()
     kubernetes.nodes[job.node_of(1)].off()
     job.wait_until(lambda: job.pod_of(1) == "job-4", "rank 1 on the spare pod")
+    job.wait_until(lambda: job.pod_names("spare") == ["job-5"] and job.status["spares"] == 1, "another spare pod")
+    kubernetes.nodes[job.node_of(3)].off()
+    job.wait_until(lambda: job.pod_of(3) == "job-5", "rank 3 on it")
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark, tmp_path)
-    assert (incident["cause"], incident["rank"]) == ("node", 1)
+    incidents = job.ends_as_undisturbed(mark, tmp_path)
+    assert [(incident["cause"], incident["rank"]) for incident in incidents] == [("node", 1), ("node", 3)]
     job.nothing_is_left()
 
 

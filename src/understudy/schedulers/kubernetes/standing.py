@@ -56,9 +56,9 @@ def status(now: Standing, job: Job, pods: Mapping[str, Object], time: float) -> 
         "formed": now.complete or job.status.get("formed", False),
         "ranks": [node or None for node in now.ranks] if len(now.ranks) <= 1024 else None,
         "avoid": sorted(_hosts(now, pods))[:MOST],
-        "story": plain(now.text)[:1000],
+        "story": plain(now.text)[:1000] or None,  # nothing is said rather than ""
         "exitCode": now.exit_code,
-        "message": plain(now.message)[:1000],
+        "message": plain(now.message)[:1000] or None,
         "conditions": _conditions(conditions, job.status.get("conditions") or [], time),
     }
 
@@ -81,7 +81,7 @@ def _conditions(wanted: list[tuple[str, bool, str, str]], before: list[Object], 
                 "type": kind,
                 "status": value,
                 "reason": reason,
-                "message": plain(message)[:1000],
+                "message": plain(message)[:1000] or reason,
                 "lastTransitionTime": since or stamp(time),
             }
         )
