@@ -104,10 +104,6 @@ def test_a_loss_ends_all_waits_for_what_is_not_announced_yet(training: Training,
 
 _MORE = ("behind_a_collective", "ring", "batch", "objects")
 LEGAL = ["crossed", "uneven", *(pytest.param(what, marks=pytest.mark.whole) for what in _MORE)]
-    "crossed",
-    "uneven",
-    *(pytest.param(what, marks=pytest.mark.whole) for what in ("behind_a_collective", "ring", "batch", "objects")),
-]
 
 
 @pytest.mark.parametrize("what", LEGAL)
