@@ -30,13 +30,14 @@ LEAVING := tests/integration/test_evidence.py tests/integration/test_detectors.p
 	tests/integration/test_return.py tests/integration/test_check_node.py tests/integration/test_prometheus.py \
 	tests/integration/test_leaving.py tests/integration/test_disturbed_moves.py
 
-.PHONY: help setup demo drain test leaving slurm kubernetes newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
+.PHONY: help setup demo drain test whole leaving slurm kubernetes newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the package and its tools; tested: torch 2.13 to 2.14, Python 3.11 to 3.13"
 	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
 	@echo "make drain   train on two nodes, drain one of them under the job, compare with the undisturbed run"
 	@echo "make test    lint, types, imports and all tests"
+	@echo "make whole   all tests, in every way to be parallel (hours); make test goes through a diagonal of them"
 	@echo "make newest  types and part of the tests on torch $(TORCH_NEWEST), in .venv-newest: groups, faults, some scripts"
 	@echo "make leaving nodes that are left before they fail: detectors, policies, drains, checks and going home, whole"
 	@echo "make slurm   jobs on a real Slurm cluster of the tests, whole (Debian: slurmctld slurmd slurmdbd slurm-client mariadb-server)"
@@ -82,6 +83,10 @@ slurm: setup
 
 kubernetes: setup
 	$(BIN)/python -m pytest --durations 15 -m "whole or not whole" tests/kubernetes
+
+# Every test there is: hours. Where Prometheus, Slurm or Kubernetes are not installed, theirs are left out.
+whole: setup
+	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 -m "whole or not whole"
 
 leaving: setup
 	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 -m "whole or not whole" $(LEAVING)

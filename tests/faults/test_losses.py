@@ -21,6 +21,7 @@ from tests.faults.harness import (
     in_step,
     redone,
 )
+from tests.faults.modes import modes
 from tests.integration.processes import wait_until
 
 from understudy.common.names import JOURNAL
@@ -30,10 +31,8 @@ from understudy.orchestrator import journal
 Start = Callable[..., Job]
 References = Callable[..., Reference]
 
-MODES = pytest.mark.parametrize("mode", ["ddp", "hsdp", "tp"])
 
-
-@pytest.mark.parametrize("mode", ["hsdp", *(pytest.param(mode, marks=pytest.mark.whole) for mode in ("ddp", "tp"))])
+@modes("hsdp")
 def test_two_at_once_and_two_in_a_row(mode: str, start: Start, reference: References) -> None:
     """Two ranks at the same moment, then the same rank twice in one step, then rank 0 and a donor of the recovery from that.
 
@@ -59,7 +58,7 @@ def test_two_at_once_and_two_in_a_row(mode: str, start: Start, reference: Refere
     assert_survivors_stayed(job, {0: 2, 1: 2, 3: 2})
 
 
-@MODES
+@modes("hsdp")
 def test_newcomer_lost_during_its_promotion(mode: str, start: Start, reference: References) -> None:
     """In its set-up, in the middle of its transfer, verified but before anybody knows, and as it attaches."""
     faults = (
@@ -119,16 +118,17 @@ def test_spare_lost(start: Start, reference: References) -> None:
             ),
             (redone(0, in_step(4)), redone(2, in_step(9))),
         ),
-        (
+        pytest.param(
             "buffers",  # several ranks are behind in the forward and in the vote, and only one of them waits for nobody
             (
                 Fault("forward", rank=2, step=4, action="hang"),
                 Fault("vote agreement", rank=1, step=9, action="hang"),
             ),
             (redone(2, in_step(4)), either(1, in_step(9))),
+            marks=pytest.mark.whole,
         ),
         ("hsdp", (Fault("first collective of backward", rank=3, step=4, action="sigstop"),), (redone(3, in_step(4)),)),
-        ("tp", (Fault("vote copies", rank=1, step=4, action="sigstop"),), (either(1, in_step(4)),)),
+        pytest.param("tp", (Fault("vote copies", rank=1, step=4, action="sigstop"),), (either(1, in_step(4)),), marks=pytest.mark.whole),
     ],
 )
 def test_hangs(mode: str, faults: tuple[Fault, ...], outcomes: tuple[Outcome, ...], start: Start, reference: References) -> None:
@@ -153,7 +153,7 @@ def test_process_of_the_data_loader(start: Start, reference: References) -> None
     assert_survivors_stayed(job, {2: 1})
 
 
-@MODES
+@modes("ddp")
 def test_before_the_first_transaction(mode: str, start: Start, reference: References) -> None:
     """Nothing has been done yet, so all start anew."""
     undisturbed = reference(mode)
@@ -167,7 +167,7 @@ def test_before_the_first_transaction(mode: str, start: Start, reference: Refere
     assert commits == [2] * 4, "the ranks say that they are at work in the generation that they were given, so the incident ends here"
 
 
-@MODES
+@modes("tp")
 def test_end_of_the_training(mode: str, start: Start, reference: References) -> None:
     """In the very last vote, and behind the loop, where other ranks may have finished."""
     faults = (

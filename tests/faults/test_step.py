@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from tests.faults.harness import (
     Fault,
     Job,
@@ -21,14 +20,13 @@ from tests.faults.harness import (
     in_step,
     redone,
 )
+from tests.faults.modes import modes
 
 Start = Callable[..., Job]
 References = Callable[..., Reference]
 
-MODES = pytest.mark.parametrize("mode", ["ddp", "hsdp", "tp"])
 
-
-@MODES
+@modes("hsdp")
 def test_up_to_the_vote(mode: str, start: Start, reference: References) -> None:
     """Before it, nobody can have voted in this step, so it is redone; at its start others may still be in the vote of the one before.
 
@@ -61,7 +59,7 @@ def test_up_to_the_vote(mode: str, start: Start, reference: References) -> None:
     assert_survivors_stayed(job, {0: 2, 1: 2, 2: 2, 3: 2})
 
 
-@MODES
+@modes("ddp", "tp")
 def test_behind_the_vote_and_between_steps(mode: str, start: Start, reference: References) -> None:
     """Behind it the step counts although one rank's part of it was never done: its replica has done the same.
 

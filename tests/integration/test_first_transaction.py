@@ -93,7 +93,7 @@ def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: 
     assert "has issued 3 collectives, while rank 1" in line and "of another kind or size" in line
 
 
-@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.whole)])
 def test_a_loss_ends_all_waits_for_what_is_not_announced_yet(training: Training, rank: int) -> None:
     """Of a rank for which the others wait; also where it serves the store in which they do."""
     reference = training.undisturbed("legal.py", "objects", ranks=3)
@@ -102,7 +102,11 @@ def test_a_loss_ends_all_waits_for_what_is_not_announced_yet(training: Training,
     assert incident["seconds"] < 30, incident  # a wait for a store that is gone takes 30
 
 
-@pytest.mark.parametrize("what", ["crossed", "behind_a_collective", "ring", "batch", "objects", "uneven"])
+_MORE = ("behind_a_collective", "ring", "batch", "objects")
+LEGAL = ["crossed", "uneven", *(pytest.param(what, marks=pytest.mark.whole) for what in _MORE)]
+
+
+@pytest.mark.parametrize("what", LEGAL)
 def test_what_is_legal_is_not_held_up(training: Training, what: str) -> None:
     """Lost in front of the vote, and between what the ranks issue in different orders and what they issue together."""
     reference = training.undisturbed("legal.py", what, ranks=3)

@@ -52,10 +52,10 @@ def test_a_node_that_an_operator_drains(slurm: Cluster, mark: Mark, mode: str, s
 
 
 def test_what_is_given_back_is_drained_if_the_policy_says_so(slurm: Cluster, mark: Mark) -> None:
-    """A node that is lost, while Slurm takes it for well, is not given to anybody else. This needs an operator's rights."""
+    """A node that is lost, while Slurm takes it for well, is not given to anybody else. Only administrators may do that."""
     policy = slurm.home("alice") / "policy.toml"
     policy.write_text("[scheduler]\ndrain = true\n")
-    slurm.run("root", "sacctmgr", "-i", "modify", "user", "alice", "set", "AdminLevel=Operator")
+    slurm.run("root", "sacctmgr", "-i", "modify", "user", "alice", "set", "AdminLevel=Admin")
     try:
         job = Steady(slurm, "--policy", str(policy))
         job.trains()

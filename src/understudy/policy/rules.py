@@ -13,7 +13,7 @@
 
     [scheduler]                       # of a job that has its nodes from Slurm
     release = true                    # a node that ranks have left for good, or that is lost, is given back at once; not with return_home
-    drain = false                     # ... and drained there, with the reason; this needs an operator's rights
+    drain = false                     # ... and drained there, with the reason; an administrator may do that
 
     [[rule]]
     name = "a GPU that fell off the bus"
