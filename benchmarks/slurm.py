@@ -12,8 +12,8 @@ switched off; needs root and Debian's Slurm). Four nodes train (`peers/training.
     noticed        from the power to: the node is lost (by our journal); to Slurm's word that it is down
     trains again   from the power to a step, committed by every rank, that nobody had committed before
 
-and for the planned case, with the spare node: `scontrol update state=drain`, to the taint and to the rank's new place. Slurm's own
-answer to a drain is to wait for the job's end. SlurmdTimeout is 10 s here, and 300 s where nobody has changed it: Slurm notices nothing before.
+and for the planned case, with the spare node: `scontrol update state=drain`, to the taint and to the rank's new place. Slurm's own answer
+to a drain is to wait for the job's end. SlurmdTimeout is 10 s here, and 300 s where nobody has changed it: Slurm notices nothing before.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def test_a_node_that_loses_its_power(kubernetes: Cluster, undisturbed: Outcome, 
     assert outcome.code == 0 and outcome.record == undisturbed.record, outcome.output
     (incident,) = job.incidents()
     assert (incident["cause"], incident["rank"], incident["steps_lost"]) == ("node", rank, 0)
-    events = [event for event in kubernetes.all_of("Event") if event["involvedObject"]["name"] == "job"]
+    events = [event for event in kubernetes.all_of("Event") if event["source"].get("component") == "understudy"]
     assert [event["reason"] for event in events] == ["RanksReplaced"]
     job.nothing_is_left()
 
