@@ -47,6 +47,7 @@ except client.ApiException as error:
 """
 
 
+@pytest.mark.whole
 def test_a_pod_runs_with_what_others_give_it(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"part": "open sesame"}})
@@ -86,6 +87,7 @@ def test_a_pod_runs_with_what_others_give_it(kubernetes_cluster: Cluster) -> Non
     assert not [name for name in files if "pytest" in name], "/tmp is its own"
 
 
+@pytest.mark.whole
 def test_pods_find_each_other_and_the_service_account_s_rights_count(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     service = {"clusterIP": "None", "selector": {"group": "g"}, "publishNotReadyAddresses": True}

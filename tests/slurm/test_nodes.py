@@ -91,11 +91,11 @@ def test_the_controller_away_and_back(slurm: Cluster, mark: Mark) -> None:
     slurm.controller.off()
     slurm.nodes["n3"].off()
     job.waits_without_slurm(lambda: job.node_of(2) == "n5", "rank 2 on n5")
+    job.waits_without_slurm(lambda: "the scheduler does not do what it was asked for" in job.output, "that it is missed")
     slurm.controller.on()
     job.wait_until(lambda: "rank 2 of n3 on n5" in job.comment(), "what has become of it, in its comment")
     job.goes_on()
     assert len(job.ends_as_undisturbed(mark)) == 1
-    assert "the scheduler does not do what it was asked for" in job.output
     assert "the scheduler answers again" in job.output
     job.nothing_is_left()
 

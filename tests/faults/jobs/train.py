@@ -211,7 +211,7 @@ def main() -> None:
             line = {"step": job.committed, "loss": everyone.hex(), "own": own.hex(), "batch": drawn}
             if options.states:
                 parallel.reshard()
-                line |= {"state": digest(json.dumps(state(), sort_keys=True).encode()), "by": os.getpid()}
+                line |= {"state": digest(json.dumps(state(), sort_keys=True).encode()), "by": f"{os.uname().nodename} {os.getpid()}"}
             log.write(line)
             if job.committed % EVALUATE_EVERY == 0:
                 reach("between step and evaluation")
