@@ -102,5 +102,5 @@ def test_the_scheduler(installed: Path) -> None:
     assert running.wait(60.0)
     assert (scheduler.status(), told.read_text()) == ({"n0": "exit code 0"}, str(min(os.getpriority(os.PRIO_PROCESS, 0) + 7, 19)))
     running.close()
-    with pytest.raises(ValueError, match="there is no scheduler 'slate'; there are local, slurm, nice"):
+    with pytest.raises(ValueError, match="there is no scheduler 'slate'; there are local, slurm, jobset, kubernetes, nice"):
         find("slate")

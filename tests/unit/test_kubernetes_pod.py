@@ -58,7 +58,7 @@ def test_a_pod_serves_the_node_that_it_is(configured: dict[str, Any]) -> None:
     assert config.program == ("train.py", "--lr", "1") and configured["grace"] == 60 and configured["token"] == "secret"
 
 
-@pytest.mark.parametrize("flags", [{"nnodes": "4"}, {"spares": 2}, {"policy": Path("p")}, {"drill": "off"}, {"hang_limit": 5.0}])
+@pytest.mark.parametrize("flags", [{"nnodes": "4"}, {"spares": 2}, {"policy": Path("p")}, {"hang_limit": 5.0}])
 def test_what_the_resource_says_is_refused_as_an_option(flags: dict[str, Any], configured: dict[str, Any]) -> None:
     (name,) = flags
     with pytest.raises(Usage, match=f"--{name.replace('_', '-')}: in a pod of a job on Kubernetes the UnderstudyJob says this"):
