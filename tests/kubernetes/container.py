@@ -75,7 +75,8 @@ def file_system(specification: dict[str, Any]) -> None:
         mount(MACHINE + source, target, flags=BIND | REC)
         if read_only:
             mount("none", target, flags=BIND | REMOUNT | RDONLY)
-    see(path for path in specification["needed"] if not Path(path).exists())  # below a volume's place
+    places = [target for _, target, _ in specification["mounts"]]
+    see(path for path in specification["needed"] if any(Path(path).is_relative_to(place) for place in places))  # hidden by a volume
     if _libc.umount2(MACHINE.encode(), DETACH):
         raise OSError(ctypes.get_errno(), f"umount {MACHINE}")
     Path(MACHINE).rmdir()
