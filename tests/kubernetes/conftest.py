@@ -9,7 +9,8 @@ import pytest
 from tests.integration.conftest import undisturbed_spread as undisturbed_spread
 from tests.integration.training import Outcome
 from tests.kubernetes.cluster import Cluster, cluster
-from tests.kubernetes.installation import install, why_no_jobs
+from tests.kubernetes.control_plane import why_no_resources
+from tests.kubernetes.installation import install
 
 
 @pytest.fixture(scope="session")
@@ -27,9 +28,13 @@ def kubernetes_cluster(made_cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def installed(made_cluster: Cluster) -> Cluster:
-    if why := why_no_jobs(made_cluster):
+def installable() -> None:
+    if why := why_no_resources():
         pytest.skip(why)
+
+
+@pytest.fixture(scope="session")
+def installed(installable: None, made_cluster: Cluster) -> Cluster:
     install(made_cluster)
     return made_cluster
 

@@ -12,49 +12,6 @@ SYSTEM = "understudy-system"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/understudy-controller"
 
 
-PROBE = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "probes.tests.dev"},
-    "spec": {
-        "group": "tests.dev",
-        "scope": "Namespaced",
-        "names": {"kind": "Probe", "plural": "probes", "singular": "probe"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
-
-
-def why_no_jobs(cluster: Cluster) -> str:
-    """Why this server cannot have resources of ours, or "". One of Kubernetes 1.20 that was built with Go 1.18 or newer, and the libraries
-    of its time, dies of the first one that it gets (github.com/modern-go/reflect2 before 1.0.2).
-    """
-    cluster.apply(PROBE)
-    made = {"apiVersion": "tests.dev/v1", "kind": "Probe", "metadata": {"name": "probe", "namespace": "default"}}
-    cluster.wait_for(lambda: _served(cluster), "the new kind")
-    try:
-        cluster.apply(made)
-    except OSError:
-        cluster.plane.start()
-        return "this kube-apiserver dies of custom resources: it was built with a Go that its libraries do not know (reflect2 before 1.0.2)"
-    return ""
-
-
-def _served(cluster: Cluster) -> bool:
-    try:
-        cluster.api.get("/apis/tests.dev/v1/namespaces/default/probes")
-    except Refused:
-        return False
-    return True
-
-
 def install(cluster: Cluster) -> None:
     """What `kubectl apply -k` installs, with NVSentinel's requests. First each is only tried, as with `--dry-run=server`; namespaces are
     there before, because the server looks for them. It stays for all tests.
