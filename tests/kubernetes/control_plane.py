@@ -7,7 +7,8 @@ have tokens as they do in reality: bound ones, from the TokenRequest API, which 
 Simpler than in reality: kubelets, scheduler and controllers have the administrator's rights (there is no Node authorizer), etcd speaks
 without TLS and does not sync to disk, there is one of each. Times are shorter: a silent node is unreachable after `NODE_GRACE` seconds.
 
-The binaries are those of the folder in `KUBEBUILDER_ASSETS`, where they may be packed (.xz: they are unpacked into `build`), or those on PATH.
+The binaries are those of the folder in `KUBEBUILDER_ASSETS`, where they may be packed (.xz: they are unpacked into `build`), or those on
+PATH.
 """
 
 from __future__ import annotations
