@@ -43,11 +43,15 @@ class KubernetesJob:
         script: str = "",
         spec: Object | None = None,
         environment: dict[str, str] | None = None,
+        source: str = "",
     ) -> None:
-        """`script` and its arguments; by default `spread.py`. `spec`: what else the resource has."""
+        """`script` and its arguments; by default `spread.py`, or what is in `source`. `spec`: what else the resource has."""
         self.cluster, self.name, self.pods, self.spares = cluster, name, pods, spares
         self.out = cluster.folder / f"{cluster.namespace}-{name}"
         self.out.mkdir()
+        if source:
+            (self.out / "script.py").write_text(source)
+            script = str(self.out / "script.py")
         trains = (script or f"{JOBS / 'spread.py'} {self.out}").split()
         given = {"OMP_NUM_THREADS": "1", **(environment or {})}
         container = {

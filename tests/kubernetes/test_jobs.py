@@ -165,9 +165,7 @@ def test_deleted(kubernetes: Cluster, phase: str) -> None:
 
 @pytest.mark.whole
 def test_the_script_fails(kubernetes: Cluster) -> None:
-    file = kubernetes.folder / "fails.py"
-    file.write_text("import sys, understudy\njob = understudy.join()\nsys.exit(7)\n")
-    job = KubernetesJob(kubernetes, script=str(file))
+    job = KubernetesJob(kubernetes, source="import sys, understudy\njob = understudy.join()\nsys.exit(7)\n")
     outcome = job.ends("Failed")
     assert outcome.code == 7, outcome.output
     job.nothing_is_left()
