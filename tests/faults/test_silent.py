@@ -1,5 +1,6 @@
 """Silent faults: what no checksum of a message sees is found out before anything resumes on it, or within the steps between two
-comparisons."""
+comparisons.
+"""
 
 from __future__ import annotations
 

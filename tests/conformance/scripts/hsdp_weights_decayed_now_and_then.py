@@ -1,5 +1,6 @@
 """Every seventh step, the seventh first, makes the weights smaller in front of the forward pass. They are DTensors, whose own counters of
-changes move, and not those of the memory below."""
+changes move, and not those of the memory below.
+"""
 
 # ranks: 4
 # group: fsdp

@@ -5,7 +5,8 @@ An ordinary user may shrink his own job, write its comment and cancel it; the st
 `--no-kill`, a node that is gone leaves the job by itself once Slurm takes it for down, and `srun` hears of it. `srun` waits for ever for
 the task of a node that is taken out of the job before that, and takes a task that is killed for the job's own failure. So our task is ended
 first (`leave.py`), and a node on which that cannot be done is left to Slurm. When the batch script's own node is lost, nobody ends the job
-but we: Slurm keeps it until its time limit. """
+but we: Slurm keeps it until its time limit.
+"""
 
 from __future__ import annotations
 
