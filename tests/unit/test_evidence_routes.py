@@ -78,9 +78,9 @@ async def serving(folder: Path, *, service: bool) -> AsyncIterator[Served]:
     journal = Journal(folder / JOURNAL, told.append)
     journal.start()
     jobs = Jobs(journal, told.append)
-    cluster = Cluster(jobs, folder, ACCESS, told.append, Timeouts()) if service else None
+    cluster = Cluster(jobs, folder, ACCESS, told.append, Timeouts(node_lost=200.0)) if service else None
     for name, nodes in (("a", ("n0", "n1")), ("b", ("n1", "n2"))):
-        served = jobs.begin(Settings(JobSpec(name, 2, 1, nodes=2), Timeouts()))
+        served = jobs.begin(Settings(JobSpec(name, 2, 1, nodes=2), Timeouts(node_lost=200.0)))
         for rank, node in enumerate(nodes):
             served.service.attach(NodeJoined(node, f"10.0.0.{node[1:]}", rank))
     if cluster is not None:
