@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -40,6 +40,12 @@ class Recorder:
         self.needed: set[Right] = set()
         self.objects: dict[tuple[str, str, str, str], Object] = {}
         self._discovered = dict(discovered)
+        self._noted = threading.Condition()
+
+    def wait_for(self, condition: Callable[[set[Right]], bool]) -> None:
+        """Until that is true of what is needed: threads ask, too."""
+        with self._noted:
+            assert self._noted.wait_for(lambda: condition(self.needed), 60), self.needed
 
     def put(self, path: str, what: Object) -> None:
         group, resource, namespace, _ = parsed(path)
@@ -92,7 +98,9 @@ class Recorder:
 
     def _note(self, path: str, verb: str) -> tuple[str, str, str, str]:
         group, resource, namespace, name = parsed(path)
-        self.needed.add(Right(group, resource, verb, namespace, name))
+        with self._noted:
+            self.needed.add(Right(group, resource, verb, namespace, name))
+            self._noted.notify_all()
         return group, resource, namespace, name
 
     def _found(self, path: str, verb: str) -> Object:

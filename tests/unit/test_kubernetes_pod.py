@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from understudy.agent.config import AgentConfig
-from understudy.cli import pod
+from understudy.cli import app, pod
 from understudy.cli.allocation import completed
 from understudy.cli.flags import Flags
-from understudy.cli.launch import Usage, launch
+from understudy.cli.launch import launch
 from understudy.core.model import Timeouts
 from understudy.schedulers.kubernetes.jobset import JobSetAllocation, place_of
 from understudy.schedulers.kubernetes.manifest import Wish, manifest
@@ -50,19 +51,30 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
     return found
 
 
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["run", *words])
+
+
 def test_a_pod_serves_the_node_that_it_is(configured: dict[str, Any]) -> None:
-    assert pod.serve_pod(Flags(["train.py", "--lr", "1"]), "run") == 7
+    assert run("train.py", "--lr", "1").exit_code == 7
     config = configured["config"]
     assert (config.node, config.node_rank, config.address, config.domain) == ("gpt-5", 5, "10.0.0.7", "w3")
     assert (config.workers_per_node, config.spares, config.claim, config.orchestrator) == (8, 8, -1, "http://a:1,http://b:1")
     assert config.program == ("train.py", "--lr", "1") and configured["grace"] == 60 and configured["token"] == "secret"
 
 
-@pytest.mark.parametrize("flags", [{"nnodes": "4"}, {"spares": 2}, {"policy": Path("p")}, {"hang_limit": 5.0}])
-def test_what_the_resource_says_is_refused_as_an_option(flags: dict[str, Any], configured: dict[str, Any]) -> None:
-    (name,) = flags
-    with pytest.raises(Usage, match=f"--{name.replace('_', '-')}: in a pod of a job on Kubernetes the UnderstudyJob says this"):
-        pod.serve_pod(Flags(["train.py"], **flags), "run")
+def test_what_others_say_in_the_environment_is_not_the_users_word(configured: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image, or Kubeflow, may set torchrun's variables."""
+    for name, value in {"PET_NNODES": "4", "PET_NODE_RANK": "2", "PET_NPROC_PER_NODE": "8", "UNDERSTUDY_DRILL": "off"}.items():
+        monkeypatch.setenv(name, value)
+    assert run("train.py").exit_code == 7 and configured["config"].node_rank == 5
+
+
+@pytest.mark.parametrize("words", [("--nnodes", "4"), ("--spares", "2"), ("--policy", "p"), ("--node-rank", "1"), ("--hang-limit", "5")])
+def test_what_the_resource_says_is_refused_as_an_option(words: tuple[str, str], configured: dict[str, Any]) -> None:
+    found = run(*words, "train.py")
+    assert found.exit_code == 2
+    assert f"{words[0]}: in a pod of a job on Kubernetes the UnderstudyJob says this" in " ".join(found.output.split())
 
 
 OTHERS = ["", "{}", "[]", json.dumps({**asdict(TOLD), "number": "x"}), json.dumps({**asdict(TOLD), "timeouts": {"beat": -1}})]
@@ -71,8 +83,8 @@ OTHERS = ["", "{}", "[]", json.dumps({**asdict(TOLD), "number": "x"}), json.dump
 @pytest.mark.parametrize("text", OTHERS)
 def test_what_another_version_would_write(text: str, configured: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERSTUDY_POD", text)
-    with pytest.raises(Usage, match="UNDERSTUDY_POD is not what this version"):
-        pod.serve_pod(Flags(["train.py"]), "run")
+    found = run("train.py")
+    assert found.exit_code == 2 and "UNDERSTUDY_POD is not what this version" in found.output
 
 
 SET = {"UNDERSTUDY_JOBSET": "gpt", "UNDERSTUDY_SPARE_NODES": "1", "PET_NNODES": "4", "JOB_COMPLETION_INDEX": "2"}

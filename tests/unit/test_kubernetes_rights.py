@@ -6,8 +6,6 @@ The code runs against a stand-in for the API server that notes what each request
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -19,7 +17,7 @@ from tests.unit.kubernetes_recorder import Recorder, Right
 from understudy.controller import objects
 from understudy.controller.controller import Controller
 from understudy.controller.lead import Lead
-from understudy.schedulers.base import Told, Work
+from understudy.schedulers.base import ShownIncident, Work
 from understudy.schedulers.kubernetes import names, pods
 from understudy.schedulers.kubernetes.allocation import KubernetesAllocation
 from understudy.schedulers.kubernetes.api import Api, group_path, path
@@ -112,9 +110,7 @@ def test_with_drain_requests_it_may_do_a_little_more(server: Recorder) -> None:
 def test_its_lock_is_the_only_thing_that_it_may_touch_where_it_runs(server: Recorder) -> None:
     lead = Lead(cast(Api, server), "understudy-system", "me", lambda text: None)
     lead.wait()
-    deadline = time.monotonic() + 60
-    while not any(right.verb == "update" for right in server.needed) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    server.wait_for(lambda needed: any(right.verb == "update" for right in needed))
     lead.give_up()
     found = rules(resolved(KUBERNETES), "Role", "understudy-controller")
     assert given(found) == asked(server.needed)
@@ -131,7 +127,7 @@ def test_orchestrators_may_do_what_they_do_and_nothing_else(server: Recorder) ->
     server.objects["", "pods", "ml", "gpt-0"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]
     ours = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt")
     ours.look()
-    incident = Told(1, False, "rank 0", 1e9)
+    incident = ShownIncident(1, False, "rank 0", 1e9)
     ours.show(standing(incidents=(incident,)))
     ours.claim(1, Work("w", ()), (), "", "needed")
     server.objects["", "pods", "ml", "gpt-claim-1"]["status"] = {"phase": "Running"}
@@ -148,20 +144,12 @@ def test_orchestrators_may_do_what_they_do_and_nothing_else(server: Recorder) ->
     log.write(["entry"], "me")
     with suppress(Exception):
         Log(cast(Api, server), names.GROUP, "ml", "gpt", job().owner()).write(["other"], "you")
-    until(server, lambda needed: len([right for right in needed if right.verb == "watch"]) == 5)
+    server.wait_for(lambda needed: len([right for right in needed if right.verb == "watch"]) == 5)
     mine = {right for right in server.needed if right.namespace}
     installed = resolved(KUBERNETES)
     finalizers = (names.GROUP, "understudyjobs/finalizers", "update")
     assert given(rules(installed, "ClusterRole", objects.ROLE)) == asked(mine) | {finalizers}
     assert given(rules(installed, "ClusterRole", objects.NODE_ROLE)) == asked(server.needed - mine)
-
-
-def until(server: Recorder, condition: Callable[[set[Right]], bool]) -> None:
-    """Its own threads watch."""
-    deadline = time.monotonic() + 60
-    while not condition(set(server.needed)):
-        assert time.monotonic() < deadline, server.needed
-        time.sleep(0.02)
 
 
 def test_the_controller_may_bind_the_roles_that_it_binds(server: Recorder) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.kubernetes_objects import GROUP, job, pod
 
-from understudy.schedulers.base import Standing, Told
+from understudy.schedulers.base import ShownIncident, Standing
 from understudy.schedulers.kubernetes import names, standing
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.devices import tainted
@@ -134,7 +134,7 @@ def stands(**changes: Any) -> Standing:
         "spares": 1,
         "lost": ("gpt-1",),
         "tainted": (),
-        "incidents": (Told(1, False, "node gpt-1 was lost", 100.0), Told(2, True, "w1 is cordoned", 200.0)),
+        "incidents": (ShownIncident(1, False, "node gpt-1 was lost", 100.0), ShownIncident(2, True, "w1 is cordoned", 200.0)),
         "exit_code": None,
         "message": "",
         "text": "rank 2 of gpt-1 on gpt-4; lost gpt-1; 2 incidents",

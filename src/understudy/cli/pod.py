@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import fields
+from dataclasses import replace
 from types import FrameType
+from typing import get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -43,12 +44,12 @@ def serve_pod(flags: Flags, name: str) -> int:
         timeouts = TypeAdapter(Timeouts).validate_python(told.timeouts)
     except ValidationError as error:
         raise Usage(f"{POD_VARIABLE} is not what this version of Understudy writes there: {error}") from error
-    default = {each.name: getattr(Flags([]), each.name) for each in fields(Flags)}
-    given = [field for field in OURS if getattr(flags, field) not in (default[field], os.environ.get(f"UNDERSTUDY_{field.upper()}"))]
+    default = Flags([])
+    given = [field for field in OURS if getattr(flags, field) != getattr(default, field) and not _of_environment(field)]
     if given:
         names = ", ".join("--" + field.replace("_", "-") for field in given)
         raise Usage(f"{names}: in a pod of a job on Kubernetes the UnderstudyJob says this; leave it out here")
-    plan = launch(flags, told.job)
+    plan = launch(replace(flags, **{field: getattr(default, field) for field in OURS}), told.job)
     run = RunDirectory.create(flags.run_dir, name)
     config = AgentConfig(
         job=ONLY,
@@ -77,6 +78,12 @@ def serve_pod(flags: Flags, name: str) -> int:
     token = run.write_token(os.environ[TOKEN_VARIABLE])
     _wait_with_the_end(told.grace)
     return Supervisor(run, config, token, None, 0, (signal.SIGINT,), say, several=True).run()
+
+
+def _of_environment(field: str) -> bool:
+    """Whether a variable sets this option, which may be there for others: torchrun's, say."""
+    (option,) = get_type_hints(Flags, include_extras=True)[field].__metadata__
+    return bool(option.envvar and os.environ.get(option.envvar))
 
 
 def _wait_with_the_end(grace: int) -> None:

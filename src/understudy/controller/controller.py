@@ -6,7 +6,6 @@ that only one can have, so one that has lost the lock without noticing does no h
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +14,7 @@ from prometheus_client import Counter, Gauge
 
 from understudy.common.bounds import plain
 from understudy.controller import objects
+from understudy.controller.changes import Changes
 from understudy.controller.drain_requests import DrainRequests
 from understudy.controller.reconcile import Plan, plan
 from understudy.orchestrator.settings import Settings
@@ -22,12 +22,13 @@ from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes import names, standing
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
 from understudy.schedulers.kubernetes.names import Keys
-from understudy.schedulers.kubernetes.resource import Job
+from understudy.schedulers.kubernetes.resource import OVER, Job
 from understudy.schedulers.kubernetes.trouble import moment
 from understudy.schedulers.kubernetes.watched import Watched
 
-AGAIN = 5.0  # seconds after which everything is looked at although nothing has changed
+WHOLE = 10.0  # seconds after which every job is looked at although nothing has changed
 PAUSE = 0.2  # seconds between two looks: many changes come together
+ENSURED = 60.0  # seconds after which it is made sure again that a job has all that it needs beside its pods
 
 JOBS = Gauge("understudy_controller_jobs", "Jobs, by phase.", ["phase"])
 ERRORS = Counter("understudy_controller_errors", "Jobs that could not be looked after, each time.")
@@ -43,23 +44,23 @@ class Controller:
         self._keys = Keys(group)
         self._image = image
         self._tell = tell
-        self._changed = threading.Event()
-        self._jobs = Watched(api, self._path(namespace), self._changed.set)
-        self._pods = Watched(api, path("pods", namespace), self._changed.set, labelSelector=self._keys.job)
+        self._changes = Changes(self._keys)
+        self._jobs = Watched(api, self._path(namespace), self._changes.of_job)
+        self._pods = Watched(api, path("pods", namespace), self._changes.of_pod, labelSelector=self._keys.job)
         self._nodes = Watched(api, path("nodes", ""))
         self._budgets = objects.budget_version(api)
-        self._drains = DrainRequests(api, drains, self._keys, self._changed.set) if drains else None
+        self._drains = DrainRequests(api, drains, self._keys, self._changes.of_request) if drains else None
         self._told: dict[str, str] = {}
+        self._ensured: dict[str, float] = {}  # by the uid of a job, when that was last (CLOCK_MONOTONIC)
 
     def run(self, lead: Callable[[], bool]) -> None:
         """As long as `lead`."""
         while lead():
-            self._changed.wait(AGAIN)
-            self._changed.clear()
-            self._turn()
+            self._turn(self._changes.take(WHOLE))
             time.sleep(PAUSE)
 
-    def _turn(self) -> None:
+    def _turn(self, changed: set[tuple[str, str]] | None) -> None:
+        """`changed`: jobs by namespace and name; None: all."""
         try:
             silent = {node["metadata"]["name"] for node in self._nodes.objects() if _is_silent(node)}
             jobs, pods = self._jobs.objects(), self._pods.objects()
@@ -71,32 +72,34 @@ class Controller:
         for raw in jobs:
             phase = (raw.get("status") or {}).get("phase", "Waiting")
             phases[phase] = phases.get(phase, 0) + 1
-            self._attempt(f"{raw['metadata']['namespace']}/{raw['metadata']['name']}", partial(self._look_after, raw, silent))
+            key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
+            if changed is None or key in changed:
+                self._attempt("/".join(key), partial(self._look_after, *key, silent), again=raw)
         JOBS.clear()
         for phase, count in phases.items():
             JOBS.labels(phase).set(count)
         if self._drains is not None:
-            drains = self._drains
-            self._attempt("drain requests", lambda: drains.turn(pods))
+            self._attempt("drain requests", partial(self._drains.turn, pods))
 
-    def _attempt(self, what: str, work: Callable[[], None]) -> None:
+    def _attempt(self, what: str, work: Callable[[], None], again: Object | None = None) -> None:
+        """`again`: the job that it is about."""
         try:
             work()
             self._told.pop(what, None)
         except (Missing, Conflict):  # it has changed since it was read: the next time
-            self._changed.set()
+            if again is not None:
+                self._changes.of_job(again)
         except SchedulerFailed as error:
             self._fails(what, error)
 
-    def _look_after(self, known: Object, silent: set[str]) -> None:
-        namespace, name = known["metadata"]["namespace"], known["metadata"]["name"]
+    def _look_after(self, namespace: str, name: str, silent: set[str]) -> None:
         where = self._path(namespace, name)
         raw = self._api.read(where)
         try:
             job = Job.of(raw)
             Settings.from_json(job.settings())
         except ValueError as error:
-            self._refuse(where, raw, str(error))
+            self._cannot_be(where, raw, str(error))
             return
         finalizers = raw["metadata"].get("finalizers") or []
         if not job.deleted and self._keys.finalizer not in finalizers:
@@ -107,8 +110,9 @@ class Controller:
         if made.failed:
             self._refuse(where, raw, made.failed)
             return
-        if not (job.deleted or job.over):
+        if not (job.deleted or job.over) and time.monotonic() - self._ensured.get(job.uid, -ENSURED) >= ENSURED:
             objects.make(self._api, job, self._budgets)
+            self._ensured[job.uid] = time.monotonic()
         self._carry_out(job, where, made)
 
     def _carry_out(self, job: Job, where: str, made: Plan) -> None:
@@ -128,7 +132,8 @@ class Controller:
             except Conflict:  # one of this name is not gone yet
                 continue
         if job.over or made.gone:
-            objects.unmake(self._api, job)
+            self._ensured.pop(job.uid, None)
+            objects.unmake(self._api, job.namespace, job.name)
         if made.gone:
             self._let_go(where, self._api.read(where))
 
@@ -136,14 +141,22 @@ class Controller:
         left = [each for each in raw["metadata"].get("finalizers") or [] if each != self._keys.finalizer]
         self._api.replace(where, _with_finalizers(raw, left))
 
-    def _refuse(self, where: str, raw: Object, why: str) -> None:
-        """The job cannot be: its resource says why. One that is deleted goes."""
-        metadata, message = raw["metadata"], plain(why)[:1000]
+    def _cannot_be(self, where: str, raw: Object, why: str) -> None:
+        """It has been changed into what cannot be, or was never anything else. Of one that is deleted, the rest goes with it."""
+        metadata = raw["metadata"]
         if "deletionTimestamp" in metadata:
+            objects.unmake(self._api, metadata["namespace"], metadata["name"])
             self._let_go(where, raw)
+        elif (phase := (raw.get("status") or {}).get("phase")) in OVER:
             return
-        if (raw.get("status") or {}).get("message") == message:
-            return
+        elif phase:
+            raise SchedulerFailed(f"what its resource says now cannot be, so it goes on as it was, and gets no new pods: {why}")
+        else:
+            self._refuse(where, raw, why)
+
+    def _refuse(self, where: str, raw: Object, why: str) -> None:
+        """The job cannot be: its resource says why."""
+        metadata, message = raw["metadata"], plain(why)[:1000]
         since = standing.stamp(time.time())
         failed = {"type": "Failed", "status": "True", "reason": "Refused", "message": message, "lastTransitionTime": since}
         self._api.patch(f"{where}/status", {"status": {"phase": "Failed", "message": message, "exitCode": 2, "conditions": [failed]}})

@@ -22,7 +22,7 @@ BY = "DrainRequest "  # begins our annotations
 
 
 class DrainRequests:
-    def __init__(self, api: Api, group: str, keys: Keys, changed: Callable[[], None]) -> None:
+    def __init__(self, api: Api, group: str, keys: Keys, changed: Callable[[Object | None], None]) -> None:
         """`group`: with its version."""
         self._api = api
         self._group = group

@@ -19,9 +19,9 @@ MORE = 1 << 20  # pods than any job has
 BUDGETS = ("policy/v1", "policy/v1beta1")  # the first that the server has
 
 
-def binding(job: Job) -> str:
+def binding(namespace: str, job: str) -> str:
     """Of the right to read nodes: it is of no namespace."""
-    return f"understudy:{job.namespace}:{job.name}"
+    return f"understudy:{namespace}:{job}"
 
 
 def make(api: Api, job: Job, budgets: str) -> None:
@@ -36,10 +36,10 @@ def make(api: Api, job: Job, budgets: str) -> None:
             _create(api, where, what)
 
 
-def unmake(api: Api, job: Job) -> None:
+def unmake(api: Api, namespace: str, job: str) -> None:
     """What does not go by itself."""
     try:
-        api.delete(group_path(RBAC, "clusterrolebindings", "", binding(job)))
+        api.delete(group_path(RBAC, "clusterrolebindings", "", binding(namespace, job)))
     except Missing:
         return
 
@@ -65,7 +65,7 @@ def wanted(job: Job, budgets: str) -> list[tuple[str, Object]]:
 def _rights(job: Job) -> list[tuple[str, str, Object]]:
     account = {"kind": "ServiceAccount", "name": names.account(job.name), "namespace": job.namespace}
     ours = _object(job, "RoleBinding", names.account(job.name), roleRef=_role(ROLE), subjects=[account])
-    metadata = {"name": binding(job), "labels": {Keys(job.group).job: job.name}}
+    metadata = {"name": binding(job.namespace, job.name), "labels": {Keys(job.group).job: job.name}}
     nodes = {"kind": "ClusterRoleBinding", "metadata": metadata, "roleRef": _role(NODE_ROLE), "subjects": [account]}
     token = base64.b64encode(secrets.token_urlsafe(32).encode()).decode()
     return [

@@ -50,6 +50,7 @@ from understudy.orchestrator.scheduler_access import from_scheduler
 from understudy.orchestrator.security import SHORTEST, Access, load_or_create, load_or_create_token, read_secrets
 from understudy.orchestrator.server import Certificates, Server, announce, listen
 from understudy.orchestrator.settings import Settings
+from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes.names import JOB_VARIABLE
 
 GARBAGE = (50_000, 20, 50)  # hardly anything here is garbage in cycles, and an incident of a big job makes objects by the 100,000
@@ -82,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
         if leadership is None:
             return uvloop.run(_serve(arguments, folder, settings, entry, listener, None))
         return uvloop.run(_lead(arguments, folder, entry, leadership))
-    except NewerJournal as error:
+    except (NewerJournal, SchedulerFailed) as error:
         say(str(error))
         return 2
 

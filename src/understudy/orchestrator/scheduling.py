@@ -20,7 +20,7 @@ from understudy.core.transitions import WorkerState
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.policy.rules import Back
-from understudy.schedulers.base import TAKEN, Allocation, NodeSeen, SchedulerAway, SchedulerFailed, Standing, Told
+from understudy.schedulers.base import TAKEN, Allocation, NodeSeen, SchedulerAway, SchedulerFailed, ShownIncident, Standing
 
 LOOK = 1.0  # seconds
 AGAIN = 60.0  # seconds until a node is tried again that could not be given back
@@ -90,11 +90,11 @@ class Scheduling:
                 late = error
             seen = await asyncio.to_thread(allocation.look)
             self._compare(allocation.place.scheduler, {node.name: node for node in seen}, state)
-            self._release(allocation, state)
             if (why := allocation.cancelled()) and not self._cancelled:
                 self._cancelled = True
                 self._submit(StopAsked(why, CANCELLED))
             await asyncio.to_thread(allocation.show, standing(state, self._step(), text))
+            self._release(allocation, state)  # behind what is shown: who replaces a node knows then which ones to avoid
             if text != self._recorded:
                 await asyncio.to_thread(allocation.record, text)
                 self._recorded = text
@@ -254,8 +254,8 @@ def standing(state: JobState, step: int, text: str) -> Standing:
     """`text`: its story."""
     holders = [state.holder(rank) if rank in state.ranks else None for rank in range(state.spec.world_size)]
     told = tuple(
-        Told(incident.number, incident.planned, "; ".join(dict.fromkeys(part.detail for part in incident.ranks)), incident.fault_at)
-        for incident in state.incidents
+        ShownIncident(one.number, one.planned, "; ".join(dict.fromkeys(part.detail for part in one.ranks)), one.fault_at)
+        for one in state.incidents
     )
     return Standing(
         phase=str(state.phase),

@@ -126,7 +126,7 @@ class NodeSeen:
 
 
 @dataclass(frozen=True)
-class Told:
+class ShownIncident:
     """An incident that is over, for whoever looks at the job with the scheduler's own commands."""
 
     number: int
@@ -147,7 +147,7 @@ class Standing:
     spares: int  # that are warm
     lost: tuple[str, ...]  # nodes
     tainted: tuple[str, ...]  # nodes that are not trusted
-    incidents: tuple[Told, ...]
+    incidents: tuple[ShownIncident, ...]
     exit_code: int | None  # None: it is not over
     message: str  # why it is over
     text: str  # what has become of it, in a line

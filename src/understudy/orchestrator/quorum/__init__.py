@@ -8,8 +8,11 @@ in the list.
 - `storage`: what a member has promised, on its disk.
 - `transport`: the members' connections.
 - `member`: one member: the four above with a clock.
+- `candidate`: what the next two ask of a member.
 - `replicated`: the journal of the one that leads.
 - `serving`: the process around it, which serves the job when it leads, and sends everybody away when it does not.
+
+Where the log is kept elsewhere, a lock says who leads: `leased` has the place of a member then (on Kubernetes).
 
 Limits: the members do not change during a job, and the log is kept whole, as the journal is. A majority must be there for anything to be
 decided; training goes on without, as without any orchestrator. A member whose disk refuses says nothing until it takes what is written.

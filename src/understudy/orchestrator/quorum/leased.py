@@ -126,7 +126,7 @@ class Leased:
             await asyncio.sleep(TRY)
 
     async def _begin(self, fence: int) -> bool:
-        """Reads what there is, and writes that this one leads. False: another one does by now."""
+        """Reads what there is, and writes that this one leads. False: another one does by now, or nobody can."""
         while True:
             try:
                 entries = await asyncio.to_thread(self._log.read)
@@ -135,6 +135,9 @@ class Leased:
                 break
             except Overtaken:
                 self.deposed("another orchestrator has written in the job's log")
+                return False
+            except ValueError as error:
+                self._tell(f"{error}: nobody can lead the job any more. Its workers go on until they lose one of them or finish")
                 return False
             except SchedulerFailed as error:
                 self._fails(error)

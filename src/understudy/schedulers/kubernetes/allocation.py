@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from understudy.common.bounds import plain
 from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, Place, SchedulerFailed, Standing, Work
@@ -30,13 +31,13 @@ class KubernetesAllocation(Allocation):
         self._api = api
         self._keys = Keys(group)
         self._path = group_path(f"{group}/{names.VERSION}", names.PLURAL, namespace, name)
-        self._namespace = namespace
-        self._job = self._read()
+        self._namespace, self._name = namespace, name
+        self._job = self._read(None)
         first = tuple(names.node(name, number) for number in range(self._job.spec.total()))
         self.place = Place(names.NAME, name, first, 0, (), ())
+        self._devices = Devices(api, namespace) if self._job.spec.evidence.device_taints else None
         self._pods = Watched(api, path("pods", namespace), labelSelector=labelled({self._keys.job: name}))
         self._nodes = Watched(api, path("nodes", ""))
-        self._devices = Devices(api, namespace) if self._job.spec.evidence.device_taints else None
         self._known: dict[str, Object] = {}  # pods that were seen, by name
         self._gone: set[str] = set()  # of these, the ones that we have deleted
         self._retired: set[str] = set()  # nodes that the job has left
@@ -52,7 +53,7 @@ class KubernetesAllocation(Allocation):
     # What is known.
 
     def look(self) -> Sequence[NodeSeen]:
-        self._job = self._read()
+        self._job = self._read(self._job)
         nodes = {node["metadata"]["name"]: node for node in self._nodes.objects()}
         there = {name: pod for name, pod in self._ours().items() if name not in self._gone}
         found = [trouble.seen(pod, self._troubles(pod, nodes)) for pod in there.values() if _runs(pod)]
@@ -76,11 +77,15 @@ class KubernetesAllocation(Allocation):
             found += trouble.of_node(nodes[where], self._job.spec.evidence)
         return found + (self._devices.of(pod) if self._devices is not None else [])
 
-    def _read(self) -> Job:
+    def _read(self, before: Job | None) -> Job:
+        """One that somebody has changed into what cannot be stays as it was; whether it is deleted, counts."""
+        raw = self._api.read(self._path)
         try:
-            return Job.of(self._api.read(self._path))
+            return Job.of(raw)
         except ValueError as error:
-            raise SchedulerFailed(str(error)) from error
+            if before is None:
+                raise SchedulerFailed(str(error)) from error
+            return replace(before, deleted="deletionTimestamp" in raw["metadata"], status=raw.get("status") or {}, raw=raw)
 
     def _ours(self) -> dict[str, Object]:
         """Pods with workers."""
@@ -93,14 +98,15 @@ class KubernetesAllocation(Allocation):
         """The same is in what is shown."""
 
     def show(self, now: Standing) -> None:
-        labelled_ = standing.labels(now, self._keys, self._retired)
-        for name, pod in self._ours().items():
-            self._label(pod, labelled_.get(name, {}))
+        there = self._ours()
+        known = standing.labels(now, self._keys, self._retired)
+        for name, pod in there.items():
+            self._label(pod, known.get(name) or names.spare(self._keys))
         changed = self._shown is None or now.besides_step() != self._shown.besides_step()
         if not changed and (now == self._shown or time.monotonic() - self._shown_at < SHOWN_AGAIN):
             return
-        job = self._read()
-        self._api.patch(f"{self._path}/status", {"status": standing.status(now, job, self._known, time.time())})
+        job = self._read(self._job)
+        self._api.patch(f"{self._path}/status", {"status": standing.status(now, job, there, time.time())})
         for event in standing.events(now, job):
             try:
                 self._api.create(path("events", self._namespace), event)
@@ -155,7 +161,7 @@ class KubernetesAllocation(Allocation):
         for pod in self._pods.objects():
             labels, status = pod["metadata"]["labels"], pod.get("status") or {}
             number = labels.get(self._keys.claim, "")
-            if not number.isdecimal() or labels.get(self._keys.role) == names.RETIRED:
+            if not number.isdecimal():
                 continue
             phase = status.get("phase", "Pending")
             over = phase in ("Succeeded", "Failed")
@@ -166,7 +172,9 @@ class KubernetesAllocation(Allocation):
 
     def give_back(self, number: int) -> None:
         """What it had is fenced, or it never had anything."""
-        self._delete(names.claimed(self._job.name, number), "", pods.GRACE)
+        pod = self._ours().get(names.claimed(self._name, number))
+        if pod is not None and "deletionTimestamp" not in pod["metadata"]:
+            self._delete(pod["metadata"]["name"], pod["metadata"]["uid"], None)
 
     def give_all_back(self) -> None:
         for number in self.claims():
@@ -175,7 +183,7 @@ class KubernetesAllocation(Allocation):
     def record_claim(self, number: int, text: str) -> None:
         note = {"metadata": {"annotations": {self._keys.story: plain(text)[:1000]}}}
         try:
-            self._api.patch(path("pods", self._namespace, names.claimed(self._job.name, number)), note)
+            self._api.patch(path("pods", self._namespace, names.claimed(self._name, number)), note)
         except Missing:
             return
 
@@ -192,7 +200,7 @@ class KubernetesAllocation(Allocation):
         found = next((each for each in self._nodes.objects() if each["metadata"]["name"] == where), None) if where and key else None
         return str((found or {"metadata": {}})["metadata"].get("labels", {}).get(key, ""))
 
-    def _delete(self, name: str, uid: str, grace: int) -> None:
+    def _delete(self, name: str, uid: str, grace: int | None) -> None:
         try:
             self._api.delete(path("pods", self._namespace, name), grace, uid)
         except (Missing, Conflict):  # it is gone, and another one may have its name

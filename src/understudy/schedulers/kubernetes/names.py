@@ -14,7 +14,7 @@ JOB = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # the name of one: it is a
 FIELDS = "understudy"  # who writes, in Kubernetes' records
 
 JOB_VARIABLE = "UNDERSTUDY_KUBERNETES_JOB"  # in an orchestrator's pod: GROUP/NAMESPACE/NAME/UID of its resource
-POD_VARIABLE = "UNDERSTUDY_POD"  # in a pod with workers: what `understudy run` goes by there, as JSON (`pods.Told`)
+POD_VARIABLE = "UNDERSTUDY_POD"  # in a pod with workers: what `understudy run` goes by there, as JSON (`told`)
 NODE_VARIABLE = "UNDERSTUDY_NODE"  # the same: the pod's name
 ADDRESS_VARIABLE = "UNDERSTUDY_ADDRESS"  # its address
 HOST_VARIABLE = "UNDERSTUDY_HOST"  # the Kubernetes node that it is on
@@ -62,6 +62,11 @@ def account(job: str) -> str:
 
 def urls(job: str, namespace: str, count: int, port: int, scheme: str) -> str:
     return ",".join(f"{scheme}://{pod}.{job}.{namespace}.svc:{port}" for pod in orchestrators(job, count))
+
+
+def spare(keys: Keys) -> dict[str, str | None]:
+    """Labels of a pod that has no rank. None: not any more."""
+    return {keys.role: SPARE, keys.rank: None}
 
 
 def runs(ranks: list[int]) -> str:

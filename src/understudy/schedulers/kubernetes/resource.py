@@ -132,6 +132,8 @@ class Job:
             raise ValueError(f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
         if spec.spares.prepared > spec.spares.pods * spec.ranks_per_pod:
             raise ValueError(f"spec.spares.prepared: {spec.spares.prepared} spares cannot be prepared where there are fewer")
+        if spec.drill.required and not (spec.drill.at and spec.spares.pods):
+            raise ValueError("spec.drill.required: there are no drills with drill.at 0, or without spares.pods")
         _look_at(spec.template)
         found = Job(
             metadata["name"],

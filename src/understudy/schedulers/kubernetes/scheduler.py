@@ -7,36 +7,31 @@ from __future__ import annotations
 import os
 import re
 import signal
-import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from understudy.schedulers.base import Allocation, Ended, Scheduler, SchedulerFailed, Work
+from understudy.schedulers.base import Allocation, Ended, SchedulerFailed, Work
+from understudy.schedulers.elsewhere import Elsewhere, ElsewhereScheduler
 from understudy.schedulers.kubernetes.allocation import KubernetesAllocation
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, path
 from understudy.schedulers.kubernetes.names import JOB_VARIABLE, NAME, NODE_VARIABLE
 
-NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-LOOK = 1.0  # seconds
+NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-class KubernetesPod:
-    """A thread asks how it stands, once a second."""
-
+class KubernetesPod(Elsewhere):
     def __init__(self, api: Api, namespace: str, name: str) -> None:
-        self._api = api
         self.name = name
+        self._api = api
         self._path = path("pods", namespace, name)
-        self._ended: Ended | None = None
-        self._wakes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._over = threading.Event()
-        self._closed = threading.Event()
-        threading.Thread(target=self._watch, name=f"pod-{name}", daemon=True).start()
+        super().__init__(f"pod-{name}")
 
-    def fileno(self) -> int:
-        return self._wakes
-
-    def ended(self) -> Ended | None:
-        return self._ended
+    def look(self) -> Ended | None:
+        try:
+            phase = (self._api.read(self._path).get("status") or {}).get("phase")
+        except Missing:
+            return Ended(f"pod {self.name} is gone", killed=True)
+        return Ended(f"pod {self.name} {phase.lower()}", killed=False) if phase in ("Succeeded", "Failed") else None
 
     def signal(self, number: signal.Signals) -> None:
         """Kubernetes knows two: to end in order, and to end."""
@@ -47,66 +42,22 @@ class KubernetesPod:
         except Missing:
             return
 
-    def wait(self, seconds: float) -> bool:
-        return self._over.wait(seconds)
 
-    def close(self) -> None:
-        self._closed.set()
-        os.close(self._wakes)
-
-    def _watch(self) -> None:
-        while not self._closed.wait(LOOK):
-            try:
-                phase = self._api.read(self._path).get("status", {}).get("phase", "")
-            except Missing:
-                phase = "gone"
-            except SchedulerFailed:  # nothing is known: it may come back
-                continue
-            if phase in ("Succeeded", "Failed", "gone"):
-                self._ended = Ended(f"pod {self.name} {'is gone' if phase == 'gone' else phase.lower()}", killed=phase == "gone")
-                self._over.set()
-                if not self._closed.is_set():
-                    os.eventfd_write(self._wakes, 1)
-                return
-
-
-class KubernetesScheduler(Scheduler):
+class KubernetesScheduler(ElsewhereScheduler):
     name = NAME
 
-    def __init__(self) -> None:
-        self._pods: dict[str, KubernetesPod] = {}
-
-    def submit(self, job: Work) -> KubernetesPod:
-        return self._start(job)
-
-    def add_node(self, node: Work) -> KubernetesPod:
-        return self._start(node)
-
-    def _start(self, work: Work) -> KubernetesPod:
-        if work.descriptors:
-            raise ValueError(f"{work.name}: what Kubernetes starts in another pod cannot inherit descriptors")
-        if self.status().get(work.name) == "running":
-            raise ValueError(f"{work.name} is running already")
+    def begin(self, work: Work) -> KubernetesPod:
         try:
-            with open(NAMESPACE) as file:
-                namespace = file.read().strip()
-            api = Api.found()
-            ours = api.read(path("pods", namespace, os.environ[NODE_VARIABLE]))
-            made = _like(ours, work)
+            namespace, own = NAMESPACE.read_text().strip(), os.environ[NODE_VARIABLE]
+        except (OSError, KeyError) as error:
+            raise SchedulerFailed(f"{work.name}: this is no pod that Understudy has made ({error})") from error
+        api = Api.found()
+        made = _like(api.read(path("pods", namespace, own)), work)
+        try:
             api.create(path("pods", namespace), made)
         except Conflict:
-            raise ValueError(f"there is a pod {_pod_name(work.name)} already") from None
-        except (SchedulerFailed, OSError, KeyError) as error:
-            raise OSError(f"{work.name}: no pod can be started for it: {error}") from error
-        self._pods[work.name] = pod = KubernetesPod(api, namespace, made["metadata"]["name"])
-        return pod
-
-    def drain_node(self, name: str) -> None:
-        self._pods[name].signal(signal.SIGTERM)
-
-    def status(self) -> dict[str, str]:
-        found = {name: pod.ended() for name, pod in self._pods.items()}
-        return {name: "running" if ended is None else ended.how for name, ended in found.items()}
+            raise ValueError(f"there is a pod {made['metadata']['name']} already") from None
+        return KubernetesPod(api, namespace, made["metadata"]["name"])
 
     def allocation(self, environment: Mapping[str, str], options: Sequence[str] = ()) -> Allocation | None:
         job = environment.get(JOB_VARIABLE, "")
@@ -124,17 +75,20 @@ def _like(ours: Object, work: Work) -> Object:
         for key in ("serviceAccountName", "volumes", "nodeSelector", "tolerations", "securityContext", "imagePullSecrets")
         if key in ours["spec"]
     }
+    spec["volumes"] = [each for each in spec.get("volumes", []) if not _is_token(each)]  # the server adds one of its own
     env = [each for each in container.get("env", []) if each["name"] not in work.environment]
     env += [{"name": name, "value": value} for name, value in work.environment.items()]
     kept = {key: container[key] for key in ("image", "volumeMounts", "resources", "securityContext", "workingDir") if key in container}
-    made = {"name": "work", "command": list(work.command), "env": env, **kept}
+    there = {each["name"] for each in spec["volumes"]}
+    kept["volumeMounts"] = [each for each in kept.get("volumeMounts", []) if each["name"] in there]
+    name = re.sub(r"[^a-z0-9-]+", "-", work.name.lower()).strip("-")
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": _pod_name(work.name), "ownerReferences": ours["metadata"].get("ownerReferences", [])},
-        "spec": {**spec, "restartPolicy": "Never", "containers": [made]},
+        "metadata": {"name": name, "ownerReferences": ours["metadata"].get("ownerReferences", [])},
+        "spec": {**spec, "restartPolicy": "Never", "containers": [{"name": "work", "command": list(work.command), "env": env, **kept}]},
     }
 
 
-def _pod_name(name: str) -> str:
-    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+def _is_token(volume: Object) -> bool:
+    return any("serviceAccountToken" in source for source in (volume.get("projected") or {}).get("sources") or [])

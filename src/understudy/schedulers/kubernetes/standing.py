@@ -17,7 +17,7 @@ MOST = 50  # nodes that are avoided at a time
 
 
 def labels(now: Standing, keys: Keys, retired: Collection[str]) -> dict[str, dict[str, str | None]]:
-    """By pod. None: it has no such label any more."""
+    """By pod; all others are spares (`names.spare`). None: it has no such label any more."""
     ranks: dict[str, list[int]] = {}
     for rank, node in enumerate(now.ranks):
         ranks.setdefault(node, []).append(rank)
@@ -27,15 +27,11 @@ def labels(now: Standing, keys: Keys, retired: Collection[str]) -> dict[str, dic
     }
     for node in {*now.lost, *retired}:
         found[node] = {keys.role: names.RETIRED, keys.rank: None}
-    return Labels(found)
-
-
-class Labels(dict[str, dict[str, str | None]]):
-    """Of every pod: one of which nothing else is known is a spare."""
+    return found
 
 
 def status(now: Standing, job: Job, pods: Mapping[str, Object], time: float) -> Object:
-    """A merge patch. `pods`: those that were seen, by name."""
+    """A merge patch. `pods`: those that are there, by name."""
     over = now.exit_code is not None
     phase = ("Complete" if now.exit_code == 0 else "Failed") if over else PHASES.get(now.phase, "Forming")
     missing = sum(not node for node in now.ranks) if now.complete else len(now.ranks)
@@ -64,7 +60,7 @@ def status(now: Standing, job: Job, pods: Mapping[str, Object], time: float) -> 
 
 
 def _hosts(now: Standing, pods: Mapping[str, Object]) -> set[str]:
-    """Kubernetes' nodes on which a pod was lost and is still known."""
+    """Kubernetes' nodes on which a pod was lost, and is still there because nobody has ended it: its kubelet does not answer either."""
     return {host for name in now.lost if (host := (pods.get(name) or {}).get("spec", {}).get("nodeName"))}
 
 

@@ -21,8 +21,8 @@ AGAIN, AGAIN_AT_MOST = 0.2, 5.0  # seconds between two attempts
 class Watched:
     """A thread of its own until it is closed."""
 
-    def __init__(self, api: Api, path: str, changed: Callable[[], None] | None = None, **selectors: str) -> None:
-        """`changed`: called from the thread."""
+    def __init__(self, api: Api, path: str, changed: Callable[[Object | None], None] | None = None, **selectors: str) -> None:
+        """`changed`: called from the thread with what has changed, or None: everything may have."""
         self._api = api
         self._path = path
         self._selectors = selectors
@@ -53,7 +53,7 @@ class Watched:
                 if not version:
                     objects, version = self._api.listed(self._path, **self._selectors)
                     self._objects = {_key(each): each for each in objects}
-                    self._heard()
+                    self._heard(None)
                 for event in self._api.watch(self._path, version, SECONDS, **self._selectors):
                     version = self._take(event)
                     if not version or self._closed.is_set():
@@ -65,11 +65,11 @@ class Watched:
                 self._listed.set()
                 self._closed.wait(backoff.delay())
 
-    def _heard(self) -> None:
+    def _heard(self, what: Object | None) -> None:
         self._trouble = None
         self._listed.set()
         if self._changed is not None:
-            self._changed()
+            self._changed(what)
 
     def _take(self, event: Object) -> str:
         """The version from which a watch may go on; "": all has to be listed anew."""
@@ -82,7 +82,7 @@ class Watched:
             if kind != "DELETED":
                 objects[_key(what)] = what
             self._objects = objects
-            self._heard()
+            self._heard(what)
         return str(what.get("metadata", {}).get("resourceVersion", ""))
 
 

@@ -1,0 +1,48 @@
+"""Which jobs have to be looked at: what has changed, as the threads that watch say, until somebody takes it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from understudy.schedulers.kubernetes.api import Object
+from understudy.schedulers.kubernetes.names import Keys
+
+
+class Changes:
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._jobs: set[tuple[str, str]] = set()
+        self._all = True
+        self._there = threading.Condition()
+        self._last = 0.0  # when everything was taken (CLOCK_MONOTONIC)
+
+    def of_job(self, job: Object | None) -> None:
+        self._note(job, (job or {}).get("metadata", {}).get("name", ""))
+
+    def of_pod(self, pod: Object | None) -> None:
+        self._note(pod, (pod or {}).get("metadata", {}).get("labels", {}).get(self._keys.job, ""))
+
+    def of_request(self, request: Object | None) -> None:
+        with self._there:
+            self._there.notify()
+
+    def take(self, most: float) -> set[tuple[str, str]] | None:
+        """When there is something, or everything was taken `most` seconds ago. None: everything."""
+        with self._there:
+            left = self._last + most - time.monotonic()
+            if not (self._jobs or self._all) and left > 0:
+                self._there.wait(left)
+            whole = self._all or time.monotonic() - self._last >= most
+            jobs, self._jobs, self._all = self._jobs, set(), False
+            if whole:
+                self._last = time.monotonic()
+            return None if whole else jobs
+
+    def _note(self, what: Object | None, job: str) -> None:
+        with self._there:
+            if what is None:
+                self._all = True
+            else:
+                self._jobs.add((what["metadata"].get("namespace", ""), job))
+            self._there.notify()

@@ -1,0 +1,90 @@
+"""What schedulers share that start things on other machines and have to ask how they stand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from abc import ABC, abstractmethod
+
+from understudy.schedulers.base import Ended, Scheduler, SchedulerFailed, Work
+
+LOOK = 1.0  # seconds between two looks
+
+
+class Elsewhere(ABC):
+    """Something that runs there. A thread asks how it stands."""
+
+    def __init__(self, name: str) -> None:
+        self._ended: Ended | None = None
+        self._wakes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._over = threading.Event()
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name=name, daemon=True).start()
+
+    @abstractmethod
+    def look(self) -> Ended | None:
+        """None while it runs. Raises `SchedulerFailed`, which says nothing about it."""
+
+    @abstractmethod
+    def signal(self, number: signal.Signals) -> None: ...
+
+    def fileno(self) -> int:
+        return self._wakes
+
+    def ended(self) -> Ended | None:
+        return self._ended
+
+    def wait(self, seconds: float) -> bool:
+        return self._over.wait(seconds)
+
+    def close(self) -> None:
+        self._closed.set()
+        os.close(self._wakes)
+
+    def _watch(self) -> None:
+        while not self._closed.wait(LOOK):
+            try:
+                self._ended = self.look()
+            except SchedulerFailed:  # it may come back
+                continue
+            if self._ended is not None:
+                self._over.set()
+                if not self._closed.is_set():
+                    os.eventfd_write(self._wakes, 1)
+                return
+
+
+class ElsewhereScheduler(Scheduler):
+    """What it starts does not depend on the process that has asked for it."""
+
+    def __init__(self) -> None:
+        self._started: dict[str, Elsewhere] = {}
+
+    @abstractmethod
+    def begin(self, work: Work) -> Elsewhere:
+        """Raises `SchedulerFailed`, or `ValueError` if the name is taken there."""
+
+    def submit(self, job: Work) -> Elsewhere:
+        return self._start(job)
+
+    def add_node(self, node: Work) -> Elsewhere:
+        return self._start(node)
+
+    def _start(self, work: Work) -> Elsewhere:
+        if work.descriptors:
+            raise ValueError(f"{work.name}: what {self.name} starts on another machine cannot inherit descriptors")
+        if self.status().get(work.name) == "running":
+            raise ValueError(f"{work.name} is running already")
+        try:
+            self._started[work.name] = started = self.begin(work)
+        except SchedulerFailed as error:
+            raise OSError(str(error)) from error
+        return started
+
+    def drain_node(self, name: str) -> None:
+        self._started[name].signal(signal.SIGTERM)
+
+    def status(self) -> dict[str, str]:
+        found = {name: each.ended() for name, each in self._started.items()}
+        return {name: "running" if ended is None else ended.how for name, ended in found.items()}
