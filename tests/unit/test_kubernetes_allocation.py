@@ -81,7 +81,7 @@ def test_a_node_of_the_cluster_is_avoided_as_long_as_its_lost_pod_is_there(serve
     assert status(server)["avoid"] == ["w2"]
     assert ours.release(["gpt-1"], "") == ["gpt-1"] and server.deleted == [("gpt-1", 1)]
     del server.objects["", "pods", "ml", "gpt-1"]
-    ours.show(standing(ranks=("gpt-0", "gpt-2"), lost=("gpt-1",), spares=2))
+    ours.show(standing(ranks=("gpt-0", "gpt-2"), lost=("gpt-1",), text="more"))
     assert status(server)["avoid"] == []
     assert not [node for node in ours.look() if node.name == "gpt-1"], "it is ours no more"
 

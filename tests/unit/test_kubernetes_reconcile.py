@@ -71,6 +71,23 @@ def test_one_that_is_about_to_go_is_replaced_at_once(left: Object) -> None:
     assert created(planned(job(FORMED), [WORKERS[0], left, WORKERS[2], *LEADERS])) == ["gpt-3"]
 
 
+def test_one_that_waits_for_what_it_may_have_by_now_is_made_anew() -> None:
+    """Its template's own wishes are no reason."""
+    waits = worker(job(FORMED), 3, ["w1", "w2"])
+    waits["metadata"] |= {"uid": "u-gpt-3"}
+    there = [WORKERS[0], WORKERS[2], waits, *LEADERS]
+    assert planned(job({**FORMED, "avoid": ["w1", "w2"]}), there) == Plan(next_number=4)
+    made = planned(job({**FORMED, "avoid": ["w2"]}), there)
+    assert (made.delete, created(made)) == ([("gpt-3", "u-gpt-3", 5)], ["gpt-4"])
+    waits["spec"]["nodeName"] = "w3"
+    assert planned(job(FORMED), there) == Plan(next_number=4), "it has a place"
+    own = pod("gpt-3", number=3)
+    wish = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["w9"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wish, {}]}}
+    own["spec"]["affinity"] = {"nodeAffinity": required}
+    assert planned(job(FORMED), [WORKERS[0], WORKERS[2], own, *LEADERS]) == Plan(next_number=4)
+
+
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded", "Pending"])
 def test_one_that_has_ended_is_the_orchestrators_affair(phase: str) -> None:
     assert planned(job(FORMED), [WORKERS[0], pod("gpt-1", phase=phase, number=1), WORKERS[2], *LEADERS]) == Plan(next_number=3)

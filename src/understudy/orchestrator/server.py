@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import socket
 import ssl
@@ -60,6 +61,11 @@ class _Protocol(H11Protocol):
         self.app_state = {**self.app_state, "certificate": transport.get_extra_info("peercert") or None}
 
 
+def _is_fault(record: logging.LogRecord) -> bool:
+    """Not to let somebody in is none: uvicorn (0.54) takes an answer of the app's own to a handshake for none."""
+    return "without completing handshake" not in record.getMessage()
+
+
 class Server(uvicorn.Server):
     """Says when it serves, and leaves the signals to the service: they end the job, not only the server."""
 
@@ -87,6 +93,7 @@ class Server(uvicorn.Server):
                 **(certificates.options(must_show) if certificates is not None else {}),
             )
         )
+        logging.getLogger("uvicorn.error").addFilter(_is_fault)
         self._serving = serving
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -170,6 +170,14 @@ def _avoid(spec: Object, nodes: Collection[str]) -> None:
         required["nodeSelectorTerms"] = [{"matchExpressions": [wanted]}]
 
 
+def avoided(pod: Object) -> set[str]:
+    """Kubernetes' nodes on which it must not be, as far as we have said so."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
+    last = [(term.get("matchExpressions") or [{}])[-1] for term in terms]
+    return {value for each in last if (each.get("key"), each.get("operator")) == (HOSTNAME, "NotIn") for value in each.get("values") or []}
+
+
 def _prefer(spec: Object, key: str, value: str) -> None:
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     term = {"weight": 100, "preference": {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}}

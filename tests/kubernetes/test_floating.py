@@ -1,0 +1,86 @@
+"""A real control plane: pods that a job asks for when it needs them, by ordinary preemption, and gives back; and the port to schedulers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.processes import Mark, marked
+from tests.kubernetes.cluster import Cluster, needs_kubernetes
+from tests.kubernetes.jobs import GROUP, Steady
+from tests.kubernetes.pods import SLEEPS, pod
+from understudy.schedulers.kubernetes.names import NODE_VARIABLE
+
+pytestmark = [needs_kubernetes, pytest.mark.whole, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def mark() -> Iterator[Mark]:
+    with marked() as found:
+        yield found
+
+
+def test_a_pod_is_claimed_by_preemption_and_given_back(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+    """Bob's pods have all other nodes. The job loses one and has no spare: one of Bob's pods makes room. When the node is back, the job has
+    a spare of its own again, the rank moves there, and the claimed pod goes.
+    """
+    scheduling = "scheduling.k8s.io/v1"
+    kubernetes.apply({"apiVersion": scheduling, "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000})
+    job = Steady(kubernetes, spares=0, spec={"spares": {"pods": 0, "floating": {"pods": 1, "priorityClassName": "urgent"}}})
+    job.trains()
+    for number in range(2):
+        kubernetes.apply(pod(f"bob-{number}", SLEEPS, gpus=4))
+        kubernetes.wait_for_pod(f"bob-{number}")
+    node = job.node_of(2)
+    kubernetes.nodes[node].off()
+    job.wait_until(lambda: job.pod_of(2) == "job-claim-0", "rank 2 on a claimed pod")
+    assert [kubernetes.has("Pod", f"bob-{number}") for number in range(2)].count(True) == 1
+    story = kubernetes.get("Pod", "job-claim-0")["metadata"]["annotations"][f"{GROUP}/story"]
+    assert "rank 2 on job-claim-0" in story or "for rank 2" in story
+    job.goes_on()
+    kubernetes.nodes[node].on()
+    job.wait_until(lambda: job.pod_of(2) == "job-4", "rank 2 on a pod of the job's own")
+    kubernetes.wait_for_end_of("job-claim-0")
+    job.goes_on()
+    first, second = job.ends_as_undisturbed(mark, tmp_path)
+    assert (first["cause"], first["rank"], first["planned"]) == ("node", 2, False) and second["planned"]
+    job.nothing_is_left()
+
+
+def test_the_port_to_kubernetes_as_a_scheduler(kubernetes_cluster: Cluster) -> None:
+    """What it starts runs in a pod like that of whoever asks, is asked to end, and is told of."""
+    rbac = "rbac.authorization.k8s.io"
+    kubernetes_cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "asker"}})
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "create", "delete"]}
+    kubernetes_cluster.apply({"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": {"name": "asker"}, "rules": [rule]})
+    subject = {"kind": "ServiceAccount", "name": "asker", "namespace": kubernetes_cluster.namespace}
+    role = {"apiGroup": rbac, "kind": "Role", "name": "asker"}
+    binding = {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": {"name": "asker"}, "roleRef": role, "subjects": [subject]}
+    kubernetes_cluster.apply(binding)
+    name = {"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    asks = pod("asker", [sys.executable, "-c", PORT], container={"env": [name]}, serviceAccountName="asker", restartPolicy="Never")
+    kubernetes_cluster.apply(asks)
+    kubernetes_cluster.wait_for_pod("asker", "Succeeded", "Failed")
+    assert json.loads(kubernetes_cluster.log("asker")) == [True, "running", "pod first succeeded", True, True]
+
+
+PORT = """
+import json, select, sys
+from understudy.schedulers.base import Work
+from understudy.schedulers.registry import find
+
+scheduler = find("kubernetes")
+job = scheduler.submit(Work("first", (sys.executable, "-c", "import os; assert os.environ['WHO'] == 'us'"), {"WHO": "us"}))
+ends = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit(0)); print('ready', flush=True); signal.pause()"
+node = scheduler.add_node(Work("second", (sys.executable, "-c", ends)))
+ended = job.wait(60)
+found = scheduler.status()
+scheduler.drain_node("second")
+over = node.wait(60)
+readable = select.select([node], [], [], 10)[0] == [node]
+print(json.dumps([ended, found["second"], found["first"], over, readable and scheduler.status()["second"] != "running"]))
+"""
