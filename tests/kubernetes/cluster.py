@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -118,6 +119,23 @@ class Cluster:
 
     def _over(self) -> bool:
         return all((sandbox.folder / "over").exists() for _, sandbox in self._sandboxes("*"))
+
+    def image(self, name: str) -> Path:
+        """Where to put what is in an image, in place of a build and a registry."""
+        folder = self.folder / "images" / quote(name, safe="")
+        folder.mkdir(parents=True)
+        return folder
+
+    def shell(self, script: str, limit: float = 600.0) -> subprocess.CompletedProcess[str]:
+        """In an operator's shell, with kubectl and the commands of this project, in the test's namespace."""
+        settings = yaml.safe_load(self.plane.kubeconfig.read_text())
+        settings["contexts"][0]["context"]["namespace"] = self.namespace
+        own = self.folder / f"kubeconfig-{self.namespace}"
+        own.write_text(yaml.safe_dump(settings))
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "KUBECONFIG": str(own), "PATH": path, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+        words = self.switch.inside("bash", "-o", "pipefail", "-ec", script)
+        return subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit)
 
     # Objects
 
@@ -233,12 +251,12 @@ class Cluster:
 
     # Inside of pods
 
-    def _sandboxes(self, pod: str) -> list[tuple[Node, Sandbox]]:
-        """Of all pods of this name, the oldest first."""
+    def _sandboxes(self, pod: str, namespace: str = "") -> list[tuple[Node, Sandbox]]:
+        """Of all pods of this name, the oldest first. `namespace`: the test's, if none is given."""
         found = [
             (folder.stat().st_ctime, node, Sandbox(folder, node.folder / "layers" / folder.name))
             for node in self.nodes.values()
-            for folder in (node.folder / "pods").glob(f"{self.namespace}_{pod}_*")
+            for folder in (node.folder / "pods").glob(f"{namespace or self.namespace}_{pod}_*")
         ]
         return [(node, sandbox) for _, node, sandbox in sorted(found, key=lambda entry: entry[0])]
 
@@ -256,6 +274,22 @@ class Cluster:
         (name,) = [container] if container else [path.name for path in (sandbox.folder / "containers").glob("*")]
         command = node.command(*Attempt(_log_folder(sandbox, name)).command(*words))
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
+
+    def _running(self, pod: str, namespace: str) -> tuple[Node, list[int]]:
+        """The node of the newest pod of this name, and the first processes of its containers, as the node counts."""
+        node, sandbox = self._sandboxes(pod, namespace)[-1]
+        running = [attempt.pid for attempt in sandbox.all_attempts() if not (attempt.folder / "exit").exists()]
+        return node, [pid for pid in running if pid is not None] if node.is_on else []
+
+    def is_running(self, pod: str, namespace: str = "") -> bool:
+        """As its node knows it, whatever the API server says."""
+        return bool(self._running(pod, namespace)[1])
+
+    def kill(self, pod: str, namespace: str = "") -> None:
+        """SIGKILL to all that runs in it, as when the machine has no memory left; what becomes of it is the kubelet's affair."""
+        node, found = self._running(pod, namespace)
+        assert found, f"nothing runs in {pod}"
+        subprocess.run(node.command("kill", "-KILL", *map(str, found)), check=True)
 
     def processes(self, pod: str) -> list[str]:
         """The command lines of what runs in all pods of this name, deleted ones included, on nodes that are on."""

@@ -66,6 +66,7 @@ class Node:
             capacity=CAPACITY,
             variables={**variables(), "KUBERNETES_SERVICE_HOST": plane.address, "KUBERNETES_SERVICE_PORT": str(PORT)},
             needed=needed(),
+            images=str(folder / "images"),
         )
         (self.folder / "configuration.json").write_text(json.dumps(asdict(configuration)))
 

@@ -1,4 +1,4 @@
-"""Understudy, installed on the test cluster as an operator would."""
+"""Understudy, installed on the test cluster as an operator would, and its controllers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,47 @@ def install(cluster: Cluster) -> None:
     for each in found:
         if each["kind"] != "Namespace":
             cluster.api.create(_place(cluster, each), each)
+    _wait(cluster, found)
+
+
+def mend(cluster: Cluster) -> None:
+    """As it was, after a test that has installed it itself."""
+    found = [as_here(each) for each in resolved(KUBERNETES, NVSENTINEL)]
     for each in found:
+        try:
+            cluster.api.create(_place(cluster, each), each)
+        except Refused as refused:
+            if refused.status != 409:
+                raise
+            cluster.api.patch(f"{_place(cluster, each)}/{each['metadata']['name']}", each)
+    _wait(cluster, found)
+
+
+def _wait(cluster: Cluster, manifests: list[Object]) -> None:
+    """Until it serves."""
+    for each in manifests:
         if each["kind"] == "CustomResourceDefinition":
             spec = each["spec"]
             where = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
             cluster.wait_for(partial(there, cluster, where), where)
-    cluster.wait_for(lambda: cluster.api.get(DEPLOYMENT)["status"].get("readyReplicas") == 2, "two controllers that are ready")
+
+    def ready() -> bool:
+        status = cluster.api.get(DEPLOYMENT)
+        observed = status["status"].get("observedGeneration") == status["metadata"]["generation"]
+        return bool(observed and status["status"].get("readyReplicas") == status["status"].get("updatedReplicas") == 2)
+
+    cluster.wait_for(ready, "two controllers that are ready")
+
+
+def controllers(cluster: Cluster) -> list[str]:
+    """Their pods."""
+    return [found["metadata"]["name"] for found in cluster.api.get(f"/api/v1/namespaces/{SYSTEM}/pods")["items"]]
+
+
+def holder(cluster: Cluster) -> str:
+    """The process that leads, whose pod is the first word; "" while none does."""
+    lease = cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/understudy-controller")
+    return str(lease["spec"].get("holderIdentity") or "")
 
 
 def as_here(manifest: Object) -> Object:

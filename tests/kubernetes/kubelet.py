@@ -2,9 +2,10 @@
 
     python -m tests.kubernetes.kubelet CONFIGURATION
 
-There is no container runtime here: `runtime.py` starts containers as processes in namespaces, in this machine's file system. So what this
-cannot show: images and their registries, a real kubelet's own faults and delays, CNI plugins, DNS servers and kube-proxy, device plugins
-(the GPUs are a number), limits of resources, securityContext, evictions by the kubelet, `kubectl logs` and `exec` (logs are files).
+There is no container runtime here: `runtime.py` starts containers as processes in namespaces, in this machine's file system. An image is a
+folder, whose files a container finds where it starts (`Cluster.image`). So what this cannot show: builds and registries of images, a real
+kubelet's own faults and delays, CNI plugins, DNS servers and kube-proxy, device plugins (the GPUs are a number), limits of resources,
+securityContext, evictions by the kubelet, `kubectl logs` and `exec` (logs are files).
 
 A kubelet that is killed leaves its pods running; one that is started again goes on with them, and ends those that were deleted meanwhile.
 """
@@ -45,6 +46,7 @@ class Configuration:
     capacity: dict[str, str]
     variables: dict[str, str]
     needed: list[str]
+    images: str  # a folder with one of each
 
 
 class Kubelet:
@@ -61,6 +63,7 @@ class Kubelet:
             layers=folder / "layers",
             variables=configuration.variables,
             needed=configuration.needed,
+            images=Path(configuration.images),
             names=configuration.server,
             api=self._api,
         )

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tests.kubernetes.api import STRATEGIC, Api, Object, Refused
 from tests.kubernetes.probe import Probe
@@ -30,6 +31,7 @@ from tests.kubernetes.volumes import Materials, NotYet, expanded
 
 AGAIN = 0.5  # seconds until something is tried again
 SHORTEST_GRACE = 2.0  # even for a pod that is deleted by force; the kubelet's `minimumGracePeriodInSeconds`
+WORKSPACE = "/workspace"  # where images have what is in them
 BACKOFF, LONGEST_BACKOFF = 1.0, 8.0  # the kubelet's own are 10 and 300 seconds; the first restart is at once
 
 
@@ -43,6 +45,7 @@ class Place:
     layers: Path
     variables: dict[str, str]  # of every container
     needed: list[str]
+    images: Path
     names: str  # who answers for names
     api: Api
 
@@ -178,6 +181,9 @@ class Worker(threading.Thread):
             if not source.exists():
                 source.mkdir(parents=True)
             mounts.append((str(source), wanted["mountPath"], bool(wanted.get("readOnly"))))
+        image = self._place.images / quote(container["image"], safe="")
+        if image.is_dir():
+            mounts.append((str(image), WORKSPACE, False))
         mounts.sort(key=lambda mount: mount[1])  # the outer ones first
         namespace = pod["metadata"]["namespace"]
         search = f"{namespace}.svc.cluster.local svc.cluster.local cluster.local"
@@ -191,7 +197,7 @@ class Worker(threading.Thread):
         return {
             "words": words,
             "environment": environment,
-            "folder": container.get("workingDir") or "/",
+            "folder": container.get("workingDir") or (WORKSPACE if image.is_dir() else "/"),
             "needed": self._place.needed,
             "files": files,
             "mounts": mounts,

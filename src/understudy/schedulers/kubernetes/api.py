@@ -5,6 +5,7 @@ answered are the objects as they are in JSON, because one client sees servers of
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -42,10 +43,13 @@ class Api:
 
     @staticmethod
     def found() -> Api:
-        """The one whose pod this is, or that of the user's kubeconfig. Raises `SchedulerFailed`."""
+        """The one that KUBECONFIG names, whose pod this is, or that of ~/.kube/config. Raises `SchedulerFailed`."""
         configuration = kubernetes.client.Configuration()
         try:
-            kubernetes.config.load_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            if "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
+                kubernetes.config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            else:
+                kubernetes.config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except (kubernetes.config.ConfigException, OSError) as error:
             raise SchedulerFailed(f"no Kubernetes cluster is configured here: {error}") from error
         return Api(configuration)

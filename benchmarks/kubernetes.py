@@ -1,0 +1,250 @@
+"""A node of a job on Kubernetes loses its power, or is drained: how long until it trains again, ours beside Kubernetes' own way.
+
+    python benchmarks/kubernetes.py --times 5 --json kubernetes.json
+
+The cluster is the one of the tests (`tests/kubernetes/cluster.py`: a real kube-apiserver, scheduler and controller-manager, six nodes with
+stand-ins for the kubelet, each on a host of its own that can be switched off; needs root and the binaries that are said there). Four pods
+train (`peers/training.py`, one rank each), in turns:
+
+    spare pod      an UnderstudyJob with a spare pod
+    floating spare an UnderstudyJob without: the fifth pod is asked for from Kubernetes, where a node is idle
+    made anew      torchrun in pods of a Job (the first, with the rendezvous, in one of its own), with a checkpoint each `--every` steps:
+                   Kubernetes notices the node, evicts its pod and makes another one; torchrun starts all ranks again when that has come
+
+    noticed        from the power to: the node is lost (by our journal); its condition Ready is Unknown (Kubernetes)
+    trains again   from the power to a step, committed by every rank, that nobody had committed before
+
+and for the planned case (`kubectl drain`): to the taint, the pause, and the rank's new place; of a Job, until it trains again.
+
+Kubernetes' own way is at its best here: node-monitor-grace-period is 8 s instead of 40, and the pods of the Job tolerate an unreachable
+node for no time at all, instead of the 300 s that they have where nobody says otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from recovery import ROOT, machine
+
+sys.path.insert(0, str(ROOT))
+
+from tests.kubernetes.cluster import Cluster, cluster
+from tests.kubernetes.control_plane import NODE_GRACE, why_no_resources, why_not
+from tests.kubernetes.installation import install
+from tests.kubernetes.jobs import GPUS, KubernetesJob
+from tests.kubernetes.pods import pod
+
+from peers.log import Reader
+from understudy.core.events import Event, NodesLost, NodeTainted
+from understudy.core.machine import Machine
+from understudy.orchestrator import views
+
+RANKS, WARM_UP = 4, 20  # steps before anything happens
+LIMIT = 900.0  # seconds for anything
+PYTHONPATH = f"{ROOT / 'src'}:{ROOT}:{ROOT / 'benchmarks'}"
+OURS = {"PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
+TOLERATION = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
+NAME = "plain"
+
+Figures = dict[str, list[float]]
+
+
+def until(condition: Callable[[], Any], what: str, pace: float = 0.05) -> Any:
+    """What it gives, once that is true."""
+    start = time.monotonic()
+    while not (found := condition()):
+        if time.monotonic() - start > LIMIT:
+            raise SystemExit(f"{what}: not within {LIMIT:.0f} s")
+        time.sleep(pace)
+    return found
+
+
+class Trained:
+    """What is the same for all jobs: a log that every rank writes."""
+
+    def __init__(self, kubernetes: Cluster, folder: Path) -> None:
+        self.kubernetes, self.folder = kubernetes, folder
+        self.log = Reader(folder / "log")
+
+    def committed(self) -> int:
+        self.log.refresh()
+        return self.log.committed(RANKS)
+
+    def trains(self) -> None:
+        until(lambda: self.committed() >= WARM_UP, f"step {WARM_UP} of {self.folder}")
+
+    def beyond(self) -> int:
+        """The last step that any rank has committed."""
+        self.log.refresh()
+        return max((line.step for line in self.log.lines if line.what == "commit"), default=0)
+
+    def again(self, step: int) -> float:
+        """When every rank had committed a step beyond `step`."""
+        until(lambda: self.committed() > step, "training, again")
+        times = [
+            min(line.time for line in self.log.lines if line.what == "commit" and (line.rank, line.step) == (rank, step + 1))
+            for rank in range(RANKS)
+        ]
+        return max(times)
+
+
+class Ours(Trained):
+    def __init__(self, kubernetes: Cluster, model: str, spares: int) -> None:
+        out = kubernetes.folder / f"{kubernetes.namespace}-job"
+        training = f"--model {model} --steps 1000000 --record {out / 'log'} --folder {out}"
+        more = {"spares": {"pods": 0, "floating": {"pods": 1}}} if not spares else {}
+        script = f"-m peers.entry_understudy {training}"
+        self.job = KubernetesJob(kubernetes, spares=spares, script=script, spec=more, environment=OURS)
+        super().__init__(kubernetes, self.job.out)
+
+    def node(self) -> str:
+        return self.job.node_of(2)
+
+    def time_of(self, kind: type[Event]) -> float:
+        """The first event of this kind."""
+        found = until(lambda: [now for now, event in self.job.recorded()[1] if isinstance(event, kind)], kind.__name__)
+        return float(found[0])
+
+    def incident(self) -> dict[str, Any]:
+        """Its only one, once it is over."""
+
+        def over() -> Any:
+            settings, events = self.job.recorded()
+            now_there = Machine(settings.spec, settings.timeouts)
+            for now, event in events:
+                now_there.handle(event, now)
+            found = views.report(now_there)["incidents"]
+            return found if found and found[0]["seconds"] is not None else None
+
+        (found,) = until(over, "the end of the incident", 0.2)
+        return dict(found)
+
+    def end(self) -> None:
+        self.job.nothing_is_left()
+
+
+class Theirs(Trained):
+    """torchrun, as one would have it in a Job."""
+
+    def __init__(self, kubernetes: Cluster, model: str, every: int) -> None:
+        out = kubernetes.folder / f"{kubernetes.namespace}-{NAME}"
+        out.mkdir()
+        super().__init__(kubernetes, out)
+        training = f"--model {model} --steps 1000000 --record {self.log.path} --folder {out} --every {every}"
+        torchrun = f"torchrun --nnodes 4 --max-restarts 9 --rdzv-backend c10d --rdzv-endpoint {NAME}-0.{NAME}:29400 --rdzv-id {NAME}"
+        command = ["sh", "-c", f"exec {torchrun} --local-addr $ADDRESS -m peers.entry_plain {training}"]
+        address = {"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+        environment = [address, *({"name": name, "value": value} for name, value in OURS.items())]
+        container = {"env": environment, "volumeMounts": [{"name": "out", "mountPath": str(out)}]}
+        spec: dict[str, Any] = {
+            "volumes": [{"name": "out", "hostPath": {"path": str(out)}}],
+            "tolerations": [TOLERATION],
+            "subdomain": NAME,
+        }
+        spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
+        labels = {"job": NAME}
+        service = {"clusterIP": "None", "selector": labels, "publishNotReadyAddresses": True, "ports": [{"port": 29400}]}
+        kubernetes.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME}, "spec": service})
+        first = pod(f"{NAME}-0", command, labels=labels, container=container, gpus=GPUS, hostname=f"{NAME}-0", **spec)
+        kubernetes.apply(first)
+        template = {"metadata": {"labels": labels}, "spec": pod("", command, container=container, gpus=GPUS, **spec)["spec"]}
+        job = {"parallelism": RANKS - 1, "backoffLimit": 99, "template": template}
+        kubernetes.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": NAME}, "spec": job})
+
+    def node(self) -> str:
+        """Of a pod that has not the rendezvous."""
+        found = self.kubernetes.all_of("Pod", labelSelector="job-name")
+        return str(found[0]["spec"]["nodeName"])
+
+    def end(self) -> None:
+        self.kubernetes.delete("Job", NAME, "batch/v1")
+
+
+def loses(job: Ours | Theirs) -> dict[str, float]:
+    job.trains()
+    node, step, moment = job.node(), job.beyond(), time.time()
+    job.kubernetes.nodes[node].off()
+    if isinstance(job, Ours):
+        again = job.again(step)
+        noticed = job.time_of(NodesLost)
+    else:
+        until(lambda: job.kubernetes.operator.condition(node) == "Unknown", "Kubernetes to notice")
+        noticed = time.time()
+        again = job.again(step)
+    return {"noticed": noticed - moment, "trains again": again - moment}
+
+
+def leaves(job: Ours | Theirs) -> dict[str, float]:
+    job.trains()
+    node, step, moment = job.node(), job.beyond(), time.time()
+    job.kubernetes.operator.drain(node, LIMIT)
+    if isinstance(job, Theirs):
+        return {"trains again": job.again(step) - moment}
+    incident, tainted = job.incident(), job.time_of(NodeTainted)
+    place = incident["fault_at"] + incident["seconds"] - moment
+    return {"taint": tainted - moment, "pause": incident["seconds"], "new place": place}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A node of a job on Kubernetes loses its power, or is drained.")
+    parser.add_argument("--times", type=int, default=5, help="of each way")
+    parser.add_argument("--every", type=int, default=20, help="steps between the checkpoints of torchrun's job")
+    parser.add_argument("--model", default="1M", help="see peers/sizes.py")
+    parser.add_argument("--json", default="", help="file for all figures")
+    args = parser.parse_args()
+    if why := why_not() or why_no_resources():
+        raise SystemExit(why)
+    ways: dict[str, Callable[[Cluster], dict[str, float]]] = {}
+
+    def way(name: str, make: Callable[[Cluster], Ours | Theirs], measure: Callable[[Ours | Theirs], dict[str, float]]) -> None:
+        def run(kubernetes: Cluster) -> dict[str, float]:
+            job = make(kubernetes)
+            found = measure(job)
+            job.end()
+            return found
+
+        ways[name] = run
+
+    way("power: spare pod", lambda there: Ours(there, args.model, 1), loses)
+    way("power: floating spare", lambda there: Ours(there, args.model, 0), loses)
+    way("power: made anew", lambda there: Theirs(there, args.model, args.every), loses)
+    way("drained: spare pod", lambda there: Ours(there, args.model, 1), leaves)
+    way("drained: made anew", lambda there: Theirs(there, args.model, args.every), leaves)
+    found: dict[str, Figures] = {name: {} for name in ways}
+    with tempfile.TemporaryDirectory(prefix="understudy-kubernetes-") as folder, cluster(Path(folder) / "c") as kubernetes:
+        install(kubernetes)
+        for turn in range(args.times):
+            for name, run in ways.items():
+                kubernetes.begin()
+                for row, value in run(kubernetes).items():
+                    found[name].setdefault(row, []).append(value)
+                kubernetes.end()
+                shown = ", ".join(f"{row} {values[-1]:.2f} s" for row, values in found[name].items())
+                print(f"{turn + 1}/{args.times} {name}: {shown}", flush=True)
+    table = Table(
+        f"{args.model} model, 4 ranks; node-monitor-grace-period {NODE_GRACE} s", "seconds, median (min to max)", "made anew / it"
+    )
+    for name, rows in found.items():
+        for row, values in rows.items():
+            theirs = found[f"{name.partition(':')[0]}: made anew"].get({"new place": "trains again"}.get(row, row), [])
+            median = statistics.median(values)
+            ratio = f"{statistics.median(theirs) / median:.1f}" if theirs and "made anew" not in name else ""
+            table.add_row(f"{name}: {row}", f"{median:.2f} ({min(values):.2f} to {max(values):.2f})", ratio)
+    Console().print(table)
+    if args.json:
+        Path(args.json).write_text(json.dumps({"machine": machine(), "rows": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
