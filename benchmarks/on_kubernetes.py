@@ -1,6 +1,6 @@
 """A node of a job on Kubernetes loses its power, or is drained: how long until it trains again, ours beside Kubernetes' own way.
 
-    python benchmarks/kubernetes.py --times 5 --json kubernetes.json
+    python benchmarks/on_kubernetes.py --times 5 --json kubernetes.json
 
 The cluster is the one of the tests (`tests/kubernetes/cluster.py`: a real kube-apiserver, scheduler and controller-manager, six nodes with
 stand-ins for the kubelet, each on a host of its own that can be switched off; needs root and the binaries that are said there). Four pods
