@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from tests.diagonal import whole
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Outcome, Training, survived, training
 
@@ -30,8 +31,10 @@ def named(outcome: Outcome) -> str:
     ("what", "theirs", "its"),
     [
         ("size", "allreduce (SUM) of float32 (4, 8)", "allreduce (SUM) of float32 (4, 16)"),
-        ("bucket", "allreduce (SUM) of float32 (36,)", "allreduce (SUM) of float32 (3,)"),
-        ("operation", "allreduce (SUM) of float32 (16,)", "broadcast (root 0) of float32 (1000,)"),
+        *whole(
+            ("bucket", "allreduce (SUM) of float32 (36,)", "allreduce (SUM) of float32 (3,)"),
+            ("operation", "allreduce (SUM) of float32 (16,)", "broadcast (root 0) of float32 (1000,)"),
+        ),
     ],
 )
 def test_a_newcomer_that_issues_something_else_is_named_with_the_survivors(training: Training, what: str, theirs: str, its: str) -> None:

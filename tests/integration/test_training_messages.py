@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.diagonal import whole
 from tests.integration.processes import marked
 from tests.integration.training import Outcome, Training, survived, training
 
@@ -89,7 +90,10 @@ def test_notices_without_any_failure(training: Training) -> None:
 
 @pytest.mark.parametrize(
     ("where", "what"),
-    [("after backward", "which all steps so far had dropped"), ("before backward", "a worker that has taken a rank since")],
+    [
+        ("after backward", "which all steps so far had dropped"),
+        *whole(("before backward", "a worker that has taken a rank since")),
+    ],
 )
 def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(where: str, what: str, training: Training) -> None:
     """Whether the others had done so by then or not: nobody has a copy of these gradients, and the newcomer would add to none."""

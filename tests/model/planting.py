@@ -20,6 +20,7 @@ class Bug:
     name: str
     instead: Any
     bounds: Bounds
+    far: bool = False  # it takes minutes to be found
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import random
 
 import pytest
 
+from tests.diagonal import whole
 from tests.model.bounds import BOUNDS, Bounds
 from tests.model.bugs import BUGS
 from tests.model.explore import Explorer
@@ -20,7 +21,8 @@ from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
 from understudy.orchestrator.settings import Settings
 
-QUICK = [name for name, (_, states) in BOUNDS.items() if states < 6_500]
+QUICK = [name for name, (_, states) in BOUNDS.items() if states < 5_000]
+FAR, NEAR = ([bug for bug in BUGS if bug.far is far] for far in (True, False))
 
 
 def holds(machine: Machine) -> None:
@@ -37,7 +39,7 @@ def test_every_interleaving_keeps_the_rules(name: str) -> None:
     assert found.ends.get("finished", 0) > 0
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.what)
+@pytest.mark.parametrize("bug", [*NEAR, *whole(*FAR)], ids=lambda bug: bug.what)
 def test_it_bites(bug: Bug) -> None:
     with planted(bug):
         found = Explorer(bug.bounds, holds).explore(200_000)
