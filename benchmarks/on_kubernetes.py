@@ -23,19 +23,14 @@ node for no time at all, instead of the 300 s that they have where nobody says o
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from recovery import ROOT, machine
+from recovery import ROOT
 
 sys.path.insert(0, str(ROOT))
 
@@ -45,58 +40,15 @@ from tests.kubernetes.installation import install
 from tests.kubernetes.jobs import GPUS, KubernetesJob
 from tests.kubernetes.pods import pod
 
-from peers.log import Reader
+from cluster_job import LIMIT, RANKS, Figures, Trained, show, tell, until
 from understudy.core.events import Event, NodesLost, NodeTainted
 from understudy.core.machine import Machine
 from understudy.orchestrator import views
 
-RANKS, WARM_UP = 4, 20  # steps before anything happens
-LIMIT = 900.0  # seconds for anything
 PYTHONPATH = f"{ROOT / 'src'}:{ROOT}:{ROOT / 'benchmarks'}"
 OURS = {"PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
 TOLERATION = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
 NAME = "plain"
-
-Figures = dict[str, list[float]]
-
-
-def until(condition: Callable[[], Any], what: str, pace: float = 0.05) -> Any:
-    """What it gives, once that is true."""
-    start = time.monotonic()
-    while not (found := condition()):
-        if time.monotonic() - start > LIMIT:
-            raise SystemExit(f"{what}: not within {LIMIT:.0f} s")
-        time.sleep(pace)
-    return found
-
-
-class Trained:
-    """What is the same for all jobs: a log that every rank writes."""
-
-    def __init__(self, kubernetes: Cluster, folder: Path) -> None:
-        self.kubernetes, self.folder = kubernetes, folder
-        self.log = Reader(folder / "log")
-
-    def committed(self) -> int:
-        self.log.refresh()
-        return self.log.committed(RANKS)
-
-    def trains(self) -> None:
-        until(lambda: self.committed() >= WARM_UP, f"step {WARM_UP} of {self.folder}")
-
-    def beyond(self) -> int:
-        """The last step that any rank has committed."""
-        self.log.refresh()
-        return max((line.step for line in self.log.lines if line.what == "commit"), default=0)
-
-    def again(self, step: int) -> float:
-        """When every rank had committed a step beyond `step`."""
-        until(lambda: self.committed() > step, "training, again")
-        times = [
-            min(line.time for line in self.log.lines if line.what == "commit" and (line.rank, line.step) == (rank, step + 1))
-            for rank in range(RANKS)
-        ]
-        return max(times)
 
 
 class Ours(Trained):
@@ -106,7 +58,8 @@ class Ours(Trained):
         more = {"spares": {"pods": 0, "floating": {"pods": 1}}} if not spares else {}
         script = f"-m peers.entry_understudy {training}"
         self.job = KubernetesJob(kubernetes, spares=spares, script=script, spec=more, environment=OURS)
-        super().__init__(kubernetes, self.job.out)
+        self.kubernetes = kubernetes
+        super().__init__(self.job.out)
 
     def node(self) -> str:
         return self.job.node_of(2)
@@ -140,7 +93,8 @@ class Theirs(Trained):
     def __init__(self, kubernetes: Cluster, model: str, every: int) -> None:
         out = kubernetes.folder / f"{kubernetes.namespace}-{NAME}"
         out.mkdir()
-        super().__init__(kubernetes, out)
+        self.kubernetes = kubernetes
+        super().__init__(out)
         training = f"--model {model} --steps 1000000 --record {self.log.path} --folder {out} --every {every}"
         torchrun = f"torchrun --nnodes 4 --max-restarts 9 --rdzv-backend c10d --rdzv-endpoint {NAME}-0.{NAME}:29400 --rdzv-id {NAME}"
         command = ["sh", "-c", f"exec {torchrun} --local-addr $ADDRESS -m peers.entry_plain {training}"]
@@ -230,20 +184,15 @@ def main() -> None:
                 for row, value in run(kubernetes).items():
                     found[name].setdefault(row, []).append(value)
                 kubernetes.end()
-                shown = ", ".join(f"{row} {values[-1]:.2f} s" for row, values in found[name].items())
-                print(f"{turn + 1}/{args.times} {name}: {shown}", flush=True)
-    table = Table(
-        f"{args.model} model, 4 ranks; node-monitor-grace-period {NODE_GRACE} s", "seconds, median (min to max)", "made anew / it"
-    )
-    for name, rows in found.items():
-        for row, values in rows.items():
-            theirs = found[f"{name.partition(':')[0]}: made anew"].get({"new place": "trains again"}.get(row, row), [])
-            median = statistics.median(values)
-            ratio = f"{statistics.median(theirs) / median:.1f}" if theirs and "made anew" not in name else ""
-            table.add_row(f"{name}: {row}", f"{median:.2f} ({min(values):.2f} to {max(values):.2f})", ratio)
-    Console().print(table)
-    if args.json:
-        Path(args.json).write_text(json.dumps({"machine": machine(), "rows": found}, indent=1) + "\n")
+                tell(turn, args.times, name, found[name])
+
+    def theirs(name: str, row: str) -> Sequence[float]:
+        case, _, ours = name.partition(": ")
+        rows = found[f"{case}: made anew"] if ours != "made anew" else {}
+        return rows.get("trains again" if row == "new place" else row, [])
+
+    title = f"{args.model} model, 4 ranks; node-monitor-grace-period {NODE_GRACE} s"
+    show(title, "made anew / it", found, theirs, args.json)
 
 
 if __name__ == "__main__":

@@ -20,27 +20,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from recovery import ROOT, machine
+from recovery import ROOT
 
 sys.path.insert(0, str(ROOT))
 
 from tests.slurm.cluster import SLURMD_TIMEOUT, Cluster, cluster, why_not
 
-from peers.log import Reader
+from cluster_job import Figures, Trained, show, tell, until
 
-RANKS, WARM_UP = 4, 20  # steps before anything happens
-LIMIT = 900.0  # seconds for anything
 SRUN = "srun --no-kill --kill-on-bad-exit=0 --wait=0"
 UNDERSTUDY = f"{SRUN} understudy run --drill off {{options}} -m peers.entry_understudy {{training}}"
 TORCHRUN = """first=$(scontrol show hostnames | head -1)
@@ -49,53 +43,19 @@ srun bash -c 'torchrun --nnodes 4 --rdzv-backend c10d --rdzv-endpoint $RDZV --rd
   --local-addr 127.0.1.${SLURMD_NODENAME#n} -m peers.entry_plain {training} --every {every}'
 """
 
-Figures = dict[str, list[float]]
 
-
-def until(condition: Callable[[], Any], what: str, pace: float = 0.05) -> Any:
-    """What it gives, once that is true."""
-    start = time.monotonic()
-    while not (found := condition()):
-        if time.monotonic() - start > LIMIT:
-            raise SystemExit(f"{what}: not within {LIMIT:.0f} s")
-        time.sleep(pace)
-    return found
-
-
-class Job:
+class Job(Trained):
     """One that trains on the cluster until it is cancelled."""
 
     def __init__(self, slurm: Cluster, line: str, nodes: int, options: str, model: str) -> None:
         self.slurm = slurm
-        self.folder = slurm.home("alice") / "job"
+        super().__init__(slurm.home("alice") / "job")
         slurm.run("alice", "mkdir", str(self.folder))
-        self.log = Reader(self.folder / "log")
         training = f"--model {model} --steps 1000000 --record {self.log.path} --folder {self.folder}"
         path = f"export PYTHONPATH={slurm.variables['PYTHONPATH']}:{ROOT / 'benchmarks'}"
         header = f"#!/bin/bash\n#SBATCH --nodes={nodes} --gres=gpu:4 --output=output.txt --open-mode=append {options}\n"
         (self.folder / "job.sh").write_text(f"{header}{path}\n{line.replace('{training}', training)}\n")
         self.number = slurm.run("alice", "sbatch", "--parsable", "job.sh", folder=self.folder).strip()
-
-    def committed(self) -> int:
-        self.log.refresh()
-        return self.log.committed(RANKS)
-
-    def trains(self) -> None:
-        until(lambda: self.committed() >= WARM_UP, f"step {WARM_UP} of {self.folder / 'output.txt'}")
-
-    def again(self, step: int) -> float:
-        """When every rank had committed a step beyond `step`."""
-        until(lambda: self.committed() > step, "training, again")
-        times = [
-            min(line.time for line in self.log.lines if line.what == "commit" and (line.rank, line.step) == (rank, step + 1))
-            for rank in range(RANKS)
-        ]
-        return max(times)
-
-    def beyond(self) -> int:
-        """The last step that any rank has begun."""
-        self.log.refresh()
-        return max((line.step for line in self.log.lines if line.what == "commit"), default=0)
 
     def ask(self, what: str) -> Any:
         run = self.folder / "understudy-runs" / f"slurm-{self.number}.0-n1"
@@ -162,17 +122,12 @@ def main() -> None:
                 for row, value in measure(Job(slurm, line, nodes, options, args.model)).items():
                     found[way].setdefault(row, []).append(value)
                 slurm.end()
-                shown = ", ".join(f"{row} {values[-1]:.2f} s" for row, values in found[way].items())
-                print(f"{turn + 1}/{args.times} {way}: {shown}", flush=True)
-    table = Table(f"{args.model} model, 4 ranks; SlurmdTimeout {SLURMD_TIMEOUT} s", "seconds, median (min to max)", "requeued / it")
-    for way, rows in found.items():
-        for row, values in rows.items():
-            median, theirs = statistics.median(values), found["requeued"].get(row, [])
-            ratio = f"{statistics.median(theirs) / median:.1f}" if theirs and way != "requeued" else ""
-            table.add_row(f"{way}: {row}" if row not in way else way, f"{median:.2f} ({min(values):.2f} to {max(values):.2f})", ratio)
-    Console().print(table)
-    if args.json:
-        Path(args.json).write_text(json.dumps({"machine": machine(), "rows": found}, indent=1) + "\n")
+                tell(turn, args.times, way, found[way])
+
+    def theirs(way: str, row: str) -> Sequence[float]:
+        return found["requeued"].get(row, []) if way != "requeued" else []
+
+    show(f"{args.model} model, 4 ranks; SlurmdTimeout {SLURMD_TIMEOUT} s", "requeued / it", found, theirs, args.json)
 
 
 if __name__ == "__main__":
