@@ -8,16 +8,18 @@ train (`peers/training.py`, one rank each), in turns:
 
     spare pod      an UnderstudyJob with a spare pod
     floating spare an UnderstudyJob without: the fifth pod is asked for from Kubernetes, where a node is idle
-    made anew      torchrun in pods of a Job (the first, with the rendezvous, in one of its own), with a checkpoint each `--every` steps:
-                   Kubernetes notices the node, evicts its pod and makes another one; torchrun starts all ranks again when that has come
+    made anew      torchrun in four pods, with a checkpoint each `--every` steps: Kubernetes notices the node and evicts its pod; then all
+                   pods are made anew, as by the failure policy of a JobSet. (That a Job replaces only the one pod is not enough: torchrun
+                   counts who is gone into its next round, and fails.) This script does so in the place of JobSet's controller, at once
 
     noticed        from the power to: the node is lost (by our journal); its condition Ready is Unknown (Kubernetes)
     trains again   from the power to a step, committed by every rank, that nobody had committed before
 
-and for the planned case (`kubectl drain`): to the taint, the pause, and the rank's new place; of a Job, until it trains again.
+and for the planned case (`kubectl drain`): to the taint, the pause, and the rank's new place; of pods that are made anew,
+until they train again.
 
-Kubernetes' own way is at its best here: node-monitor-grace-period is 8 s instead of 40, and the pods of the Job tolerate an unreachable
-node for no time at all, instead of the 300 s that they have where nobody says otherwise.
+Kubernetes' own way is at its best here: node-monitor-grace-period is 8 s instead of 40, and these pods tolerate an unreachable node for no
+time at all, instead of the 300 s that they have where nobody says otherwise.
 """
 
 from __future__ import annotations
@@ -88,41 +90,50 @@ class Ours(Trained):
 
 
 class Theirs(Trained):
-    """torchrun, as one would have it in a Job."""
+    """torchrun in pods, all of which are made anew when one of them goes."""
 
     def __init__(self, kubernetes: Cluster, model: str, every: int) -> None:
+        self.kubernetes = kubernetes
         out = kubernetes.folder / f"{kubernetes.namespace}-{NAME}"
         out.mkdir()
-        self.kubernetes = kubernetes
         super().__init__(out)
-        training = f"--model {model} --steps 1000000 --record {self.log.path} --folder {out} --every {every}"
-        torchrun = f"torchrun --nnodes 4 --max-restarts 9 --rdzv-backend c10d --rdzv-endpoint {NAME}-0.{NAME}:29400 --rdzv-id {NAME}"
-        command = ["sh", "-c", f"exec {torchrun} --local-addr $ADDRESS -m peers.entry_plain {training}"]
+        self._training = f"--model {model} --steps 1000000 --record {self.log.path} --folder {out} --every {every}"
+        service = {"clusterIP": "None", "selector": {"job": NAME}, "publishNotReadyAddresses": True, "ports": [{"port": 29400}]}
+        kubernetes.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME}, "spec": service})
+        self._names: list[str] = []
+        self._attempt = 0
+        self.start()
+
+    def start(self) -> None:
+        """In place of those that there are."""
+        for name in self._names:
+            self.kubernetes.delete("Pod", name, grace=1)
+        self._names = [f"{NAME}-{self._attempt}-{number}" for number in range(RANKS)]
+        self._attempt += 1
+        first = self._names[0]
+        torchrun = f"torchrun --nnodes {RANKS} --rdzv-backend c10d --rdzv-endpoint {first}.{NAME}:29400 --rdzv-id {first}"
+        words = ["sh", "-c", f"exec {torchrun} --local-addr $ADDRESS -m peers.entry_plain {self._training}"]
         address = {"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
         environment = [address, *({"name": name, "value": value} for name, value in OURS.items())]
-        container = {"env": environment, "volumeMounts": [{"name": "out", "mountPath": str(out)}]}
-        spec: dict[str, Any] = {
-            "volumes": [{"name": "out", "hostPath": {"path": str(out)}}],
-            "tolerations": [TOLERATION],
-            "subdomain": NAME,
-        }
-        spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
-        labels = {"job": NAME}
-        service = {"clusterIP": "None", "selector": labels, "publishNotReadyAddresses": True, "ports": [{"port": 29400}]}
-        kubernetes.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME}, "spec": service})
-        first = pod(f"{NAME}-0", command, labels=labels, container=container, gpus=GPUS, hostname=f"{NAME}-0", **spec)
-        kubernetes.apply(first)
-        template = {"metadata": {"labels": labels}, "spec": pod("", command, container=container, gpus=GPUS, **spec)["spec"]}
-        job = {"parallelism": RANKS - 1, "backoffLimit": 99, "template": template}
-        kubernetes.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": NAME}, "spec": job})
+        container = {"env": environment, "volumeMounts": [{"name": "out", "mountPath": str(self.folder)}]}
+        spec: dict[str, Any] = {"subdomain": NAME, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
+        spec |= {"tolerations": [TOLERATION], "volumes": [{"name": "out", "hostPath": {"path": str(self.folder)}}]}
+        for name in self._names:
+            self.kubernetes.apply(pod(name, words, labels={"job": NAME}, container=container, gpus=GPUS, hostname=name, **spec))
+
+    def pod(self) -> str:
+        return self._names[2]
 
     def node(self) -> str:
-        """Of a pod that has not the rendezvous."""
-        found = self.kubernetes.all_of("Pod", labelSelector="job-name")
-        return str(found[0]["spec"]["nodeName"])
+        return str(self.kubernetes.get("Pod", self.pod())["spec"]["nodeName"])
+
+    def evicted(self) -> bool:
+        """Whether its pod is to go, or has gone."""
+        name = self.pod()
+        return not self.kubernetes.has("Pod", name) or "deletionTimestamp" in self.kubernetes.get("Pod", name)["metadata"]
 
     def end(self) -> None:
-        self.kubernetes.delete("Job", NAME, "batch/v1")
+        """With the namespace."""
 
 
 def loses(job: Ours | Theirs) -> dict[str, float]:
@@ -135,6 +146,8 @@ def loses(job: Ours | Theirs) -> dict[str, float]:
     else:
         until(lambda: job.kubernetes.operator.condition(node) == "Unknown", "Kubernetes to notice")
         noticed = time.time()
+        until(job.evicted, "the eviction")
+        job.start()
         again = job.again(step)
     return {"noticed": noticed - moment, "trains again": again - moment}
 
@@ -142,9 +155,12 @@ def loses(job: Ours | Theirs) -> dict[str, float]:
 def leaves(job: Ours | Theirs) -> dict[str, float]:
     job.trains()
     node, step, moment = job.node(), job.beyond(), time.time()
-    job.kubernetes.operator.drain(node, LIMIT)
     if isinstance(job, Theirs):
+        job.kubernetes.operator.cordon(node)
+        job.kubernetes.operator.evict(job.kubernetes.namespace, job.pod())
+        job.start()
         return {"trains again": job.again(step) - moment}
+    job.kubernetes.operator.drain(node, LIMIT)
     incident, tainted = job.incident(), job.time_of(NodeTainted)
     place = incident["fault_at"] + incident["seconds"] - moment
     return {"taint": tainted - moment, "pause": incident["seconds"], "new place": place}
