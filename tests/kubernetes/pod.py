@@ -65,6 +65,7 @@ class Worker(threading.Thread):
         self._probes: dict[Path, Probe] = {}
         self._sent: Object = {}
         self._deadline: float | None = None
+        self._ended: set[Path] = set()  # attempts that had ended when the last step began
         self._hooks: dict[Path, subprocess.Popen[bytes] | None] = {}  # of attempts that end; None once they have been told
         self.over = False
 
@@ -91,9 +92,11 @@ class Worker(threading.Thread):
         poll.register(self._wake, select.POLLIN)
         opened = []
         for attempt in self.sandbox.all_attempts():
-            if attempt.exit_code is None:
-                with contextlib.suppress(OSError):
+            if attempt.folder not in self._ended:
+                try:
                     opened.append(os.pidfd_open(attempt.waiting))
+                except OSError:  # it has ended since the step has looked, or has just begun
+                    pause = AGAIN if pause is None else min(pause, AGAIN)
         for hook in self._hooks.values():
             if hook is not None:
                 opened.append(os.pidfd_open(hook.pid))
@@ -106,6 +109,7 @@ class Worker(threading.Thread):
             os.close(descriptor)
 
     def _step(self) -> float | None:
+        self._ended = {attempt.folder for attempt in self.sandbox.all_attempts() if attempt.exit_code is not None}
         pod = self._pod
         if pod is None or pod["metadata"].get("deletionTimestamp"):
             return self._end(pod)

@@ -30,6 +30,7 @@ def test_both_controllers_and_the_orchestrator_that_leads_are_killed(kubernetes:
     """While a rank that was lost with its node is being replaced. Their kubelets start them again, and all goes on; the pod is replaced."""
     job = KubernetesJob(kubernetes, environment={"HELD": f"1:{HELD}", "PHASES": f"{phase}:{HELD}", "WAIT": "1"})
     job.wait_for(f"held {HELD}")
+    job.wait_until(lambda: job.pod_of(1) == "job-1", "labels")
     kubernetes.nodes[job.node_of(1)].off()
     job.wait_for(phase)
     pods, leader = controllers(kubernetes), job.leader()

@@ -136,7 +136,7 @@ def may(cluster: Cluster, user: str, groups: list[str], verb: str, resource: str
 def test_an_installation_works_with_the_rights_that_it_gives(kubernetes: Cluster) -> None:
     """The controllers run in pods of the manifest, by their own account: one leads, makes what a job needs, and clears up behind it."""
     cluster = kubernetes
-    assert cluster.api.get(DEPLOYMENT)["status"]["readyReplicas"] == 2
+    cluster.wait_for(lambda: cluster.api.get(DEPLOYMENT)["status"].get("readyReplicas") == 2, "both, on nodes that were off before")
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/understudy-controller"
     assert cluster.api.get(lease)["spec"]["holderIdentity"]
     jobs = cluster.path("UnderstudyJob", api=GROUP)

@@ -69,7 +69,7 @@ def test_the_page(bare: Cluster) -> None:
     bare.nodes[_node(bare, 1)].off()
     _wait(bare, lambda: _pod(bare, 1) == "gpt-4", "rank 1 on the spare pod")
     _wait(bare, lambda: "RanksReplaced" in _run(bare, "kubectl describe understudyjob gpt"), "the event")
-    _wait(bare, lambda: _status(bare)["spares"] > 0 and _status(bare)["phase"] == "Training", "the next spare")
+    _wait(bare, lambda: _status(bare)["spares"] > 1 and _status(bare)["phase"] == "Training", "the next spare pod's, and one beside rank 1")
 
     drained = _node(bare, 2)
     shown = _run(bare, drain)
@@ -95,7 +95,11 @@ def _wait(cluster: Cluster, condition: Callable[[], bool], what: str) -> None:
         assert _status(cluster)["phase"] in ("Training", "Recovering"), f"{_status(cluster)}, before {what}"
         return condition()
 
-    wait_until(there, what, LONG)
+    try:
+        wait_until(there, what, LONG)
+    except AssertionError as error:
+        shown = _run(cluster, "kubectl get pods -o wide --show-labels; kubectl get nodes; kubectl describe understudyjob gpt")
+        raise AssertionError(f"{error}\n{shown}") from None
 
 
 def _status(cluster: Cluster) -> Object:
