@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import time
@@ -19,6 +20,15 @@ RANKS, WARM_UP = 4, 20  # steps before anything happens
 LIMIT = 900.0  # seconds for anything
 
 Figures = dict[str, list[float]]  # seconds, by what was measured
+
+
+def arguments(what: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("--times", type=int, default=5, help="of each way")
+    parser.add_argument("--every", type=int, default=20, help="steps between the checkpoints of torchrun's job")
+    parser.add_argument("--model", default="1M", help="see peers/sizes.py")
+    parser.add_argument("--json", default="", help="file for all figures")
+    return parser.parse_args()
 
 
 def until(condition: Callable[[], Any], what: str, pace: float = 0.05) -> Any:

@@ -24,7 +24,6 @@ time at all, instead of the 300 s that they have where nobody says otherwise.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -42,7 +41,7 @@ from tests.kubernetes.installation import install
 from tests.kubernetes.jobs import GPUS, KubernetesJob
 from tests.kubernetes.pods import pod
 
-from cluster_job import LIMIT, RANKS, Figures, Trained, show, tell, until
+from cluster_job import LIMIT, RANKS, Figures, Trained, arguments, show, tell, until
 from understudy.core.events import Event, NodesLost, NodeTainted
 from understudy.core.machine import Machine
 from understudy.orchestrator import views
@@ -167,12 +166,7 @@ def leaves(job: Ours | Theirs) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A node of a job on Kubernetes loses its power, or is drained.")
-    parser.add_argument("--times", type=int, default=5, help="of each way")
-    parser.add_argument("--every", type=int, default=20, help="steps between the checkpoints of torchrun's job")
-    parser.add_argument("--model", default="1M", help="see peers/sizes.py")
-    parser.add_argument("--json", default="", help="file for all figures")
-    args = parser.parse_args()
+    args = arguments("A node of a job on Kubernetes loses its power, or is drained.")
     if why := why_not() or why_no_resources():
         raise SystemExit(why)
     ways: dict[str, Callable[[Cluster], dict[str, float]]] = {}

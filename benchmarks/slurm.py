@@ -18,7 +18,6 @@ to a drain is to wait for the job's end. SlurmdTimeout is 10 s here, and 300 s w
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -33,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.slurm.cluster import SLURMD_TIMEOUT, Cluster, cluster, why_not
 
-from cluster_job import Figures, Trained, show, tell, until
+from cluster_job import Figures, Trained, arguments, show, tell, until
 
 SRUN = "srun --no-kill --kill-on-bad-exit=0 --wait=0"
 UNDERSTUDY = f"{SRUN} understudy run --drill off {{options}} -m peers.entry_understudy {{training}}"
@@ -98,12 +97,7 @@ def leaves(job: Job) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A node of a Slurm job loses its power.")
-    parser.add_argument("--times", type=int, default=5, help="of each way")
-    parser.add_argument("--every", type=int, default=20, help="steps between the checkpoints of torchrun's job")
-    parser.add_argument("--model", default="1M", help="see peers/sizes.py")
-    parser.add_argument("--json", default="", help="file for all figures")
-    args = parser.parse_args()
+    args = arguments("A node of a Slurm job loses its power.")
     if why := why_not():
         raise SystemExit(why)
     spare = UNDERSTUDY.replace("{options}", "--spare-nodes 1")

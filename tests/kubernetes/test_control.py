@@ -36,6 +36,7 @@ def test_both_controllers_and_the_orchestrator_that_leads_are_killed(kubernetes:
     pods, leader = controllers(kubernetes), job.leader()
     assert holder(kubernetes).partition(" ")[0] in pods and leader
     killed = [pod for pod in pods if kubernetes.is_running(pod, SYSTEM)]
+    assert killed
     for pod in killed:
         kubernetes.kill(pod, SYSTEM)
     if kubernetes.is_running(leader):  # it may have been on that node, too: another one leads by now or soon
@@ -52,18 +53,18 @@ def test_both_controllers_and_the_orchestrator_that_leads_are_killed(kubernetes:
 
 
 def test_the_controller_that_leads_is_killed_again_and_again(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
-    """Each time that one leads, while a node is lost and its pod is replaced: another one, or the same started again, goes on with what is
-    there, and no pod is made twice.
+    """While a node is lost and its pod is replaced. Each time another one, or the same started again, goes on with what is there, and no
+    pod is made twice.
     """
     job = Steady(kubernetes)
     job.trains()
     kubernetes.nodes[job.node_of(2)].off()
-    for what in ("the loss", "the replacement", "the next spare"):
+    for _ in range(3):
         leads = holder(kubernetes)
         pod = leads.partition(" ")[0]
         if pod and kubernetes.is_running(pod, SYSTEM):
             kubernetes.kill(pod, SYSTEM)
-        job.wait_until(lambda leads=leads: holder(kubernetes) not in ("", leads), f"another controller leads, after {what}")
+        job.wait_until(lambda leads=leads: holder(kubernetes) not in ("", leads), "another controller leads")
     job.wait_until(lambda: job.pod_of(2) == "job-4", "rank 2 on the spare pod")
     job.wait_until(lambda: job.pod_names("spare") == ["job-5"], "the next spare")
     assert job.status["nextNumber"] == 6

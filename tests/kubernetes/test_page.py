@@ -49,8 +49,10 @@ def test_the_page(bare: Cluster) -> None:
     for file in (ROOT / "examples").glob("*.py"):
         shutil.copy(file, image / ("train.py" if file.name == "train_gpt.py" else file.name))
 
-    long = (image / "train.py").read_text().replace('"--steps", type=int, default=300', '"--steps", type=int, default=1_000_000')
-    (image / "train.py").write_text(long)
+    script = (image / "train.py").read_text()
+    longer = script.replace('"--steps", type=int, default=300', '"--steps", type=int, default=1_000_000')
+    assert longer != script
+    (image / "train.py").write_text(longer)
 
     (remove,) = re.findall(r"`(kubectl delete -k [^`]+)`", page)
     _run(bare, remove, but=OLD)

@@ -29,17 +29,17 @@ SMALL = {
 @pytest.mark.parametrize("name", [*list(SMALL)[::2], *whole(*list(SMALL)[1::2])])
 def test_every_order_comes_to_the_same_ends(name: str) -> None:
     everything, reduced = (Explorer(SMALL[name], holds, reduced=reduced) for reduced in (False, True))
-    whole, part = everything.explore(), reduced.explore()
-    assert not whole.wrong and not part.wrong
-    assert whole.ends.keys() == part.ends.keys()
-    assert part.states <= whole.states
+    full, part = everything.explore(), reduced.explore()
+    assert not full.wrong and not part.wrong
+    assert full.ends.keys() == part.ends.keys()
+    assert part.states <= full.states
 
 
-LOOKED_FOR = [bug for bug in BUGS if "written" not in bug.what and not bug.far]
+LOOKED_FOR = [bug for bug in BUGS if "written" not in bug.what][::3]  # every third: all take more than a minute
+FEW = [bug for bug in LOOKED_FOR if not bug.far][::3]
 
 
-# Some of them: all take more than a minute.
-@pytest.mark.parametrize("bug", [*LOOKED_FOR[::8], *whole(*LOOKED_FOR[4::8])], ids=lambda bug: bug.what)
+@pytest.mark.parametrize("bug", [*FEW, *whole(*(bug for bug in LOOKED_FOR if bug not in FEW))], ids=lambda bug: bug.what)
 def test_every_order_finds_the_same_bugs(bug: Bug) -> None:
     with planted(bug):
         assert Explorer(bug.bounds, holds, reduced=False).explore(100_000).wrong

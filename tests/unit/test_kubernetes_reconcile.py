@@ -72,7 +72,6 @@ def test_one_that_is_about_to_go_is_replaced_at_once(left: Object) -> None:
 
 
 def test_one_that_waits_for_what_it_may_have_by_now_is_made_anew() -> None:
-    """Its template's own wishes are no reason."""
     waits = worker(job(FORMED), 3, ["w1", "w2"])
     waits["metadata"] |= {"uid": "u-gpt-3"}
     there = [WORKERS[0], WORKERS[2], waits, *LEADERS]
@@ -81,11 +80,20 @@ def test_one_that_waits_for_what_it_may_have_by_now_is_made_anew() -> None:
     assert (made.delete, created(made)) == ([("gpt-3", "u-gpt-3", 5)], ["gpt-4"])
     waits["spec"]["nodeName"] = "w3"
     assert planned(job(FORMED), there) == Plan(next_number=4), "it has a place"
-    own = pod("gpt-3", number=3)
-    wish = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["w9"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wish, {}]}}
-    own["spec"]["affinity"] = {"nodeAffinity": required}
-    assert planned(job(FORMED), [WORKERS[0], WORKERS[2], own, *LEADERS]) == Plan(next_number=4)
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn"])
+def test_wishes_of_the_template_are_no_reason_to_make_a_pod_anew(operator: str) -> None:
+    """However long it waits for them: the next one would have them, too."""
+    wish = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": operator, "values": ["w9"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wish]}}
+    wishes = job(FORMED)
+    wishes.spec.template["spec"]["affinity"] = {"nodeAffinity": required}
+    for avoid in ([], ["w1"]):
+        waits = worker(wishes, 3, avoid)
+        waits["metadata"] |= {"uid": "u-gpt-3"}
+        made = planned(wishes, [WORKERS[0], WORKERS[2], waits, *LEADERS])
+        assert (made.delete, created(made)) == (([("gpt-3", "u-gpt-3", 5)], ["gpt-4"]) if avoid else ([], []))
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded", "Pending"])

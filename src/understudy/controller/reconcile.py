@@ -46,7 +46,8 @@ def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str],
     avoid = status.get("avoid") or []
     if status.get("formed"):
         live = [pod for pod in workers if "deletionTimestamp" not in pod["metadata"] and _role(pod, keys) != names.RETIRED]
-        waits = [pod for pod in live if not pod["spec"].get("nodeName") and pods.avoided(pod) - {*avoid}]
+        never = pods.avoided(job.spec.template) | {*avoid}
+        waits = [pod for pod in live if not pod["spec"].get("nodeName") and pods.avoided(pod) - never]
         made.delete += [_deletion(pod, silent) for pod in waits]  # for a node that it must not have, and may have by now
         live = [pod for pod in live if pod not in waits]
         made.next_number = max([made.next_number, *(_number(pod, keys) + 1 for pod in workers)])

@@ -46,7 +46,7 @@ class Api:
         """The one that KUBECONFIG names, whose pod this is, or that of ~/.kube/config. Raises `SchedulerFailed`."""
         configuration = kubernetes.client.Configuration()
         try:
-            if "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
+            if not os.environ.get("KUBECONFIG") and "KUBERNETES_SERVICE_HOST" in os.environ:
                 kubernetes.config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
             else:
                 kubernetes.config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]

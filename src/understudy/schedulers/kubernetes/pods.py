@@ -171,8 +171,8 @@ def _avoid(spec: Object, nodes: Collection[str]) -> None:
 
 
 def avoided(pod: Object) -> set[str]:
-    """Kubernetes' nodes on which it must not be, as far as we have said so."""
-    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    """Kubernetes' nodes that the last word of its affinity, ours if we have said anything, rules out. `pod`: or a template."""
+    affinity = ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {}
     terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
     last = [(term.get("matchExpressions") or [{}])[-1] for term in terms]
     return {value for each in last if (each.get("key"), each.get("operator")) == (HOSTNAME, "NotIn") for value in each.get("values") or []}
