@@ -19,7 +19,7 @@ PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)
 # What depends most on torch: groups, faults in every place, the scripts of the diagonal that lean on it most (`make conformance` has all).
 ON_NEWEST := tests/contract tests/faults/test_losses.py \
 	tests/conformance/test_diagonal.py tests/integration/test_leaks.py tests/integration/test_gloo_waits.py \
-	tests/unit/test_torch_internals.py -k "not on_purpose and not does_not_end and not moco and not leaves_eval and not nanogpt \
+	tests/worker/test_torch_internals.py -k "not on_purpose and not does_not_end and not moco and not leaves_eval and not nanogpt \
 	and not prefetched and not arguments_changed and not mixing and not two_forwards and not hangs and not data_loader \
 	and not spare_lost and not two_at_once"
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)

@@ -1,4 +1,4 @@
-"""Our backends keep what a `Backend` promises; one of another package, too: tests/unit/test_extending.py."""
+"""Our backends keep what a `Backend` promises; one of another package, too: tests/project/test_extending.py."""
 
 from __future__ import annotations
 

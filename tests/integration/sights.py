@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.detectors.nvml_node import Gpus, build
+from tests.detectors.prometheus_fake import Fake, serving
 from tests.integration.processes import wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG
-from tests.unit.nvml_node import Gpus, build
-from tests.unit.prometheus_fake import Fake, serving
 
 RULE = "by rule 'a node or a part of it that is suspected'"  # of the policy that ships
 LOUD = {"subject": "device", "part": "fan0", "kind": "loud", "severity": "suspect", "detail": "the fan is loud"}

@@ -22,10 +22,10 @@ from typing import Any
 
 import pytest
 from tests import packages
+from tests.checks.test_network import SHORT, listening, spoils
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import Mark, marked, wait_until
 from tests.integration.test_disk_full import small
-from tests.unit.test_checks_network import SHORT, listening, spoils
 
 from understudy.checks import peers
 from understudy.checks.base import Report

@@ -1,7 +1,7 @@
 """What `kubectl apply -k deploy/kubernetes` installs, on a real API server, and what its schema refuses there.
 
 The server of the tests is of 1.20: it drops the rules that newer ones evaluate (`x-kubernetes-validations`), and has budgets as
-policy/v1beta1. What a current one takes, `tests/unit/test_kubernetes_manifests.py` looks at.
+policy/v1beta1. What a current one takes, `tests/schedulers/kubernetes/test_manifests.py` looks at.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 import time
 
+from tests.core.test_machine import check
 from tests.model.bounds import BOUNDS
 from tests.model.explore import Explorer
 from tests.model.scenario import scenario
-from tests.unit.test_core_machine import check
 
 
 def main(names: list[str]) -> int:

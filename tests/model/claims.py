@@ -3,7 +3,7 @@
 It gives what it has when it likes; that it cannot, or takes a node away again, is a fault (`faults.py`). A node that serves a claim is one
 of the last in `World`, and there is one for each claim that there may be at a time.
 
-What can be seen in one state alone is in `tests.unit.test_core_machine.check_floating`.
+What can be seen in one state alone is in `tests.core.test_machine.check_floating`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What an event may make of a node that is left: what was asked of its drain happens, and nobody trusts it before its check is passed.
 
-What can be seen in one state alone is in `tests.unit.test_core_machine.check_taints`.
+What can be seen in one state alone is in `tests.core.test_machine.check_taints`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a drill may be to the machine: beside the job, and nothing that it counts on. Looked at after every event that the machine handles.
 
-What can be seen in one state alone is in `tests.unit.test_core_machine.check_drill`. Here is what an event may make of a drill, and that
+What can be seen in one state alone is in `tests.core.test_machine.check_drill`. Here is what an event may make of a drill, and that
 the job has something to go on with when nothing more comes of one.
 """
 

@@ -32,14 +32,14 @@ FAST = {  # the tests of each part, the quickest first
     "core": [
         "tests/scenarios",
         *(
-            f"tests/unit/test_core_{name}.py"
-            for name in ("rules", "corners", "drill", "spares", "transitions", "assignment", "commit", "coverage", "proofs")
+            f"tests/core/test_{name}.py"
+            for name in ("rules", "surviving_mutants", "drill", "spares", "transitions", "assignment", "commit", "coverage", "proofs")
         ),
-        *(f"tests/unit/test_core_{name}.py" for name in ("judgement", "mismatch", "placement", "buddies", "again", "machine")),
-        "tests/unit/test_lost_together.py",
+        *(f"tests/core/test_{name}.py" for name in ("judgement", "mismatch", "placement", "buddies", "repeated_events", "machine")),
+        "tests/orchestrator/test_lost_together.py",
     ],
-    "orchestrator": ["tests/unit/test_quorum_roster.py", "tests/unit/test_quorum_raft.py"],
-    "detectors": ["tests/unit/test_hang.py", "tests/unit/test_heartbeats.py"],
+    "orchestrator": ["tests/orchestrator/quorum/test_roster.py", "tests/orchestrator/quorum/test_raft.py"],
+    "detectors": ["tests/detectors/test_hang.py", "tests/detectors/test_heartbeats.py"],
 }
 VERDICTS = ("equivalent", "harmless", "to be mended")
 

@@ -78,7 +78,7 @@ from tests.mutants.run import SOURCE, trials
 
 path = SOURCE / "understudy/core/commit.py"
 chosen = [mutant for mutant in mutants(path.read_text()) if str(mutant) == "decide:highest - lowest > 1 -> highest - lowest >= 1"]
-for tests in (["tests/unit/test_core_commit.py"], ["tests/unit/test_quorum_roster.py"]):
+for tests in (["tests/core/test_commit.py"], ["tests/orchestrator/quorum/test_roster.py"]):
     print([trial.outcome for trial in trials([(path, mutant, tests) for mutant in chosen], 1)])
 """
 

@@ -4,7 +4,7 @@ The work is the same bits on every machine and for every numpy, so its digest st
 matrices is exact in whatever order it is summed, and numpy does it without BLAS. Of floating point there is only what IEEE 754 rounds
 correctly: sum, product, quotient and square root, element by element, each a ufunc of its own, so nothing is fused; no sum over an array,
 whose order is open, and no function of a mathematical library. All of it goes into integers that are only mixed by invertible steps, so a
-single wrong bit stays to the end. `DIGEST` was computed by `tests/unit/test_checks_compute.py` in plain Python, without numpy.
+single wrong bit stays to the end. `DIGEST` was computed by `tests/checks/test_compute.py` in plain Python, without numpy.
 
 The time of a CPU is its processor time for the fastest pass, so that other work on a busy node does not count. Known limits: what shows
 only when all CPUs are hot together is not seen, since they are tried one after the other; nor are units that numpy does not use. Other

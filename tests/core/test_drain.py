@@ -1,0 +1,106 @@
+"""What a drain asks for, and what it is refused for. Its course is in the scenarios, and every order of it in the model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+from tests.core.core_job import Job, assigned, of
+
+from understudy.core import commands, drain, events
+from understudy.core.model import JobSpec
+from understudy.orchestrator import doubts
+
+DRAIN = events.NodeTainted("n0", "a new kernel", "drain", leave=True)
+
+
+def refusal(job: Job, node: str = "n0") -> str:
+    return drain.refusal(job.machine.state, node)
+
+
+def test_a_node_whose_ranks_have_somewhere_to_go_can_be_drained() -> None:
+    assert refusal(Job(JobSpec("job", 2, 1, nodes=2, spares=2))) == ""
+    assert refusal(Job(JobSpec("job", 4, 2, nodes=2, spares=2))) == "", "one spare after the other, as they are replaced"
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (JobSpec("job", 2, 1, nodes=2, spares=0), "rank 0 would have nowhere to go: the job has no spare on another node"),
+        (JobSpec("job", 2, 1, nodes=2, spares=1), "rank 0 would have nowhere to go"),  # the spare is on the same node
+        (JobSpec("job", 2, 2, nodes=1, spares=2), "ranks 0, 1 would have nowhere to go"),
+        (
+            JobSpec("job", 4, 2, nodes=2, spares=2, replenish=False),
+            "1 spare(s) on other nodes that are trusted, and starts no new",
+        ),
+    ],
+)
+def test_without_a_place_for_its_ranks_it_is_refused(spec: JobSpec, told: str) -> None:
+    assert told in refusal(Job(spec))
+
+
+def test_a_spare_on_a_node_that_is_not_trusted_is_no_place_to_go() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
+    job.submit(events.NodeTainted("n1", "its fan is loud"))
+    assert "nowhere to go" in refusal(job)
+
+
+def test_a_node_without_ranks_can_always_be_drained_and_one_that_is_not_there_never() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 2})
+    assert refusal(job, "n2") == ""
+    assert refusal(job, "n9") == "the job has no node n9 (it has n0, n1, n2)"
+    job.submit(events.StopAsked("enough", 1))
+    assert refusal(job, "n2") == "the job is over"
+
+
+def test_spares_of_a_node_without_ranks_are_ended_at_once_and_start_again_behind_it() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 2})
+    said = job.submit(events.NodeTainted("n2", "a new kernel", "drain", leave=True))
+    assert [command.worker for command in of(commands.KillWorker, said)] == ["w2", "w3"]
+    assert "node n2 is drained: nothing of this job is there any more" in [command.text for command in of(commands.Tell, said)]
+    assert of(commands.StartWorker, job.lose("w2")) == []
+    again = job.submit(events.NodeTainted("n2", "", "drain"))
+    assert [command.node for command in of(commands.StartWorker, again)] == ["n2", "n2"]
+
+
+def test_a_detector_does_not_lift_a_drain_and_a_person_does() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
+    job.submit(DRAIN)
+    job.submit(events.NodeTainted("n0", "", "nvml"))
+    assert job.machine.state.nodes["n0"].drain is not None
+    job.submit(events.NodeTainted("n0", ""))
+    assert job.machine.state.nodes["n0"].drain is None
+
+
+def test_a_rank_whose_move_has_failed_twice_is_tried_again_when_somebody_asks_again() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
+    said = job.submit(DRAIN)
+    for _ in range(2):
+        said = [*job.lose(assigned(said).worker), *job.warm()]
+    assert of(commands.Assign, said) == [], "it would be tried for ever"
+    assert drain.hindrance(job.machine.state, job.machine.state.nodes["n0"]) == "its move has failed twice: ask for it once more"
+    assert assigned(job.submit(DRAIN)).rank == 0
+
+
+def test_what_a_rank_waits_for_is_said() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
+    job.lose("w3")
+    job.submit(DRAIN)
+    node = job.machine.state.nodes["n0"]
+    assert drain.hindrance(job.machine.state, node) == "no spare is warm on another node that is trusted"
+    job.warm()
+    assert drain.hindrance(job.machine.state, node) == "", "it is on its way"
+
+
+def test_a_node_is_empty_only_when_its_processes_are_known_to_have_ended() -> None:
+    """Whoever switches it off relies on that: also when its agent has not been heard yet, as after a new start of the orchestrator."""
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 1})
+    job.submit(events.NodeTainted("n2", "a new kernel", "drain", leave=True))
+
+    def stage(there: Collection[str] | None) -> str:
+        (found,) = doubts.drains(job.machine.state, lambda node: there)
+        return found["stage"]
+
+    assert [stage(there) for there in (None, {"w2"}, ())] == ["draining", "draining", "drained"]
+    job.submit(events.NodesLost((events.LostNode("n2", "silent"),)))
+    assert stage({"w2"}) == "drained", "nothing runs on a node that is lost"

@@ -1,0 +1,191 @@
+"""Drills that begin by themselves: when, of whom, and what is proven by them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.core_job import Job, assigned
+
+from understudy.core import commands, events
+from understudy.core.coverage import Replicas
+from understudy.core.model import DrillVerdict, JobSpec
+from understudy.core.proofs import proven, standing, turn
+from understudy.core.transitions import Phase, Why, WorkerState
+
+SAME, BROKEN, DIFFERENT = DrillVerdict.SAME, DrillVerdict.BROKEN, DrillVerdict.DIFFERENT
+
+
+def job_of(ranks: int, drill_at: int = 20, **more: object) -> Job:
+    return Job(JobSpec("job", ranks, ranks, spares=1, drill_at=drill_at, **more))  # type: ignore[arg-type]
+
+
+def registered(job: Job, *roles: int, names: str = "a", step: int = 4) -> None:
+    state = job.machine.state
+    job.submit(events.Registered(state.holder(0).name, state.generation, step, roles, names))
+
+
+def drill(job: Job, step: int, verdict: DrillVerdict = SAME, rank: int = -1, detail: str = "") -> int:
+    """One that begins by itself at `step`, to its end; the rank."""
+    said = job.submit(events.DrillAsked(rank, "", step))
+    under_way = job.machine.state.drill
+    assert under_way is not None, said
+    job.submit(events.Prepared(under_way.worker, under_way.rank))
+    job.submit(events.Drilled(under_way.worker, under_way.number, under_way.rank, verdict, step + 1, detail))
+    job.warm()
+    return under_way.rank
+
+
+def next_due(job: Job) -> int:
+    return next(step for step in range(10_000) if job.machine.drill_due(step))
+
+
+def test_one_of_each_role_first_and_then_at_powers_of_two() -> None:
+    job = job_of(4)
+    registered(job, 0, 0, 1, 1)
+    seen = []
+    for _ in range(6):
+        step = next_due(job)
+        seen.append((step, drill(job, step)))
+    assert seen == [(20, 0), (22, 2), (32, 1), (64, 3), (128, 0), (256, 2)]
+    assert [proven(job.machine.state, rank) for rank in range(4)] == [129, 33, 257, 65]
+
+
+def test_a_job_that_wants_none_has_none_by_itself() -> None:
+    job = job_of(2, drill_at=0)
+    assert not any(job.machine.drill_due(step) for step in range(10_000))
+    assert "no spare" not in job.machine.drill_refusal(-1)
+
+
+def test_without_a_warm_spare_none_begins() -> None:
+    job = job_of(2)
+    (spare,) = job.machine.state.idle(WorkerState.WARM)
+    job.lose(spare.name)
+    assert not job.machine.drill_due(20)
+    job.warm()
+    assert job.machine.drill_due(20) and not job.machine.drill_due(19)
+
+
+def test_one_of_which_nothing_came_is_tried_again_much_later() -> None:
+    job = job_of(2)
+    drill(job, 20, BROKEN)
+    assert next_due(job) == 40 and proven(job.machine.state, 0) == -1
+    drill(job, 40, BROKEN)
+    assert next_due(job) == 80
+
+
+def test_one_that_a_person_asks_for_counts_and_moves_nothing_if_it_breaks() -> None:
+    job = job_of(2)
+    job.submit(events.DrillAsked(1, ""))
+    under_way = job.machine.state.drill
+    assert under_way is not None
+    job.lose(under_way.worker)
+    job.warm()
+    assert next_due(job) == 20
+    drill(job, -1, rank=1)
+    assert next_due(job) == 20, "of step 0: 2^n begins behind the first step that is asked for"
+
+
+def test_without_knowing_roles_a_rank_proves_itself_only() -> None:
+    job = job_of(3)
+    assert drill(job, 20) == 0
+    assert [proven(job.machine.state, rank) for rank in range(3)] == [21, -1, -1]
+    registered(job, 0, 1, 0)
+    assert [proven(job.machine.state, rank) for rank in range(3)] == [21, -1, 21]
+    assert standing(job.machine.state, 0) == "rank 0 was proven at step 21 (drill 1)"
+    assert standing(job.machine.state, 2) == "rank 0, with the role of rank 2, was proven at step 21 (drill 1)"
+    assert standing(job.machine.state, 1) == "rank 1 is not proven: no spare has computed a step as it would have"
+
+
+def test_a_rank_that_was_found_wrong_later_is_not_proven_any_more() -> None:
+    job = job_of(2)
+    drill(job, 20, SAME, rank=1)
+    drill(job, 32, DIFFERENT, rank=1)
+    assert proven(job.machine.state, 1) == -1
+    assert standing(job.machine.state, 1) == "rank 1 is not proven: drill 2 of rank 1 at step 33 found it different"
+    drill(job, 64, BROKEN, rank=1)
+    assert "drill 2" in standing(job.machine.state, 1), "of one that broke nothing is known"
+    drill(job, 128, DrillVerdict.PARTLY, rank=1)
+    assert standing(job.machine.state, 1) == "rank 1 was proven in part at step 129 (drill 4)"
+
+
+def test_nothing_is_proven_of_what_is_registered_later() -> None:
+    job = job_of(2)
+    registered(job, 0, 0)
+    drill(job, 20)
+    registered(job, 0, 0)
+    assert proven(job.machine.state, 1) == 21 and next_due(job) == 32
+    drill(job, 512)
+    registered(job, 0, 0, names="b", step=600)
+    assert proven(job.machine.state, 1) == -1 and next_due(job) == 620
+    drill(job, 620)
+    assert proven(job.machine.state, 1) == 621
+
+
+def test_what_says_nothing_of_this_job_is_not_taken() -> None:
+    job = job_of(2)
+    registered(job, 0, 0, 0)
+    job.submit(events.Registered("w0", 7, 4, (0, 1), "a"))
+    job.submit(events.Registered("w2", 0, 4, (0, 1), "a"))
+    assert job.machine.state.roles == ()
+    assert job.machine.state.refused == {("Registered", Why.UNKNOWN): 1, ("Registered", Why.GENERATION): 1, ("Registered", Why.STATE): 1}
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_incident_says_whether_its_rank_was_proven_and_a_survivor_is_drilled_if_not(before: bool) -> None:
+    job = job_of(2)
+    if before:
+        drill(job, 20, rank=1)
+    newcomer = assigned(job.lose("w1")).worker
+    incident = job.machine.state.incident
+    assert incident is not None and incident.notes == [standing(job.machine.state, 1)]
+    assert ("not proven" in incident.notes[0]) == (not before)
+    job.rest()
+    job.verify()
+    job.commit(1)
+    job.warm()
+    seen = [job.machine.state.phase, job.machine.state.ranks[1]]
+    assert seen == [Phase.TRAINING, newcomer]
+    assert next_due(job) == (32 if before else 20) and turn(job.machine.state) == 0
+
+
+def test_an_incident_of_a_job_without_drills_says_nothing_of_them() -> None:
+    job = job_of(2, drill_at=0)
+    job.lose("w1")
+    assert job.machine.state.incident is not None and job.machine.state.incident.notes == []
+
+
+@pytest.mark.parametrize("verdict", list(DrillVerdict))
+def test_a_job_that_must_be_survivable_ends_if_it_is_not(verdict: DrillVerdict) -> None:
+    job = job_of(2, require_drill=True)
+    drill(job, 20, verdict, detail="module attribute net.drop.p is 0.1 on the rank and 0.3 on the spare")
+    ended = job.machine.state.ended
+    assert (ended is not None) == (verdict in (DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE))
+    assert ended is None or (ended.exit_code == 3 and "net.drop.p" in ended.message and "--require-drill" in ended.message)
+
+
+def test_the_table_of_names_says_who_has_which_role() -> None:
+    table = Replicas(
+        {"a/parameter/w": (0, 0, -1, -1), "b/parameter/w": (-1, -1, 0, 1), "c": (0, 1, 2, 3), "a/parameter/w/gradient": (0, -1, -1, -1)}
+    )
+    roles, names = table.roles()
+    assert roles == (0, 0, 1, 1)
+    assert Replicas({**table.classes, "b/parameter/w": (-1, -1, 5, 5)}).roles() == (roles, names), "who is whose replica is no matter"
+    assert Replicas({**table.classes, "d": (0, 0, 0, 0)}).roles() != (roles, names)
+
+
+@pytest.mark.parametrize("drilled", [[0], [0, 1]])
+def test_ranks_hear_whether_all_newcomers_were_proven(drilled: list[int]) -> None:
+    """Then nothing waits in their first transaction."""
+    job = Job(JobSpec("job", 3, 3, spares=2, drill_at=20))
+    for number, rank in enumerate(drilled):
+        drill(job, 20 << number, rank=rank)
+    job.lose("w0", "w1")
+    said = [command for command in job.rest() if isinstance(command, commands.Recover)]
+    assert len(said) == 3 and {command.proven for command in said} == {len(drilled) == 2}
+
+
+def test_nothing_is_proven_where_nobody_is_new() -> None:
+    job = job_of(2)
+    drill(job, 20, rank=1)
+    job.submit(events.CommunicationBroken("w0", 0, "reset"))
+    job.submit(events.Expired("communication"))
+    assert not any(command.proven for command in job.rest() if isinstance(command, commands.Recover))

@@ -1,0 +1,65 @@
+"""What the nodes of a service are suspected of: no job is placed there while it holds, until a person says otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+from tests.core.core_job import Job
+
+from understudy.core.events import LostNode, NodesLost, NodeTainted
+from understudy.core.model import JobSpec, Timeouts
+from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
+from understudy.links.messages import Hello, Seen, encode
+from understudy.links.submission import Submission
+from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.security import Access
+
+HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees", 100.0)
+
+
+def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
+    job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
+    served = SimpleNamespace(service=SimpleNamespace(machine=job.machine))
+    observed: list[Evidence] = []
+    jobs = SimpleNamespace(all=lambda: [served], observe=lambda evidence, may: observed.append(evidence), aside={})
+
+    async def scenario() -> None:
+        cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        link = cluster.attach(Hello("n0", "here", 1, "", {}, ()))
+        for harmless in (replace(HOT, severity=Severity.NOTE), replace(HOT, kind=LEFT_OUT), replace(HOT, until=101.0)):
+            cluster.observe(harmless)
+            assert cluster.taint("n0") == ""
+        cluster.receive(link, encode(Seen("thermometer", "node", "suspect", "", "", "91 degrees", 100.0, 0.0)))
+        assert cluster.taint("n0") == "91 degrees (thermometer)"
+        job.machine.handle(NodeTainted("n0", ""), 200.0)
+        cluster.trust("n0")
+        cluster.observe(HOT)
+        assert cluster.taint("n0") == ""
+        cluster.observe(replace(HOT, happened=201.0))
+        assert cluster.taint("n0") == "91 degrees (thermometer)"
+        assert len(observed) == 6, "each job decides for itself"
+
+    asyncio.run(scenario())
+
+
+def test_a_part_on_a_node_that_is_back_is_started_once(tmp_path: Path) -> None:
+    """Until it has said that it is there, which takes it seconds, a look at the nodes asks for nothing more."""
+    job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
+    job.machine.handle(NodesLost((LostNode("n0", "silent"),)), 100.0)
+    served = SimpleNamespace(name="job", service=SimpleNamespace(machine=job.machine))
+    jobs = SimpleNamespace(all=lambda: [served], get=lambda name: served, aside={})
+
+    async def scenario() -> None:
+        cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        link = cluster.attach(Hello("n0", "here", 40, "", {}, ()))
+        cluster._requests["job"] = Submission(name="job", program=["train.py"], folder="/", nodes=2, spares=2)
+        for _ in range(10):
+            cluster._bring_back()
+        assert link.outbox.qsize() == 1 and cluster.nodes["n0"].restarts == {"job": 1}
+
+    asyncio.run(scenario())

@@ -1,0 +1,251 @@
+"""The documentation against the code: links, options, names, code blocks, variables, dependencies.
+
+Whatever is cheap to check is checked, so that a renamed option or key is noticed by the page that still has its old name.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import typer
+from fastapi.routing import APIRoute
+from scripts.api_page import describe
+from scripts.api_page import page as api_page
+
+import understudy
+from understudy.chaos.plan import make
+from understudy.chaos.registry import registry
+from understudy.chaos.schedule import schedule
+from understudy.cli import app
+from understudy.common.phases import PHASES
+from understudy.orchestrator import views
+from understudy.orchestrator.api import create_app
+from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.security import Access
+from understudy.policy.rules import parse as policy
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+OURS = [page for page in PAGES if page.name not in ("benchmarks.md", "gpu.md")]  # those two speak of other programs' options
+EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+OUR_PAGES = pytest.mark.parametrize("page", OURS, ids=lambda page: page.name)
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
+OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in FENCE.findall(page.read_text()) if kind == language]
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text())
+
+
+def options() -> dict[str, set[str]]:
+    """Command -> its options, both names of each."""
+    group = typer.main.get_command(app)
+    commands = getattr(group, "commands")  # noqa: B009  # typer brings its own click, whose types are not ours to import
+    return {name: _options_of(command) | {"--help"} for name, command in commands.items()}
+
+
+def _options_of(command: Any) -> set[str]:
+    """Those of a group are its commands' together."""
+    return {option for p in command.params for option in p.opts}.union(*map(_options_of, getattr(command, "commands", {}).values()))
+
+
+def uses(page: Path) -> list[tuple[str, list[str]]]:
+    """Every `understudy COMMAND ...` in code: the command, and its own options, not those of the script behind it."""
+    code = [*INLINE.findall(prose(page)), *(line for block in blocks(page, "sh") for line in block.splitlines())]
+    found = []
+    for line in code:
+        for command, rest in re.findall(r"(?:^|\s)understudy (\w[\w-]*)([^#]*)", line):
+            own = re.split(r"\s\S*\.py\b|\s-m\s", rest, maxsplit=1)[0]
+            found.append((command, OPTION.findall(own)))
+    return found
+
+
+@EVERY_PAGE
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose(page)):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@EVERY_PAGE
+def test_links_within_a_page_lead_to_headings(page: Path) -> None:
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+    for target in re.findall(r"\]\(#([^)]+)\)", prose(page)):
+        assert target in anchors, f"{page.name} links to #{target}"
+
+
+@EVERY_PAGE
+def test_paths_exist(page: Path) -> None:
+    """Paths of the project that are named in code."""
+    for text in INLINE.findall(prose(page)):
+        match = re.fullmatch(r"((?:docs|src|tests|examples|benchmarks|scripts)/[\w./-]*\w)/?", text)
+        if match:
+            assert (ROOT / match[1]).exists(), f"{page.name} names {text}"
+
+
+@OUR_PAGES
+def test_options_exist(page: Path) -> None:
+    known = options()
+    for command, flags in uses(page):
+        if command == "COMMAND":
+            continue
+        assert command in known, f"{page.name} names understudy {command}"
+        assert set(flags) <= known[command], f"{page.name}: understudy {command} has no {set(flags) - known[command]}"
+    everything = set().union(*known.values())
+    for text in INLINE.findall(prose(page)):
+        if text.startswith("--"):
+            assert OPTION.findall(text)[0] in everything, f"{page.name} names {text}"
+
+
+def test_every_option_of_run_is_described() -> None:
+    described = set(OPTION.findall((ROOT / "docs" / "api.md").read_text()))
+    long = {option for option in options()["run"] if option.startswith("--")} - {"--help"}
+    assert long <= described
+
+
+@EVERY_PAGE
+def test_python_blocks_parse(page: Path) -> None:
+    for block in blocks(page, "python"):
+        ast.parse(block)
+
+
+@EVERY_PAGE
+def test_plans_of_faults_can_be_carried_out(page: Path) -> None:
+    for block in blocks(page, "toml"):
+        if "entry-points" in block or "[[command]]" in block:
+            continue  # tests/project/test_extending.py, test_detector_choice.py
+        if "[[rule]]" in block:
+            continue  # below
+        plan = make(tomllib.loads(block), registry())
+        assert schedule(plan, registry(), 4, ["node0", "node1"])
+
+
+def test_the_policy_of_the_page_can_be_used() -> None:
+    (block,) = [block for block in blocks(ROOT / "docs" / "operations.md", "toml") if "[[rule]]" in block]
+    names = ["a GPU that fell off the bus", "a link that flaps", "slow ranks", "nodes that were silent"]
+    assert [rule.name for rule in policy(block, "operations.md").rule] == names
+
+
+@EVERY_PAGE
+def test_both_sides_of_a_diff_parse(page: Path) -> None:
+    for block in blocks(page, "diff"):
+        lines = block.splitlines()
+        for other in "-+":
+            ast.parse("\n".join(line[1:] for line in lines if not line.startswith(other)))
+
+
+@OUR_PAGES
+def test_api_names_exist(page: Path) -> None:
+    code = [*INLINE.findall(prose(page)), *blocks(page, "python"), *blocks(page, "diff")]
+    for text in code if page.name != "extending.md" else ():  # it is not for scripts
+        for name in re.findall(r"(?<![\w.])@?job\.(\w+)", text):
+            assert name == "json" or hasattr(understudy.Job, name), f"{page.name} names job.{name}"
+        for name in re.findall(r"(?<![\w.])understudy\.(?!dev\b)(\w+)", text):  # understudy.dev is the group of a resource
+            assert name in understudy.__all__, f"{page.name} names understudy.{name}"
+
+
+def test_public_names_are_described() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    for name in (n for n in vars(understudy.Job) if not n.startswith("_")):
+        assert f"`job.{name}" in text
+    for name in set(understudy.__all__) - {"Job", "__version__"}:
+        assert f"`understudy.{name}" in text
+
+
+def test_http_interface() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    described = set(re.findall(r"`(GET|POST) (/[^\s`]+)", text))
+    app = create_app(cast(Jobs, None), Access(["secret"]), cast(Cluster, object()))
+    served = {(m, r.path) for r in app.routes if isinstance(r, APIRoute) for m in r.methods or ()}
+    assert served | {("GET", "/openapi.json")} == described
+
+
+def test_the_http_interface_is_described_as_it_is() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "api_page.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_rooms_are_shown_as_they_are() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "import_graph.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_names_the_role_that_a_request_needs() -> None:
+    description = describe()
+    assert "Role of the token" not in api_page(description) or any("x-role" in o for p in description["paths"].values() for o in p.values())
+    description["paths"]["/v1/nodes"]["get"]["x-role"] = "watcher"
+    assert "Role of the token: watcher." in api_page(description).partition("### GET /v1/nodes")[2].partition("###")[0]
+
+
+def test_a_stale_description_is_found(tmp_path: Path) -> None:
+    """The script on a copy of the project in which the interface says something else."""
+    for name in ("src", "docs", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    source = tmp_path / "src" / "understudy" / "orchestrator" / "api_models.py"
+    source.write_text(source.read_text().replace("A node in a list.", "A node, in a list."))
+    command = [sys.executable, str(tmp_path / "scripts" / "api_page.py")]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+    stale = subprocess.run([*command, "--check"], capture_output=True, text=True, env=environment)
+    assert stale.returncode == 1
+    assert "-A node in a list." in stale.stdout and "+A node, in a list." in stale.stdout and "scripts/api_page.py" in stale.stdout
+    for more, code in (([], 0), (["--check"], 0)):
+        assert subprocess.run([*command, *more], env=environment).returncode == code
+    assert "A node, in a list." in (tmp_path / "docs" / "api.md").read_text()
+
+
+def test_metrics_are_described() -> None:
+    source = (ROOT / "src" / "understudy" / "orchestrator" / "metrics.py").read_text()
+    made = {name + "_total" * (kind == "Counter") for kind, name in re.findall(r"(Gauge|Counter)MetricFamily\(\s*\"(\w+)\"", source)}
+    described = set(re.findall(r"`(understudy_\w+)", (ROOT / "docs" / "operations.md").read_text()))
+    assert made == described
+
+
+def test_keys_of_status_and_report() -> None:
+    named = set(INLINE.findall((ROOT / "docs" / "api.md").read_text()))
+    kinds = (views.Status, views.RankStatus, views.SpareStatus, views.Report, views.IncidentReport, views.RankReport)
+    for kind in kinds:
+        assert set(kind.__annotations__) <= named, kind.__name__
+    assert set(PHASES) <= named
+
+
+@EVERY_PAGE
+def test_variables_are_read_somewhere(page: Path) -> None:
+    source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    for name in set(re.findall(r"UNDERSTUDY_[A-Z_]+", page.read_text())):
+        assert name in source, f"{page.name} names {name}"
+
+
+@EVERY_PAGE
+def test_make_targets_exist(page: Path) -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    code = [*INLINE.findall(prose(page)), *(line for _, block in FENCE.findall(page.read_text()) for line in block.splitlines())]
+    for text in code:
+        match = re.match(r"make (\w+)", text)
+        if match:
+            assert match[1] in targets, f"{page.name} names make {match[1]}"
+
+
+def test_every_dependency_has_its_sentence() -> None:
+    text = (ROOT / "docs" / "dependencies.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(item for group in project["optional-dependencies"].values() for item in group)]
+    for requirement in wanted:
+        name = re.split(r"[<>=~! \[]", requirement)[0]
+        assert f"**{name}**" in text, name

@@ -1,0 +1,143 @@
+"""What an orchestrator does to the pods of its job. A stand-in for the API server keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from tests.schedulers.kubernetes.objects import job, pod, resource, standing
+from tests.schedulers.kubernetes.recorder import Recorder
+
+from understudy.schedulers.base import TAKEN, SchedulerAway, Work
+from understudy.schedulers.kubernetes import names
+from understudy.schedulers.kubernetes.allocation import CLAIMED, KubernetesAllocation
+from understudy.schedulers.kubernetes.api import Api, Missing, Object, group_path, path
+
+JOBS = group_path(f"{names.GROUP}/{names.VERSION}", names.PLURAL, "ml")
+PODS = path("pods", "ml")
+KEYS = names.Keys(names.GROUP)
+
+
+class Server(Recorder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.deleted: list[tuple[str, int | None]] = []
+
+    def read(self, path: str) -> Object:
+        if path == "/apis/resource.k8s.io":
+            raise Missing("it has no taints of devices")
+        return super().read(path)
+
+    def delete(self, path: str, grace: int | None = None, uid: str = "") -> None:
+        """As a kubelet that does not answer: the pod stays."""
+        found = self._found(path, "delete")
+        found["metadata"]["deletionTimestamp"] = "2026-11-26T00:00:00Z"
+        self.deleted.append((found["metadata"]["name"], grace))
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server()
+    for number in range(1, 4):
+        made.put(path("nodes", ""), {"metadata": {"name": f"w{number}", "labels": {}}, "spec": {}, "status": {}})
+    made.put(JOBS, resource(topologyKey="rack"))
+    for number in range(3):
+        made.put(PODS, pod(f"gpt-{number}", number=number, node=f"w{number + 1}"))
+    return made
+
+
+@pytest.fixture
+def ours(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesAllocation]:
+    made = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt")
+    for watched, where in ((made._pods, PODS), (made._nodes, path("nodes", ""))):
+        monkeypatch.setattr(watched, "objects", lambda where=where: server.listed(where)[0])
+    yield made
+    made.close()
+
+
+def of(server: Server, name: str) -> Object:
+    return cast(Object, server.objects["", "pods", "ml", name]["metadata"])
+
+
+def status(server: Server) -> dict[str, Any]:
+    group, version = names.GROUP, names.PLURAL
+    return cast("dict[str, Any]", server.objects[group, version, "ml", "gpt"]["status"])
+
+
+def test_a_pod_that_its_rank_has_left_is_a_spare(server: Server, ours: KubernetesAllocation) -> None:
+    ours.look()
+    ours.show(standing(ranks=("gpt-0", "gpt-1"), lost=()))
+    assert [of(server, f"gpt-{number}")["labels"][KEYS.role] for number in range(3)] == ["active", "active", "spare"]
+    ours.show(standing(ranks=("gpt-0", "gpt-2"), lost=()))
+    assert of(server, "gpt-1")["labels"][KEYS.role] == "spare" and KEYS.rank not in of(server, "gpt-1")["labels"]
+    assert of(server, "gpt-2")["labels"][KEYS.rank] == "1"
+
+
+def test_a_node_of_the_cluster_is_avoided_as_long_as_its_lost_pod_is_there(server: Server, ours: KubernetesAllocation) -> None:
+    """One whose kubelet answers ends the pod, and may get another one."""
+    ours.look()
+    ours.show(standing(ranks=("gpt-0", "gpt-2"), lost=("gpt-1",)))
+    assert status(server)["avoid"] == ["w2"]
+    assert ours.release(["gpt-1"], "") == ["gpt-1"] and server.deleted == [("gpt-1", 1)]
+    del server.objects["", "pods", "ml", "gpt-1"]
+    ours.show(standing(ranks=("gpt-0", "gpt-2"), lost=("gpt-1",), text="more"))
+    assert status(server)["avoid"] == []
+    assert not [node for node in ours.look() if node.name == "gpt-1"], "it is ours no more"
+
+
+def test_a_pod_that_has_vanished_is_taken_from_us(server: Server, ours: KubernetesAllocation) -> None:
+    ours.look()
+    del server.objects["", "pods", "ml", "gpt-1"]
+    (gone,) = [node for node in ours.look() if node.name == "gpt-1"]
+    assert (gone.trouble, gone.suspect) == (TAKEN, True)
+
+
+def test_a_claimed_pod_that_is_lost_is_given_back_once(server: Server, ours: KubernetesAllocation) -> None:
+    """It has the label of one that is not needed, and still somebody has to end it."""
+    ours.look()
+    ours.claim(4, Work("w", ()), ("gpt-1",), "gpt-0", "rank 1 is lost")
+    made = server.objects["", "pods", "ml", "gpt-claim-4"]
+    assert made["metadata"]["labels"][KEYS.number] == str(CLAIMED + 4)
+    ours.claim(4, Work("w", ()), ("gpt-1",), "gpt-0", "rank 1 is lost")
+    made["status"] = {"phase": "Running"}
+    ours.show(standing(ranks=("gpt-0", "gpt-claim-4"), lost=("gpt-1",)))
+    ours.show(standing(ranks=("gpt-0", ""), lost=("gpt-1", "gpt-claim-4")))
+    assert made["metadata"]["labels"][KEYS.role] == "retired"
+    assert list(ours.claims()) == [4]
+    ours.give_back(4)
+    ours.give_back(4)
+    assert server.deleted == [("gpt-claim-4", None)]
+
+
+def test_what_the_resource_is_changed_into_and_cannot_be_changes_nothing(server: Server, ours: KubernetesAllocation) -> None:
+    server.put(JOBS, resource(pods=0))
+    assert [node.name for node in ours.look()] == ["gpt-0", "gpt-1", "gpt-2"] and not ours.cancelled()
+    server.put(JOBS, resource(pods=0, deleted="2026-11-26T00:00:00Z"))
+    ours.look()
+    assert ours.cancelled() == "UnderstudyJob ml/gpt is deleted"
+
+
+def test_one_that_cannot_be_looked_at_leaves_no_thread(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    """An orchestrator tries once a second."""
+
+    def away(path: str) -> Object:
+        if path.startswith("/apis/resource"):
+            raise SchedulerAway("away")
+        return Server.read(server, path)
+
+    monkeypatch.setattr(server, "read", away)
+    with pytest.raises(SchedulerAway):
+        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt")
+    assert not [right for right in server.needed if right.verb in ("list", "watch")]
+
+
+def test_a_job_that_is_not_there(server: Server) -> None:
+    with pytest.raises(Missing):
+        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "other")
+
+
+def test_drills_that_are_required_and_cannot_be() -> None:
+    for spec in ({"drill": {"required": True, "at": 0}}, {"drill": {"required": True}, "spares": {"pods": 0}}):
+        with pytest.raises(ValueError, match=r"drill\.required"):
+            job(**spec)

@@ -1,0 +1,231 @@
+"""Floating spares on Slurm: what is asked for, and how it is found again. Small scripts on PATH stand in for Slurm's programs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.schedulers.slurm.programs import Programs
+
+from understudy.common.names import OWNER_VARIABLE
+from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
+from understudy.schedulers.slurm.claims import Claims, like_the_job, owner_is_over
+from understudy.schedulers.slurm.step import Step
+
+WORK = Work("claim 4", ("python", "-m", "mine", "a b; $(c)"), {"SECRET": "s"})
+NOW = time.mktime((2026, 11, 26, 4, 0, 0, 0, 0, -1))
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    found = Programs(tmp_path, monkeypatch)
+    found.answer("sbatch", "12\n")
+    return found
+
+
+def claims(restarts: int = 1, *options: str) -> Claims:
+    return Claims(Step("7", "0", restarts, "n[1-3]", 3, 0, 20000, ()), options)
+
+
+def mark(number: int | str = 4, job: str = "slurm-7.0-r1") -> str:
+    return f"understudy: spare of {job}, claim {number}; for rank 2"
+
+
+def test_what_is_asked_for(programs: Programs) -> None:
+    claims(1, "--qos=urgent").ask(4, WORK, {"n2", "n1"}, "n2", 'for "rank" 2')
+    (call,) = programs.calls("sbatch")
+    assert "--comment=understudy: spare of slurm-7.0-r1, claim 4; for 'rank' 2" in call
+    assert {"--job-name=understudy-spare", "--no-requeue", "--exclude=n1,n2", "--nodes=1"} <= {*call} and call[-1] == "--qos=urgent"
+    given, around = programs.last()
+    assert given == "#!/bin/sh\nexec python -m mine 'a b; $(c)'\n", "the secret is not in it"
+    assert (around["SECRET"], around[OWNER_VARIABLE]) == ("s", "7")
+
+
+def test_the_same_number_twice_gives_one_node_also_of_an_orchestrator_before_this_one(programs: Programs) -> None:
+    programs.answer("squeue", f"12|PENDING||Priority|{mark()}\n")
+    claims().ask(4, WORK, (), "n2", "x")
+    assert not programs.calls("sbatch")
+    claims().ask(5, WORK, (), "n2", "x")
+    assert len(programs.calls("sbatch")) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"), [("Unable to contact slurm controller", SchedulerAway), ("QOSMaxSubmitJobPerUserLimit", SchedulerFailed)]
+)
+def test_a_node_that_is_refused(said: str, kind: type[Exception], programs: Programs) -> None:
+    programs.answer("sbatch", error=f"sbatch: error: {said}\n", code=1)
+    with pytest.raises(kind, match=said) as caught:
+        claims().ask(4, WORK, (), "n2", "x")
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("line", "held"),
+    [
+        ("12|PENDING||Priority|", Held(False, "", "Slurm job 12 pending (Priority)")),
+        ("12|CONFIGURING|n5|None|", Held(False, "n5", "Slurm job 12 configuring")),
+        ("12|RUNNING|n5|None|", Held(False, "n5", "Slurm job 12 running")),
+        ("12|COMPLETING|n5|None|", Held(False, "n5", "Slurm job 12 completing")),
+        ("12|NODE_FAIL|n5|None|", Held(True, "n5", "Slurm job 12 node fail")),
+        ("12|PREEMPTED||None|", Held(True, "", "Slurm job 12 preempted")),
+        ("12|CANCELLED||None|", Held(True, "", "Slurm job 12 cancelled")),
+    ],
+)
+def test_how_one_stands(line: str, held: Held, programs: Programs) -> None:
+    programs.answer("squeue", line + mark() + "\n")
+    assert claims().held() == {4: held}
+    (call,) = programs.calls("squeue")
+    assert "--name=understudy-spare" in call and any(word.startswith("--user=") for word in call)
+
+
+def test_one_that_has_ended_does_not_hide_one_that_has_not(programs: Programs) -> None:
+    lines = [f"{number}|{state}|n5|None|{mark()}\n" for number, state in ((11, "FAILED"), (12, "RUNNING"), (13, "CANCELLED"))]
+    programs.answer("squeue", "".join(lines))
+    found = claims()
+    assert found.held() == {4: Held(False, "n5", "Slurm job 12 running")}
+    found.give_back(4)
+    assert programs.calls("scancel") == [["scancel", "12"]]
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "",
+        "(null)",
+        "my own",
+        f"see {mark()}",
+        mark(job="slurm-8.0"),
+        mark(job="slurm-7.1-r1"),
+        mark("4x"),
+        mark("-4"),
+        mark("٣"),
+        mark("9" * 5000),
+        mark().replace(";", ""),
+        mark().upper(),
+        "understudy: spare of , claim 4; x",
+    ],
+)
+def test_what_only_looks_like_a_claim_is_left_alone(comment: str, programs: Programs) -> None:
+    programs.answer("squeue", f"12|RUNNING|n5|None|{comment}\n")
+    found = claims()
+    assert found.held() == {}
+    found.give_back(4)
+    found.record(4, "x")
+    assert len(programs.calls()) == 1
+
+
+@pytest.mark.parametrize("answer", ["", "\n", "12|RUNNING\n", "||||\n", "\0\x1b[2J\n", "x" * 5_000_000])
+def test_an_answer_that_is_none_holds_nothing(answer: str, programs: Programs) -> None:
+    programs.answer("squeue", answer)
+    assert claims().held() == {}
+
+
+@pytest.mark.parametrize(("state", "ended"), [("RUNNING", True), ("PENDING", True), ("COMPLETED", False)])
+def test_what_was_claimed_before_the_job_was_requeued_is_ended(state: str, ended: bool, programs: Programs) -> None:
+    programs.answer("squeue", f"12|{state}|n5|None|{mark(job='slurm-7.0')}\n13|{state}|n6|None|{mark(job='slurm-8.0')}\n")
+    assert claims().held() == {} and programs.calls("scancel") == ([["scancel", "12"]] if ended else [])
+
+
+TOPOLOGY = """SwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[1-3]
+SwitchName=s2 Level=0 LinkSpeed=1 Nodes=n[4-6],m1
+SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-6],m1 Switches=s[1-2]
+"""
+BLOCKS = "BlockName=b1 BlockIndex=0 Nodes=n[1-3] BlockSize=3\nBlockName=b2 BlockIndex=1 Nodes=n[4-6],m1 BlockSize=3\n"
+
+
+@pytest.mark.parametrize("topology", [TOPOLOGY, BLOCKS])
+def test_near_its_peers_if_that_is_free_and_else_from_anywhere(topology: str, programs: Programs) -> None:
+    programs.answer("scontrol show topology", topology)
+    programs.answer("scontrol show topology n2", "".join(line for line in topology.splitlines(keepends=True) if "=n[1-" in line))
+    found = claims()
+    found.ask(4, WORK, {"n2", "n1"}, "n2", "for rank 2")
+    (call,) = programs.calls("sbatch")
+    comment = f"{mark()} (near its peers, if that is free)"
+    assert {"--exclude=n1,n2,n[4-6],m1", f"--comment={comment}"} <= {*call}
+    programs.answer("squeue", f"12|RUNNING|n3|None|{comment}\n")
+    assert found.held()[4].node == "n3" and not programs.calls("scontrol update")
+    programs.answer("squeue", f"12|PENDING||Resources|{comment}\n")
+    assert found.held() == {4: Held(False, "", "Slurm job 12 pending (Resources)")}
+    assert programs.calls("scontrol")[-1] == ["scontrol", "update", "JobId=12", "ExcNodeList=n1,n2", f"Comment={mark()}"]
+
+
+def test_who_takes_over_lets_it_go_elsewhere_than_to_the_jobs_own_nodes(programs: Programs) -> None:
+    programs.answer("squeue", f"12|PENDING||Resources|{mark()} (near its peers, if that is free)\n")
+    programs.answer("scontrol show hostnames", "n1\nn2\nn3\n")
+    programs.answer("scontrol update", error="Job is no longer pending execution\n", code=1)
+    assert claims().held() == {4: Held(False, "", "Slurm job 12 pending (Resources)")}
+    assert programs.calls("scontrol")[-1][3] == "ExcNodeList=n1,n2,n3"
+
+
+def test_from_anywhere_also_if_no_other_node_can_ever_be_near(programs: Programs) -> None:
+    """Slurm refuses that at once."""
+    programs.answer("scontrol show topology", TOPOLOGY)
+    programs.answer("scontrol show topology n2", TOPOLOGY.splitlines(keepends=True)[0])
+    near = "sbatch --parsable --export=ALL --nodes=1 --ntasks=1 --output=/dev/null --job-name=understudy-spare --comment="
+    near += f"{mark()} (near its peers, if that is free) --no-requeue"
+    programs.answer(near, error="sbatch: error: Requested node configuration is not available\n", code=1)
+    claims().ask(4, WORK, {"n2"}, "n2", "for rank 2")
+    call = programs.calls("sbatch")[-1]
+    assert {"--exclude=n2", f"--comment={mark()}"} <= {*call}
+
+
+@pytest.mark.parametrize(("said", "code"), [("", 0), ("No topology information available\n", 0), ("x", 1), (TOPOLOGY[:40], 0)])
+def test_where_nothing_is_known_of_a_network_it_comes_from_anywhere(said: str, code: int, programs: Programs) -> None:
+    programs.answer("scontrol show topology", said, code=code)
+    claims().ask(4, WORK, {"n2"}, "n2", "for rank 2")
+    (call,) = programs.calls("sbatch")
+    assert {"--exclude=n2", f"--comment={mark()}"} <= {*call}
+
+
+def test_what_becomes_of_it_stands_there_behind_its_mark(programs: Programs) -> None:
+    found = claims()
+    found.ask(4, WORK, (), "n2", "for rank 2")
+    found.record(4, "rank 2 on n5\x1b[2J" + "x" * 5000)
+    (*words, comment) = programs.calls("scontrol")[-1]
+    assert words == ["scontrol", "update", "JobId=12"] and len(comment) <= 1010
+    assert comment.startswith("Comment=understudy: spare of slurm-7.0-r1, claim 4; rank 2 on n5\\x1b[2J")
+
+
+@pytest.mark.parametrize(
+    ("job", "options"),
+    [
+        ({}, ["--cpus-per-task=1"]),
+        ({"Partition": "gpu", "QOS": "high", "Account": "a", "Reservation": "r"}, [*("--partition=gpu", "--qos=high"), "--account=a"]),
+        ({"QOS": "normal", "Account": "(null)", "Features": "", "OverSubscribe": "NO"}, ["--exclusive"]),
+        ({"TresPerNode": "gres:gpu:4"}, ["--gres=gpu:4"]),
+        ({"TresPerNode": "gres/gpu:a100:4,gres/shard:2"}, ["--gres=gpu:a100:4,shard:2"]),
+        ({"NumNodes": "3-3", "NumCPUs": "24"}, ["--cpus-per-task=8"]),
+        ({"NumNodes": "0", "NumCPUs": "x", "MinMemoryNode": "4000M"}, ["--mem=4000M"]),
+        ({"MinMemoryCPU": "500M", "MinMemoryNode": "0"}, ["--mem-per-cpu=500M"]),
+        ({"TimeLimit": "01:00:00", "EndTime": "2026-11-26T05:00:00"}, ["--time=60"]),
+        ({"TimeLimit": "01:00:00", "EndTime": "2026-11-26T03:00:00"}, ["--time=2"]),
+        ({"TimeLimit": "UNLIMITED", "EndTime": "2027-11-26T05:00:00"}, []),
+        ({"TimeLimit": "01:00:00", "EndTime": "Unknown"}, []),
+    ],
+)
+def test_a_node_like_those_of_the_job(job: dict[str, Any], options: list[str]) -> None:
+    found = like_the_job(job, NOW)
+    assert {*options} <= {*found}
+    assert any(option.startswith("--time") for option in found) is any(option.startswith("--time") for option in options)
+    assert "(null)" not in " ".join(found) and not [option for option in found if option.endswith("=")]
+
+
+@pytest.mark.parametrize(
+    ("output", "error", "over"),
+    [
+        ("RUNNING\n", "", False),
+        ("PENDING\n", "", False),
+        ("COMPLETING\n", "", False),
+        ("COMPLETED\n", "", True),
+        ("TIMEOUT\n", "", True),
+        ("", "", True),
+        ("", "slurm_load_jobs error: Invalid job id specified", True),
+        ("", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)", False),
+        ("", "slurm_load_jobs error: Access denied", False),
+    ],
+)
+def test_a_spare_ends_when_the_job_that_it_is_for_is_known_to_be_over(output: str, error: str, over: bool, programs: Programs) -> None:
+    programs.answer("squeue", output, error, int(bool(error)))
+    assert owner_is_over("7") is over
