@@ -33,13 +33,17 @@ OURS = {  # beside modules of core
     "quorum": set[str](),
     "orchestrator": {"understudy.detectors.heartbeats"},
     "detectors": {"understudy.common.page_view", "understudy.detectors.base"},
+    "messages": set[str](),
 }
 QUORUM = [ROOT / "orchestrator" / "quorum" / name for name in ("raft.py", "roster.py")]
 RULES = [ROOT / "orchestrator" / name for name in ("dispatch.py", "lease_term.py", "liveness.py")]
+MESSAGES = [path for path in sorted((ROOT / "messages").rglob("*.py")) if path.name not in ("registry.py", "base.py")]
 DETECTORS = [ROOT / "detectors" / name for name in ("base.py", "hang.py", "heartbeats.py")]
 
 
-@pytest.mark.parametrize("path", [*sorted((ROOT / "core").glob("*.py")), *QUORUM, *RULES, *DETECTORS], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [*sorted((ROOT / "core").glob("*.py")), *QUORUM, *RULES, *DETECTORS, *MESSAGES], ids=lambda path: path.stem
+)
 def test_what_decides_is_pure(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         names: list[str] = []
@@ -48,7 +52,7 @@ def test_what_decides_is_pure(path: Path) -> None:
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
         for name in names:
-            ours = name in OURS[path.parent.name] or name.startswith("understudy.core.")
+            ours = name in OURS[path.parent.name] or name.startswith(("understudy.core.", "understudy.messages"))
             assert ours or name in PURE, f"{path.name} imports {name}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in IMPURE_CALLS, f"{path.name} calls {node.func.id}"

@@ -12,6 +12,7 @@ from understudy.cli.doctor_command import doctor
 from understudy.cli.drain_command import drain, undrain
 from understudy.cli.drill_command import drill
 from understudy.cli.events_command import events
+from understudy.cli.explain_command import explain
 from understudy.cli.job_commands import believe, migrate, report, status, stop, taint
 from understudy.cli.kubernetes_command import kubernetes
 from understudy.cli.policy_command import policy
@@ -51,6 +52,7 @@ app.command("undrain")(undrain)
 app.command("stop")(stop)
 app.command("chaos")(chaos)
 app.command("doctor")(doctor)
+app.command("explain")(explain)
 app.command("detectors")(detectors)
 app.command("check-node")(check_node)
 app.add_typer(policy)
