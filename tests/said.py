@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from string import Formatter
 
 import pytest
@@ -32,9 +32,15 @@ def said(text: object, message: Message, **arguments: object) -> bool:
     return re.search(_pattern(message, arguments), _plain(str(text))) is not None
 
 
-@contextmanager
-def refused(kind: type[BaseException], message: Message, **arguments: object) -> Iterator[pytest.ExceptionInfo[BaseException]]:
+def refused(
+    kind: type[BaseException], message: Message, **arguments: object
+) -> AbstractContextManager[pytest.ExceptionInfo[BaseException], bool]:
     """Expect an exception of `kind` that carries `message` with these arguments."""
+    return _refused(kind, message, arguments)  # type: ignore[return-value]  # its type says that it ends the exception
+
+
+@contextmanager
+def _refused(kind: type[BaseException], message: Message, arguments: dict[str, object]) -> Iterator[pytest.ExceptionInfo[BaseException]]:
     with pytest.raises(kind) as caught:
         yield caught
     assert said(caught.value, message, **arguments), f"wanted {message.code} with {arguments}, got: {caught.value!r}"
