@@ -6,7 +6,7 @@ TORCH_NEWEST ?= 2.14.1
 # What Understudy is compared with, in an environment of its own.
 TORCHFT_VERSION ?= 0.2.0
 NVRX_VERSION ?= 0.4.1
-# Most tests wait for processes most of the time; each starts about five.
+# Two cores: most tests wait for processes most of the time.
 TESTS_AT_ONCE ?= 2
 VENV := .venv
 PEERS := .venv-peers
@@ -16,42 +16,42 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 NEWEST_STAMP := $(NEWEST)/.setup-torch-$(TORCH_NEWEST)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
-# What depends most on torch: groups, faults in every place, the scripts of the diagonal that lean on it most (`make conformance` has all).
-ON_NEWEST := tests/contract tests/faults/test_losses.py \
-	tests/conformance/test_diagonal.py tests/integration/test_leaks.py tests/integration/test_gloo_waits.py \
-	tests/worker/test_torch_internals.py -k "not on_purpose and not does_not_end and not moco and not leaves_eval and not nanogpt \
-	and not prefetched and not arguments_changed and not mixing and not two_forwards and not hangs and not data_loader \
-	and not spare_lost and not two_at_once"
+# What of the gate also runs on the newest torch: the rows of the covering array that join communicators again, and torch's insides.
+ON_NEWEST := tests/matrix/test_covering.py tests/contract/test_backend.py tests/worker/test_torch_internals.py
+# And what `make whole-newest` adds to that.
+WHOLE_ON_NEWEST := tests/contract tests/faults/test_losses.py tests/worker \
+	tests/integration/recovery/test_leaks.py tests/integration/recovery/test_gloo_waits.py
 SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.py),scripts)
 
-# Everything about nodes that are left: detectors, policies, drains, checks, going home.
-LEAVING := tests/integration/test_evidence.py tests/integration/test_detectors.py tests/integration/test_evidence_http.py \
-	tests/integration/test_straggler.py tests/integration/test_drain.py tests/integration/test_parallel_drains.py \
-	tests/integration/test_return.py tests/integration/test_check_node.py tests/integration/test_prometheus.py \
-	tests/integration/test_leaving.py tests/integration/test_disturbed_moves.py
+PYTEST := $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15
+EVERYTHING := -m "gate or cluster or whole or not whole"
+# The parts of `make whole`, each of which ends within an hour.
+PARTS := whole-units model whole-faults whole-control whole-recovery whole-leaving drills \
+	matrix-ddp matrix-hsdp matrix-tp conformance-1 conformance-2 conformance-3 slurm kubernetes whole-newest
 
-.PHONY: help setup demo drain test whole leaving slurm kubernetes newest setup-newest model mutants matrix drills conformance lint format bench peers compare clean
+.PHONY: help setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
 
 help:
-	@echo "make setup   a virtual environment in .venv with the package and its tools; tested: torch 2.13 to 2.14, Python 3.11 to 3.13"
-	@echo "make demo    train, kill a rank in the middle, compare with the undisturbed run"
-	@echo "make drain   train on two nodes, drain one of them under the job, compare with the undisturbed run"
-	@echo "make test    lint, types, imports and all tests"
-	@echo "make whole   all tests, in every way to be parallel (hours); make test goes through a diagonal of them"
-	@echo "make newest  types and part of the tests on torch $(TORCH_NEWEST), in .venv-newest: groups, faults, some scripts"
-	@echo "make leaving nodes that are left before they fail: detectors, policies, drains, checks and going home, whole"
-	@echo "make slurm   jobs on a real Slurm cluster of the tests, whole (Debian: slurmctld slurmd slurmdbd slurm-client mariadb-server)"
-	@echo "make kubernetes  a real control plane and nodes that are stand-ins, whole (Debian: etcd-server; kube-* in KUBEBUILDER_ASSETS)"
-	@echo "make model   the protocol in every order of events, within larger bounds than in make test"
-	@echo "make mutants changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
-	@echo "make matrix  every fault in every phase, in every way to be parallel, on real jobs (hundreds of cells)"
-	@echo "make drills  every fault in every phase of a drill, and a drill at every step of a score of scripts"
-	@echo "make conformance  what real training scripts do, with kills, bit by bit; writes docs/conformance.md (an hour or two)"
-	@echo "make lint    lint, types and who imports whom, only"
-	@echo "make format  let ruff rewrite the sources"
-	@echo "make bench   recovery and overhead benchmarks"
-	@echo "make peers   what Understudy is compared with, in .venv-peers"
-	@echo "make compare the comparison, with the peers that are there"
+	@echo "For everybody:"
+	@echo "  make setup        a virtual environment in .venv with the package and its tools (torch 2.13 to 2.14, Python 3.11 to 3.13); 2 min"
+	@echo "  make demo         train, kill a rank in the middle, compare with the undisturbed run; 2 min"
+	@echo "  make drain        train on two nodes, drain one of them under the job, compare with the undisturbed run; 2 min"
+	@echo "  make test         lint, types, unit tests, and the jobs of the covering array on this machine; at most 10 min on two cores"
+	@echo "The rest of the gate (.ci/run):"
+	@echo "  make clusters     jobs of the covering array on a real Slurm and a real Kubernetes control plane; 5 min"
+	@echo "  make newest       the jobs that depend on torch $(TORCH_NEWEST), in .venv-newest; 5 min, and as much for its first setup"
+	@echo "  make lint         lint, types and who imports whom, only; 1 min"
+	@echo "  make covering     print the jobs of the gate: which mode, phase, fault, groups and scheduler meet in which"
+	@echo "  make costs        measure what the gate costs, and record it (a quiet machine with two cores)"
+	@echo "Everything (before an issue is called resolved); each part ends within an hour and can be run alone:"
+	@echo "  make whole        all parts, one after the other"
+	@for part in $(PARTS); do echo "    make $$part"; done
+	@echo "  make conformance  the three parts of it in one go; writes docs/conformance.md"
+	@echo "  make mutants      changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
+	@echo "More:"
+	@echo "  make format       let ruff rewrite the sources"
+	@echo "  make bench        recovery and overhead benchmarks"
+	@echo "  make peers        what Understudy is compared with, in .venv-peers; make compare runs the comparison"
 	@echo "TORCH_VERSION=$(TORCH_VERSION) PYTHON=$(PYTHON) TORCHFT_VERSION=$(TORCHFT_VERSION) NVRX_VERSION=$(NVRX_VERSION)"
 
 setup: $(STAMP)
@@ -76,25 +76,61 @@ lint: setup
 	$(BIN)/lint-imports --no-logo --no-cache
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15
+	$(PYTEST)
+
+# Where Slurm or a control plane is missing, its jobs are left out, and the end of the run says how to get it.
+clusters: setup
+	$(BIN)/python -m pytest --durations 15 -m cluster tests/slurm tests/kubernetes
+
+newest: $(NEWEST_STAMP)
+	$(NEWEST)/bin/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 $(ON_NEWEST)
+
+covering: setup
+	$(BIN)/python -m tests.matrix.covering
+
+costs: setup
+	$(PYTEST) --write-costs tests/costs.json
+
+whole: $(PARTS)
+
+whole-units: setup
+	$(PYTEST) -m whole --ignore tests/integration --ignore tests/faults --ignore tests/conformance --ignore tests/slurm --ignore tests/kubernetes
+
+model: setup
+	$(BIN)/python -m tests.model
+
+whole-faults: setup
+	$(PYTEST) $(EVERYTHING) tests/faults tests/contract tests/matrix
+
+whole-control: setup
+	$(PYTEST) $(EVERYTHING) tests/integration/control
+
+whole-recovery: setup
+	$(PYTEST) $(EVERYTHING) tests/integration/recovery
+
+whole-leaving: setup
+	$(PYTEST) $(EVERYTHING) tests/integration/leaving
+
+drills: setup
+	EVERY_RANK=1 $(BIN)/python -m pytest $(EVERYTHING) tests/integration/recovery/test_drill_parallel.py
+	$(BIN)/python -m tests.drills
+
+matrix-%: setup
+	$(BIN)/python -m tests.matrix --modes $*
+
+conformance-%: setup
+	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --part $*/3
 
 slurm: setup
-	$(BIN)/python -m pytest --durations 15 -m "whole or not whole" tests/slurm
+	$(BIN)/python -m pytest --durations 15 $(EVERYTHING) tests/slurm
 
 kubernetes: setup
-	$(BIN)/python -m pytest --durations 15 -m "whole or not whole" tests/kubernetes
+	$(BIN)/python -m pytest --durations 15 $(EVERYTHING) tests/kubernetes
 
-# Every test there is: hours. Where Prometheus, Slurm or Kubernetes are not installed, theirs are left out.
-whole: setup
-	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 -m "whole or not whole"
-
-leaving: setup
-	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 -m "whole or not whole" $(LEAVING)
-
-# Whole on another torch: make test TORCH_VERSION=...
-newest: $(NEWEST_STAMP)
+# All tests on another torch: make whole TORCH_VERSION=...
+whole-newest: $(NEWEST_STAMP)
 	$(NEWEST)/bin/mypy $(SOURCES)
-	$(NEWEST)/bin/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 $(ON_NEWEST)
+	$(NEWEST)/bin/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15 $(EVERYTHING) $(ON_NEWEST) $(WHOLE_ON_NEWEST)
 
 setup-newest: $(NEWEST_STAMP)
 
@@ -104,18 +140,8 @@ $(NEWEST_STAMP): pyproject.toml
 	$(NEWEST)/bin/python -m pip install --quiet --editable ".[data,dev]"
 	@rm -f $(NEWEST)/.setup-torch-* && touch $@
 
-model: setup
-	$(BIN)/python -m tests.model
-
 mutants: setup
 	$(BIN)/python -m tests.mutants --at-once $(TESTS_AT_ONCE)
-
-matrix: setup
-	$(BIN)/python -m tests.matrix
-
-drills: setup
-	EVERY_RANK=1 $(BIN)/python -m pytest tests/integration/test_drill_parallel.py
-	$(BIN)/python -m tests.drills
 
 conformance: setup
 	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --write docs/conformance.md

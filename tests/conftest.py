@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
+from tests.tiers import pytest_addoption as pytest_addoption
+from tests.tiers import pytest_collection_modifyitems as pytest_collection_modifyitems
+from tests.tiers import pytest_configure as pytest_configure
+from tests.tiers import pytest_terminal_summary as pytest_terminal_summary
+
 # Most tests mean to use their only spare themselves. Those of drills say so (`--drill`).
 os.environ["UNDERSTUDY_DRILL"] = "off"
 

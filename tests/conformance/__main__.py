@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from tests.conformance import table
 from tests.conformance.scripts import FOLDER, Script, find
 from tests.conformance.suite import Result, everything
+from tests.parts import part_of
 
 ROOT = Path(__file__).parents[2]  # of the project
 
@@ -32,6 +33,7 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="scripts; default: all")
     parser.add_argument("--scripts", type=Path, default=FOLDER, metavar="FOLDER", help="where they are")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts of them, each of which takes about as long")
     parser.add_argument("--at-once", type=int, default=2, metavar="N", help="scripts that are tried at the same time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for all results")
     parser.add_argument("--write", type=Path, metavar="FILE", help="file for the table, in Markdown")
@@ -52,6 +54,10 @@ def main() -> int:
     if unknown := [name for name in args.names if name not in names]:
         parser.error(f"there is no script {unknown[0]!r} in {args.scripts}")
     wanted = [script for script in known if not args.names or script.name in args.names]
+    try:
+        wanted = part_of(wanted, args.part)
+    except ValueError as error:
+        parser.error(f"--part: {error}")
     before: list[dict[str, Any]] = json.loads(args.only_failed.read_text()) if args.only_failed else []
     if before:
         failed = {result["script"] for result in before if result["wrong"]}
@@ -69,7 +75,8 @@ def main() -> int:
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
     if args.write:
-        command = "make conformance" if len(results) == len(known) else f"python -m tests.conformance {' '.join(args.names)}".strip()
+        words = " ".join(["python -m tests.conformance", *([f"--part {args.part}"] if args.part != "1/1" else []), *args.names])
+        command = "make conformance" if len(results) == len(known) else words
         again_too = f", and `python -m tests.conformance --only-failed` after what was wrong was mended ({', '.join(sorted(again))}),"
         args.write.write_text(table.document(results, f"`{command}`{again_too if before else ''}", torch.__version__))
     return 1 if any(result["wrong"] for result in results) else 0

@@ -57,7 +57,7 @@ class KubernetesJob:
         container = {
             "name": "trainer",
             "image": "none",
-            "command": ["understudy", "run", "--run-dir", "/tmp/run", *trains],
+            "command": self.command(trains),
             "env": [{"name": key, "value": value} for key, value in given.items()],
             "resources": {"limits": {"nvidia.com/gpu": str(GPUS)}},
             "volumeMounts": [{"name": "out", "mountPath": str(self.out)}],
@@ -66,6 +66,10 @@ class KubernetesJob:
         template = {"spec": {"containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": 60}}
         resource = {"pods": pods, "spares": {"pods": spares}, "drill": {"at": 0}, "template": template, **(spec or {})}
         cluster.apply({"apiVersion": API, "kind": KIND, "metadata": {"name": name}, "spec": resource})
+
+    def command(self, trains: list[str]) -> list[str]:
+        """Return what a pod runs. `trains`: the script and its arguments."""
+        return ["understudy", "run", "--run-dir", "/tmp/run", *trains]
 
     # What is known of it
 

@@ -2,7 +2,7 @@
 
 Each cell is a fault that strikes a real job in this phase. What comes of it must be what the registry says, the journal must be allowed by
 the model, and behind every step every rank must hold, bit by bit, what it holds in the undisturbed run under torchrun. `make matrix` runs
-all of it, and `tests/matrix/test_diagonal.py` a diagonal.
+all of it; `covering` chooses the rows of the gate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.integration.processes import Mark, marked
-from tests.matrix.cells import PARALLEL, PHASES, Cell, cells, diagonal
+from tests.matrix.cells import PARALLEL, PHASES, Cell, cells
 from tests.matrix.results import Result, summary, table
 from tests.matrix.run import Finished, compare, run, undisturbed
 
@@ -30,7 +30,6 @@ def main() -> int:
     parser.add_argument("--modes", default=",".join(PARALLEL), help="ways to be parallel, with commas between them")
     parser.add_argument("--phases", default=",".join(PHASES), help="with commas between them")
     parser.add_argument("--faults", default="", help="with commas between them; default: all of the registry")
-    parser.add_argument("--diagonal", action="store_true", help="each phase once, with another fault")
     parser.add_argument("--at-once", type=int, default=2, help="jobs that run at the same time")
     parser.add_argument("--json", type=Path, help="file for every cell")
     parser.add_argument("--markdown", type=Path, help="file for the table")
@@ -41,7 +40,7 @@ def main() -> int:
         if unknown := [name for name in names if name not in known]:
             parser.error(f"there is no {unknown[0]!r}; there are {', '.join(known)}")
     faults = args.faults.split(",") if args.faults else []
-    wanted = diagonal(modes) if args.diagonal else [cell for mode in modes for cell in cells(mode)]
+    wanted = [cell for mode in modes for cell in cells(mode)]
     wanted = [cell for cell in wanted if cell.phase in phases and (not faults or cell.fault in faults)]
     if not wanted:
         parser.error("no cell is left")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
 from typing import Any
 
 from understudy.chaos.base import Fault, Hits, Outcome
@@ -34,7 +32,6 @@ HANG_LIMIT = 5.0
 SETUP_LIMIT = 30.0  # for a hang in a recovery, which the limits of the recovery itself end (`core.loss.expired`)
 SHORT = {"pause": 1.0, "agent_pause": 1.0, "orchestrator_pause": 1.0, "journal_full": 1.0, "packet_drop": 1.0, "slow_link": 1.0}
 SHORT |= {"disk_full": 1.0, "clock_jump": 1.0}  # seconds that they last
-QUICK = ("sigkill", "orchestrator_kill", "segfault", "clock_jump", "abort", "agent_kill", "exit", "exception_in_thread", "sigterm")
 
 
 @dataclass(frozen=True)
@@ -63,10 +60,9 @@ def cells(mode: str) -> list[Cell]:
     return [_cell(mode, phase, fault, number) for phase in PHASES for number, fault in enumerate(registry().all())]
 
 
-def diagonal(modes: Sequence[str]) -> list[Cell]:
-    """Each phase once, each mode in turn, and one fault after the other of those that take little time."""
-    turns = zip(PHASES, cycle(modes), cycle(QUICK), strict=False)
-    return [_cell(mode, phase, registry().find(fault), number) for number, (phase, mode, fault) in enumerate(turns)]
+def cell(mode: str, phase: str, fault: str, number: int) -> Cell:
+    """Return one cell. `number` decides which rank is hit, where any may be."""
+    return _cell(mode, phase, registry().find(fault), number)
 
 
 def _cell(mode: str, phase: str, fault: Fault, number: int) -> Cell:

@@ -1,0 +1,62 @@
+"""The rows of the covering array on a real Kubernetes control plane."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.processes import marked
+from tests.kubernetes.cluster import Cluster, needs_kubernetes
+from tests.kubernetes.jobs import GROUP, Steady
+from tests.matrix import on_cluster
+from tests.matrix.covering import KUBERNETES, Row
+
+JOBS = on_cluster.jobs(KUBERNETES)
+FIRST, *OTHERS = (pytest.param(rows, id=on_cluster.name(rows)) for rows in JOBS)
+
+pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
+
+
+class Serving(Steady):
+    """A steady job whose pods share their armed faults. See `tests.matrix.on_cluster.ClusterJob`."""
+
+    def shared(self) -> Path:
+        return self.out
+
+    def command(self, trains: list[str]) -> list[str]:
+        """Put the folder into the run directory before the job begins, since a pod's files are its own."""
+        (self.out / "chaos").mkdir()
+        script = f'mkdir -p /tmp/run && ln -s {self.out / "chaos"} /tmp/run/chaos && exec understudy run --chaos --run-dir /tmp/run "$@"'
+        return ["sh", "-c", script, "sh", *trains]
+
+    def is_whole(self) -> bool:
+        return self.status.get("phase") == "Training" and bool(self.status.get("spares"))
+
+    def migrate(self, rank: int) -> None:
+        self.cluster.patch("Pod", self.pod_of(rank), {"metadata": {"annotations": {f"{GROUP}/leave": "a row of the covering array"}}})
+
+    def turn_off_node_of(self, rank: int) -> None:
+        self.cluster.nodes[self.node_of(rank)].off()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("rows", [FIRST])
+def test_most_rows(kubernetes: Cluster, rows: list[Row], tmp_path: Path) -> None:
+    serve(kubernetes, rows, tmp_path)
+
+
+@pytest.mark.parametrize("rows", OTHERS)
+def test_the_other_rows(kubernetes: Cluster, rows: list[Row], tmp_path: Path) -> None:
+    serve(kubernetes, rows, tmp_path)
+
+
+def serve(kubernetes: Cluster, rows: list[Row], folder: Path) -> None:
+    """The job computes bit by bit what it computes undisturbed."""
+    job = Serving(kubernetes, mode=rows[0].mode, spec={"timeouts": {"hang": on_cluster.HANG_LIMIT}})
+    job.trains()
+    on_cluster.serve(job, rows)
+    with marked() as mark:
+        incidents = job.ends_as_undisturbed(mark, folder)
+    assert sum(len(incident["ranks"]) for incident in incidents) >= on_cluster.losses(rows)
+    job.nothing_is_left()
