@@ -34,10 +34,27 @@ class Serving(Steady):
         return self.status.get("phase") == "Training" and bool(self.status.get("spares"))
 
     def migrate(self, rank: int) -> None:
-        self.cluster.patch("Pod", self.pod_of(rank), {"metadata": {"annotations": {f"{GROUP}/leave": "a row of the covering array"}}})
+        self.cluster.patch("Pod", self._pod_with(rank), {"metadata": {"annotations": {f"{GROUP}/leave": "a row of the covering array"}}})
 
     def turn_off_node_of(self, rank: int) -> None:
-        self.cluster.nodes[self.node_of(rank)].off()
+        pod = self.cluster.get("Pod", self._pod_with(rank))
+        self.cluster.nodes[pod["spec"]["nodeName"]].off()
+
+    def _pod_with(self, rank: int) -> str:
+        """Return the pod that has this rank, perhaps beside another one, once its label says so."""
+
+        def found() -> list[str]:
+            labels = {pod: self.cluster.get("Pod", pod)["metadata"]["labels"].get(f"{GROUP}/rank", "") for pod in self.pod_names()}
+            return [pod for pod, label in labels.items() if rank in ranks_in(label)]
+
+        self.wait_until(lambda: len(found()) == 1, f"a label of rank {rank}")
+        return found()[0]
+
+
+def ranks_in(label: str) -> list[int]:
+    """Return the ranks that a pod's label names: "2", "2-3" or "1_3"."""
+    first, _, last = label.partition("-")
+    return list(range(int(first), int(last) + 1)) if last else [int(rank) for rank in label.split("_") if rank]
 
 
 @pytest.mark.cluster

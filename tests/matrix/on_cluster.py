@@ -1,7 +1,7 @@
 """Rows of the covering array in a job on a cluster: faults that are armed inside its workers, and nodes that lose their power.
 
 A job serves rows one after the other, each once all ranks train and a spare is warm. A node that is lost is the last one of its job, since
-its spare node is gone then. The run directories of all nodes share one folder of armed faults (`shared`), so that a fault finds its rank
+its spare node is gone then, and no worker is lost before it, or else the node could have two ranks and all spares. The run directories of all nodes share one folder of armed faults (`shared`), so that a fault finds its rank
 wherever that is, and strikes once.
 """
 
@@ -50,16 +50,17 @@ class ClusterJob(Protocol):
 
 
 def jobs(scheduler: str) -> list[list[Row]]:
-    """Return the rows of a scheduler by the jobs that serve them, those with most rows first."""
+    """Return the rows of a scheduler by the jobs that serve them, one that loses a node first, with as many others as it may have."""
     rows = covering.of(scheduler)
     found: list[list[Row]] = []
     for mode in dict.fromkeys(row.mode for row in rows):
         mine = [row for row in rows if row.mode == mode]
-        lost = [row for row in mine if row.kind == "node"]
-        others = [row for row in mine if row.kind != "node"]
-        for number, last in enumerate(lost or [None]):
-            found.append([*(others if number == 0 else []), *([last] if last else [])])
-    return sorted(found, key=lambda job: -len(job))
+        nodes = [[row] for row in mine if row.kind == "node"]
+        replaced = [row for row in mine if row.kind != "node" and losses([row])]
+        others = [row for row in mine if row.kind != "node" and not losses([row])]
+        (nodes[0] if nodes else replaced)[:0] = others
+        found += [job for job in (*nodes, replaced) if job]
+    return sorted(found, key=lambda job: (job[-1].kind != "node", -len(job)))
 
 
 def name(rows: Iterable[Row]) -> str:
