@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.integration.processes import Mark, marked, wait_for_end, wait_until
+from tests.integration.processes import Mark, marked, send, wait_for_end, wait_until
 
 from understudy.detectors import command
 from understudy.detectors.base import Evidence, Severity, Subject
@@ -158,7 +158,7 @@ def test_who_leaves_the_group_with_its_pipes_is_not_waited_for(mark: Mark, tmp_p
     )
     only(shell(mark, script).look())
     pid = int((tmp_path / "daemon").read_text())
-    os.kill(pid, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
     wait_for_end(pid)
 
 
@@ -191,7 +191,7 @@ def test_a_process_that_does_not_end_is_told_about_and_no_other_started(
     assert detector.pid is not None
     note(detector.look(), "check-stuck")
     assert (tmp_path / "runs").read_text() == "x\n"
-    os.kill(detector.pid, signal.SIGKILL)
+    send(detector.pid, signal.SIGKILL)
     wait_for_end(detector.pid)
     detector.close()
     assert detector.pid is None

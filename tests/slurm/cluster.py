@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.harness import ROOT
-from tests.integration.processes import wait_until
+from tests.integration.processes import send, wait_until
 from tests.integration.training import LONG
 from understudy.common.dying import dying_with
 
@@ -110,7 +110,7 @@ class Host:
         """As when the power fails."""
         if self._process is not None and self.is_on:
             with contextlib.suppress(IndexError):
-                os.kill(self.pid, signal.SIGKILL)
+                send(self.pid, signal.SIGKILL)
             self._process.wait(LONG)
 
     @property
@@ -119,10 +119,10 @@ class Host:
 
     def start_daemon(self) -> None:
         if self._daemon:
-            os.kill(self.pid, signal.SIGUSR1)
+            send(self.pid, signal.SIGUSR1)
 
     def kill_daemon(self) -> None:
-        os.kill(self.pid, signal.SIGUSR2)
+        send(self.pid, signal.SIGUSR2)
 
     def command(self, user: str, *words: str, folder: Path | None = None, **environment: str) -> list[str]:
         """For `subprocess`: `words`, run there as this user."""
