@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 
+from tests.watchdog import pytest_configure as pytest_configure
+from tests.watchdog import pytest_unconfigure as pytest_unconfigure
+
 # Most tests mean to use their only spare themselves. Those of drills say so (`--drill`).
 os.environ["UNDERSTUDY_DRILL"] = "off"
 

@@ -24,6 +24,7 @@ import pytest
 from tests.faults.harness import ROOT
 from tests.integration.processes import send, wait_until
 from tests.integration.training import LONG
+from tests.watchdog import marks
 from understudy.common.dying import dying_with
 
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "sacct", "mariadbd", "mariadb-install-db", "unshare", "nsenter", "setpriv")
@@ -78,7 +79,7 @@ class Host:
         words += [sys.executable, str(Path(__file__).with_name("node.py")), self.name, str(folder), *self._daemon]
         with (folder / "log" / self.name).open("ab") as log:
             dies = dying_with(os.getpid(), signal.SIGKILL)  # with the tests, and everything on it with it
-            environment = self._cluster.environment
+            environment = {**self._cluster.environment, **marks()}
             self._process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True, preexec_fn=dies)
         wait_until(lambda: self._up(), f"host {self.name}", LONG)
         self.start_daemon()
