@@ -50,7 +50,7 @@ def write(run_dir: Path, story: list[events.Event]) -> Machine:
         writer.append(float(number), event)
     writer.progress({"w2": PageView(9, 1.0, Activity.RUNNING, 5, 5, 2.0, 40, 0.5)})
     writer.progress({"w2": PageView(10, 1.2, Activity.VOTED, 6, 6, 2.0, 41, 0.5)})
-    file.close()
+    file.close(60.0)
     return machine
 
 
@@ -103,7 +103,7 @@ def test_a_process_id_of_zero_in_an_earlier_journal_is_not_known(tmp_path: Path)
     for number in range(3):
         started = events.WorkerStarted(f"w{number}", "n0", None)
         writer.append(1.0, started, f'{{"type":"WorkerStarted","worker":"w{number}","node":"n0","pid":0}}')
-    file.close()
+    file.close(60.0)
     shown, _ = views.offline_events(tmp_path)
     assert [event["pid"] for event in shown[1:]] == [None] * 3
     with database.reading(tmp_path / JOURNAL) as connection:
@@ -147,12 +147,12 @@ def test_a_disk_that_refuses_is_told_once_and_caught_up_later(tmp_path: Path) ->
     file.start()
     writer = file.begin(SETTINGS)
     writer.append(0.0, STORY[0])
-    assert failed.wait(10.0)
+    assert failed.wait(60.0)
     writer.append(1.0, STORY[1])
     writer.append(2.0, STORY[2])
     obstacle.rmdir()
     writer.append(3.0, STORY[3])
-    file.close()
+    file.close(60.0)
     assert len(told) == 2 and "training goes on without it" in told[0] and "can be written again" in told[1]
     found = journal.read(obstacle)
     assert found is not None and [event for _, event in found.events] == STORY[:4]
@@ -169,7 +169,7 @@ def test_several_jobs_in_one_journal(tmp_path: Path) -> None:
     page = PageView(9, 1.0, Activity.RUNNING, 5, 5, 2.0, 40, 0.5)
     writers["a"].progress({"w0": page})
     file.begin(others["a"], "said again, by an orchestrator that was started again")
-    file.close()
+    file.close(60.0)
     found = journal.read_all(path)
     assert list(found) == ["b", "a"], "as they were begun"
     for name, recorded in found.items():
