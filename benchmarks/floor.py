@@ -142,7 +142,7 @@ def notice_seconds() -> float:
         os.close(writing)
         handle = os.pidfd_open(child)
         start = time.perf_counter()
-        os.kill(child, signal.SIGKILL)
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
         select.select([handle], [], [])
         seconds = time.perf_counter() - start
         os.waitpid(child, 0)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import shutil
 import signal
@@ -46,6 +45,10 @@ from understudy.chaos.schedule import schedule as scheduled
 from understudy.cli.chaos_command import Asked, as_values, line
 from understudy.cli.target import target
 from understudy.core.loss import EXPLAIN_WITHIN
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.integration.processes import send_to_group
 
 SCRIPT = Path(__file__).with_name("soak_job.py")
 LIMIT = 120.0  # seconds for the job to begin, or to end
@@ -150,7 +153,7 @@ class Training:
 
     def kill(self) -> None:
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            send_to_group(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
 

@@ -73,6 +73,11 @@ def phase_table(phases: Mapping[str, float]) -> Table:
     return table
 
 
+def _pid(holder: dict[str, Any]) -> str:
+    """Show a worker's process id; "-" while it is not known."""
+    return "-" if holder["pid"] is None else str(holder["pid"])
+
+
 def picture(moment: Moment) -> RenderableType:
     status = moment.status
     step = max(moment.losses, default=0)
@@ -84,10 +89,10 @@ def picture(moment: Moment) -> RenderableType:
         workers.add_column(column)
     for rank in status.get("ranks", []):
         shown = Text(str(rank["state"]), style=COLOURS.get(str(rank["state"]), "yellow"))
-        workers.add_row(f"rank {rank['rank']}", str(rank["worker"]), str(rank["pid"]), shown, str(rank["step"]))
+        workers.add_row(f"rank {rank['rank']}", str(rank["worker"]), _pid(rank), shown, str(rank["step"]))
     for spare in status.get("spares", []):
         shown = Text(str(spare["state"]), style=COLOURS.get(str(spare["state"]), "yellow"))
-        workers.add_row("spare", str(spare["worker"]), str(spare["pid"]), shown, "")
+        workers.add_row("spare", str(spare["worker"]), _pid(spare), shown, "")
     parts: list[RenderableType] = [head, sparkline(moment.losses, moment.steps, moment.marked, WIDTH - 6), workers]
     parts += [Text(line, style="yellow") for line in moment.story]
     for incident in moment.report.get("incidents", []):
@@ -130,10 +135,10 @@ class LiveView:
             self._say("step", str(tenth), line)
         for rank in moment.status.get("ranks", []):
             name = f"rank {rank['rank']}"
-            line = f"{name}: worker {rank['worker']} (pid {rank['pid']})"
+            line = f"{name}: worker {rank['worker']} (pid {_pid(rank)})"
             self._say(name, line, line)
         for spare in moment.status.get("spares", []):
-            line = f"spare {spare['worker']} (pid {spare['pid']}): {spare['state']}"
+            line = f"spare {spare['worker']} (pid {_pid(spare)}): {spare['state']}"
             self._say(f"spare {spare['worker']}", line, line)
         for number, line in enumerate(moment.story):
             self._say(f"story {number}", line, line)

@@ -144,6 +144,8 @@ class RunningJob:
     def kill(self, rank: int, which: signal.Signals = signal.SIGKILL) -> tuple[int, float]:
         """Send the signal to the process that holds `rank`. Returns its pid and the moment before the signal."""
         holder = next(holder for holder in self.status()["ranks"] if holder["rank"] == rank)
+        if holder["pid"] is None:
+            raise RuntimeError(f"the process id of rank {rank} is not known yet, as worker {holder['worker']} is still starting")
         pid = int(holder["pid"])
         moment = time.time()
         os.kill(pid, which)

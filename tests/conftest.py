@@ -5,10 +5,19 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
+from tests import tiers, watchdog
 from tests.tiers import pytest_addoption as pytest_addoption
 from tests.tiers import pytest_collection_modifyitems as pytest_collection_modifyitems
-from tests.tiers import pytest_configure as pytest_configure
 from tests.tiers import pytest_terminal_summary as pytest_terminal_summary
+from tests.watchdog import pytest_unconfigure as pytest_unconfigure
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    watchdog.pytest_configure(config)
+    tiers.pytest_configure(config)
+
 
 # Most tests mean to use their only spare themselves. Those of drills say so (`--drill`).
 os.environ["UNDERSTUDY_DRILL"] = "off"

@@ -60,7 +60,9 @@ class System(ABC):
 
     def strike(self, rank: int, pid: int) -> None:
         """The fault: `pid` is the process that holds `rank`."""
-        os.kill(pid, signal.SIGKILL)
+        process = os.pidfd_open(pid)  # refuses what is no process id, where kill(2) would take it for a group
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        os.close(process)
 
     def arguments(self) -> list[str]:
         """Of the entry."""

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from understudy.agent import adoption
 from understudy.agent.adoption import Met, Reception, has_workers, left_behind
 from understudy.agent.output import Route
+from understudy.common.bounds import known_pid
 from understudy.common.page_view import Activity
 from understudy.links import reattach
 from understudy.links.page import PageWriter
@@ -103,6 +105,12 @@ def test_what_is_no_introduction(tmp_path: Path, said: bytes) -> None:
 @pytest.mark.parametrize("fds", [0, 1])
 def test_an_introduction_without_outputs(tmp_path: Path, fds: int) -> None:
     assert asyncio.run(_meet(tmp_path, [WHO.encode()], fds=fds)) is None
+
+
+def test_an_introduction_from_another_process_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel has no number for it here, and says 0: to refuse it by kill(0) would end the agent with its whole group."""
+    monkeypatch.setattr(adoption, "known_pid", lambda value: known_pid(0))
+    assert asyncio.run(_meet(tmp_path, [WHO.encode()])) is None
 
 
 def test_only_its_user_reaches_an_agent_and_the_way_may_be_long(tmp_path: Path) -> None:

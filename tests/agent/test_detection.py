@@ -70,7 +70,7 @@ def test_the_same_is_told_again_only_after_a_while(running: Callable[..., queue.
         looks.release()
         return [HOT]
 
-    said = running(detector(look))
+    said = running(detector(look), clock=lambda: 150.0)
     for _ in range(50):
         assert looks.acquire(timeout=LIMIT)
     assert said.qsize() == 1

@@ -15,8 +15,8 @@ import pytest
 
 from understudy import extensions
 from understudy.chaos.armed import ANY, Armed, Folder
-from understudy.chaos.base import Fault, Hits, Outcome, Parameter
-from understudy.chaos.job import Away, NotHere, WatchedJob
+from understudy.chaos.base import Fault, Hits, Outcome, Parameter, Victim
+from understudy.chaos.job import Away, NotHere, View, WatchedJob
 from understudy.chaos.plan import BadPlan, make, read
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import registry
@@ -243,6 +243,26 @@ def test_nothing_is_done_to_a_process_that_is_not_the_worker() -> None:
             job.look()
     finally:
         job.close()
+
+
+@pytest.mark.parametrize("unknown", [None, 0])
+def test_nothing_is_done_to_a_worker_whose_process_id_is_not_known(unknown: int | None) -> None:
+    """An orchestrator of an earlier version says 0."""
+    holder = {"rank": 0, "worker": "w3", "node": "node1", "pid": unknown, "state": "starting"}
+    job = WatchedJob(Nobody(), "http://10.9.9.9:1", None)
+    try:
+        with pytest.raises(NotHere, match="the process id of worker w3 on node1 is not known yet, as it is still starting"):
+            job.local(holder)
+        with pytest.raises(NotHere, match="worker w3 on node1 is not known yet"):
+            job.node("node1", View({"ranks": [holder], "spares": []}, [], True))
+    finally:
+        job.close()
+
+
+@pytest.mark.parametrize("pids", [(0,), (-1,), (4711, 0)])
+def test_what_would_hit_a_process_group_is_no_victim(pids: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="is no process id"):
+        Victim(pids[0], pids[1:])
 
 
 def test_what_is_armed_for_a_rank_is_not_for_the_spare_that_is_compared_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.conformance.drills import PLACES, Drills
 from tests.conformance.scripts import Kill, Script
-from tests.integration.processes import Mark, marked
+from tests.integration.processes import Mark, marked, send_to_group
 from understudy.chaos.armed import Armed, Folder
 from understudy.common.names import JOURNAL
 from understudy.core.events import WorkerLost
@@ -161,7 +161,7 @@ def _code(command: list[str], folder: Path, output: Path, environment: dict[str,
         raise Ended
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            send_to_group(process.pid, signal.SIGKILL)
             process.wait()
 
 

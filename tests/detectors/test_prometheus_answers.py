@@ -99,7 +99,7 @@ def test_a_server_that_does_not_come_to_an_end(fake: Fake, raw: bytes) -> None:
     fake.held.clear()
     begun = time.monotonic()
     assert "no whole answer within 0.3 s" in note(asking(fake, limit=0.3).look(job()), "prometheus-answer")
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 60
 
 
 def test_a_compressed_answer_is_not_opened(fake: Fake) -> None:

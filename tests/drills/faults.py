@@ -7,7 +7,6 @@ goes on, the drill comes to a verdict or is called off, and all ranks commit mor
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.drills.cells import HANG_LIMIT, OTHER, RANK, SAID, SETUP_LIMIT, SPARE, Cell
-from tests.integration.processes import Mark, wait_until
+from tests.integration.processes import Mark, send, wait_until
 from tests.integration.training import LONG, Started, Training
 from tests.model.validate import validate
 from understudy.chaos.armed import HOLD, Armed, Folder
@@ -135,7 +134,7 @@ class FaultsInDrills:
         step = int(self._status()["step"])
         over = (ProcessLookupError,) if cell.phase == SAID and cell.victim == SPARE else ()  # it may have been ended for its verdict
         with suppress(*over):
-            os.kill(pid, signal.SIGKILL if cell.what == "killed" else signal.SIGSTOP)
+            send(pid, signal.SIGKILL if cell.what == "killed" else signal.SIGSTOP)
         return step
 
     def _over(self, number: int) -> dict[str, Any]:

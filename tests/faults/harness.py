@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.integration.processes import Mark, wait_until
+from tests.integration.processes import Mark, send_to_group, wait_until
 
 from understudy.chaos.armed import Armed, Folder
 from understudy.chaos.base import Value
@@ -106,7 +106,7 @@ class Job:
 
     def end(self) -> None:
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            send_to_group(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
     @property

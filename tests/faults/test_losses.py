@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,7 @@ from tests.faults.harness import (
     redone,
 )
 from tests.faults.modes import modes
-from tests.integration.processes import wait_until
+from tests.integration.processes import send, wait_until
 
 from understudy.common.names import JOURNAL
 from understudy.core.events import Committed
@@ -97,7 +96,7 @@ def test_spare_lost(start: Start, reference: References) -> None:
     job.wait_for_fault(gate)
     wait_until(warm_spares, "the spare is warm", LIMIT)
     (lost,) = warm_spares()
-    os.kill(lost["pid"], signal.SIGKILL)
+    send(lost["pid"], signal.SIGKILL)
     wait_until(lambda: any(spare["pid"] != lost["pid"] for spare in warm_spares()), "another spare is warm", LIMIT)
     assert job.incidents() == []
     job.open_gate(gate)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from typing import Any
 
 from tests.faults.harness import LIMIT, RANKS, Fault, Job, Reference, assert_identical, assert_incidents, either, in_step, redone
 from tests.faults.modes import modes
-from tests.integration.processes import wait_until
+from tests.integration.processes import send, wait_until
 
 Start = Callable[..., Job]
 References = Callable[..., Reference]
@@ -117,7 +116,7 @@ def test_the_agent_and_the_orchestrator_are_killed_meanwhile(start: Start, refer
     before = job.ask("status")
     for program in ("-m understudy.orchestrator", "-m understudy.agent"):
         (pid,) = job.mark.pids_running(program)
-        os.kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
         _wait_for_another(job, program, pid)
     wait_until(lambda: prepared(job) == ready, "they are known again", LIMIT)
     job.open_gate(GATE)

@@ -5,12 +5,11 @@ comparisons.
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Callable
 
 from tests.faults.harness import LIMIT, RANKS, Fault, Job, Outcome, Reference, assert_identical, assert_incidents, in_step
-from tests.integration.processes import wait_until
+from tests.integration.processes import send, wait_until
 
 from understudy.worker.fault_injection.silent import ON_ALL, ON_NEWCOMERS
 
@@ -88,7 +87,7 @@ def test_of_two_nobody_is_believed_until_somebody_says_who_is_right(start: Start
     assert status["step"] == 6
     where = job.run_dir / "orchestrator.json"
     orchestrator = json.loads(where.read_text())["pid"]
-    os.kill(orchestrator, signal.SIGKILL)
+    send(orchestrator, signal.SIGKILL)
     wait_until(lambda: json.loads(where.read_text())["pid"] != orchestrator, "the orchestrator is started again", LIMIT)
     assert job.ask("status")["state"] == "held"
     assert all(max(line.get("step", 0) for line in job.lines(rank)) == 6 for rank in RANKS), "nobody has gone on"

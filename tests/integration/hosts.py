@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from tests.integration.processes import send
 
 _numbers = itertools.count()
 
@@ -112,7 +113,7 @@ class Host:
         self.cut()
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
 
     def _tc(self, namespace: str, verb: str, device: str, *discipline: str) -> None:
         _traffic("-n", namespace, "qdisc", verb, "dev", device, "root", *discipline)
@@ -120,7 +121,7 @@ class Host:
     def remove(self) -> None:
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
         _ip("netns", "del", self.namespace)
 
 

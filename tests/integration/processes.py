@@ -8,9 +8,10 @@ import select
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 NAME = "UNDERSTUDY_TEST_MARK"
 LIMIT = 60.0  # seconds; generous, because machines are slow and busy
@@ -55,7 +56,7 @@ class Mark:
         while pids := self.pids():
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    send(pid, signal.SIGKILL)
             for pid in pids:
                 wait_for_end(pid, LIMIT)
 
@@ -70,10 +71,54 @@ def marked() -> Iterator[Mark]:
         mark.kill()
 
 
-def wait_for_end(pid: int, limit: float = LIMIT) -> None:
+def pid_of(ask: Callable[[], Mapping[str, Any] | int | None], limit: float = LIMIT) -> int:
+    """Ask the program under test until a process id is known, and return it. `ask` gives an entry of a status or of a file (with "pid"), or
+    the id itself. Not known yet: null, and an entry that is not there (`LookupError`). No answer may be 0, which is no process id.
+    """
+    known: int | None = None
+
+    def asked() -> bool:
+        nonlocal known
+        with contextlib.suppress(LookupError):
+            found = ask()
+            known = found["pid"] if isinstance(found, Mapping) else found
+        return known is not None
+
+    wait_until(asked, "a process id", limit)
+    return _of_a_test(known)
+
+
+def send(pid: int | None, number: signal.Signals) -> None:
+    """Send a signal to one process. Fails the test for what is no process of a test: an id that is not known (null; 0 means the caller's
+    own process group to kill(2)), a negative number (a whole group, or everything), init, and this process itself.
+    """
+    os.kill(_of_a_test(pid), number)
+
+
+def send_to_group(leader: int | None, number: signal.Signals) -> None:
+    """Send a signal to the process group that this process leads; as `send` refuses, and this process's own group."""
+    assert leader != os.getpgid(0), "this is the group of the tests themselves"
+    os.killpg(_of_a_test(leader), number)
+
+
+def is_alive(pid: int | None) -> bool:
+    """Return whether there is such a process; a zombie is one."""
+    try:
+        os.kill(_of_a_test(pid), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _of_a_test(pid: int | None) -> int:
+    assert isinstance(pid, int) and pid >= 2 and pid != os.getpid(), f"{pid!r} is no process of a test: no signal is sent to it"
+    return pid
+
+
+def wait_for_end(pid: int | None, limit: float = LIMIT) -> None:
     """Wait until the process has ended (it may be a zombie then)."""
     try:
-        fd = os.pidfd_open(pid)
+        fd = os.pidfd_open(_of_a_test(pid))
     except ProcessLookupError:
         return
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 from tests.integration.hosts import Host, Place
-from tests.integration.processes import Mark, wait_for_end, wait_until
+from tests.integration.processes import Mark, pid_of, send, wait_for_end, wait_until
 from tests.integration.training import JOBS, LONG, Outcome
 
 TOKEN = "the secret of this test's service"
@@ -221,8 +221,8 @@ class Submitted:
         self.wait_until(there, "another node")
 
     def kill_rank(self, rank: int) -> None:
-        pid = int(self.status()["ranks"][rank]["pid"])
-        os.kill(pid, signal.SIGKILL)
+        pid = pid_of(lambda: self.status()["ranks"][rank])
+        send(pid, signal.SIGKILL)
         wait_for_end(pid)
 
     def ends(self) -> SubmittedOutcome:

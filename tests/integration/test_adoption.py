@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.diagonal import whole
-from tests.integration.processes import Mark, marked, wait_for_end, wait_until
+from tests.integration.processes import Mark, marked, send, wait_for_end, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome, Started, Training, survived
 
@@ -34,7 +33,7 @@ def undisturbed(undisturbed_spread: Callable[[int], Outcome]) -> Outcome:
 
 def _kill_agent(mark: Mark) -> None:
     (pid,) = mark.pids_running("-m understudy.agent")
-    os.kill(pid, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
     wait_for_end(pid)
 
 
@@ -44,6 +43,7 @@ def _marker(job: Started, name: str) -> None:
 
 
 def _pids(job: Started) -> list[int]:
+    """Those of the ranks, each of which has one as soon as it holds a rank."""
     return [rank["pid"] for rank in Outcome(0, "", job.folder).ask("status")["ranks"]]
 
 
@@ -57,7 +57,7 @@ def test_an_agent_is_killed_and_a_rank_later(tmp_path: Path, mark: Mark, undistu
     wait_until(lambda: "training goes on, starting it again" in job.output, "the agent is started again", LONG)
     _marker(job, f"step {WAITING} on 1 in generation 0")  # between two steps: behind a vote its line of the log might be lost with it
     assert _pids(job) == pids
-    os.kill(pids[1], signal.SIGKILL)
+    send(pids[1], signal.SIGKILL)
     wait_until(lambda: _pids(job)[1] != pids[1], "a spare takes the rank", LONG)
     _kill_agent(mark)  # the second one, which has taken workers up and led one to a rank
     (job.folder / "end").touch()
@@ -70,10 +70,10 @@ def test_a_rank_is_lost_while_there_is_no_agent(tmp_path: Path, mark: Mark, undi
     job = Training(tmp_path, mark).begin("spread.py", HELD=f"1:{HELD}")
     _marker(job, f"held {HELD}")
     (agent,) = mark.pids_running("-m understudy.agent")
-    os.kill(agent, signal.SIGSTOP)  # so that it sees nothing of what follows
+    send(agent, signal.SIGSTOP)  # so that it sees nothing of what follows
     pid = _pids(job)[1]
-    os.kill(pid, signal.SIGKILL)
-    os.kill(agent, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
+    send(agent, signal.SIGKILL)
     (incident,) = survived(job.ends(), undisturbed)
     assert (incident["rank"], incident["cause"]) == (1, "killed")
     assert incident["ranks"][0]["detail"] == f"SIGKILL, in transaction {HELD}"
@@ -83,7 +83,7 @@ def test_a_rank_is_lost_while_there_is_no_agent(tmp_path: Path, mark: Mark, undi
 def test_an_agent_is_killed_in_the_middle_of_an_incident(tmp_path: Path, mark: Mark, undisturbed: Outcome, phase: str) -> None:
     job = Training(tmp_path, mark).begin("spread.py", HELD=f"1:{HELD}", PHASES=f"{phase}:{HELD}")
     _marker(job, f"held {HELD}")
-    os.kill(_pids(job)[1], signal.SIGKILL)
+    send(_pids(job)[1], signal.SIGKILL)
     _marker(job, phase)
     _kill_agent(mark)
     (job.folder / f"go on {phase}").touch()
@@ -95,10 +95,10 @@ def test_workers_whose_agent_stays_away_end(tmp_path: Path, mark: Mark) -> None:
     """The command line is gone too, so nobody starts another."""
     job = Training(tmp_path, mark).begin("spread.py", HELD=f"1:{HELD}")
     _marker(job, f"held {HELD}")
-    os.kill(job.process.pid, signal.SIGSTOP)
+    send(job.process.pid, signal.SIGSTOP)
     (agent,) = mark.pids_running("-m understudy.agent")
     for pid in (agent, job.process.pid):
-        os.kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
     assert job.process.wait() == -signal.SIGKILL
     mark.wait_until_none(AWAY + LONG)
 
@@ -117,14 +117,14 @@ def test_a_part_of_a_service_is_killed(tmp_path: Path, mark: Mark, undisturbed: 
     if also:
         service.agents[node].kill()
         service.agents[node].wait()
-    os.kill(part, signal.SIGKILL)
+    send(part, signal.SIGKILL)
     wait_for_end(part)
     if also:
         service.restart_agent(node)
     service.wait_for_words(f"agent-{node}.txt", "it is started again")
     job.let("let go")
     job.wait_for(f"step {WAITING} on 1 in generation 0")
-    os.kill(before[1]["pid"], signal.SIGKILL)
+    send(before[1]["pid"], signal.SIGKILL)
     job.let("end")
     (incident,) = survived(job.ends(), undisturbed)
     assert (incident["rank"], incident["cause"]) == (1, "killed")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from pathlib import Path
 
 from tests.integration.agent_harness import agent
-from tests.integration.processes import wait_for_end, wait_until
+from tests.integration.processes import send, wait_for_end, wait_until
 
 from understudy.core import commands, events
 from understudy.links.messages import Seen
@@ -22,7 +21,7 @@ def test_what_happened_while_the_orchestrator_was_away_is_told_when_it_is_back(t
             first = await orchestrator.worker("w0")
             second = await orchestrator.worker("w1")
             await orchestrator.stop()
-            os.kill(first.pid, signal.SIGKILL)
+            send(first.pid, signal.SIGKILL)
             await asyncio.to_thread(wait_for_end, first.pid)
             mark = len(orchestrator.heard)
             await orchestrator.start()

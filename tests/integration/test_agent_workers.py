@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.agent_harness import agent
-from tests.integration.processes import wait_for_end, wait_until
+from tests.integration.processes import send, wait_for_end, wait_until
 
 from understudy.core import commands, events
 from understudy.core.model import LossCause
@@ -26,6 +26,7 @@ def test_a_worker_lives_from_start_to_release(tmp_path: Path) -> None:
         async with agent(tmp_path, script, "--x", "1", role="trainer") as (process, orchestrator, mark):
             started = await orchestrator.worker("w0")
             assert isinstance(orchestrator.heard[0], events.NodeJoined)
+            assert started.pid is not None
             assert os.getsid(started.pid) == started.pid, "a worker has a session of its own"
             await orchestrator.assign("w0", 3)
             await orchestrator.hears(events.Finished)
@@ -143,7 +144,7 @@ def test_what_a_lost_worker_started_ends_with_it_and_nothing_else_does(tmp_path:
             await asyncio.to_thread(wait_until, lambda: process.output().count("started") == 2, "all strays")
             # The agent's process; each worker is one process and three strays (the one in between has ended).
             await asyncio.to_thread(wait_until, lambda: len(mark.pids()) == 1 + 4 + 4, "everybody to be there")
-            os.kill(first.pid, signal.SIGKILL)
+            send(first.pid, signal.SIGKILL)
             await orchestrator.hears(events.WorkerLost)
             await asyncio.to_thread(wait_until, lambda: len(mark.pids()) == 1 + 4, "the strays of w0 to end")
             assert second.pid in mark.pids()
@@ -158,7 +159,7 @@ def test_a_stopped_worker_can_be_killed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with agent(tmp_path, WAIT) as (_, orchestrator, _):
             started = await orchestrator.worker("w0")
-            os.kill(started.pid, signal.SIGSTOP)
+            send(started.pid, signal.SIGSTOP)
             await orchestrator.tell(commands.KillWorker("w0", "hung"))
             lost = await orchestrator.hears(events.WorkerLost)
             assert lost.cause is LossCause.KILLED
@@ -214,7 +215,7 @@ def test_workers_that_are_lost_leave_no_descriptor_in_the_agent(tmp_path: Path) 
 
             async def lose(number: int) -> None:
                 started = await orchestrator.worker(f"w{number}")
-                os.kill(started.pid, signal.SIGKILL)
+                send(started.pid, signal.SIGKILL)
                 await orchestrator.hears(events.WorkerLost, lambda event: event.worker == f"w{number}")
 
             await lose(0)  # with the first one come the template and what else an agent needs

@@ -7,13 +7,12 @@ of the run carries a mark, by which the test finds it. What recovery does to the
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.processes import LIMIT, Mark, marked, wait_until
+from tests.integration.processes import LIMIT, Mark, marked, send, wait_until
 from tests.integration.test_cli_run import ask
 
 SCRIPT = """
@@ -81,7 +80,7 @@ def test_the_death_of_the_command_line_leaves_nothing(tmp_path: Path) -> None:
         process = start(tmp_path, mark)
         assert len(mark.pids_running("# stray")) == 2
         (pid,) = mark.pids_running("understudy.cli run")
-        os.kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
         mark.wait_until_none(30.0)
         code, _ = finish(process)
         assert code == -signal.SIGKILL
@@ -93,7 +92,7 @@ def test_an_agent_that_was_started_again_leaves_nothing(tmp_path: Path) -> None:
         process = start(tmp_path, mark)
         assert len(mark.pids_running("# stray")) == 2
         (pid,) = mark.pids_running("understudy.agent")
-        os.kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
         (tmp_path / "go").touch()
         code, output = finish(process)
         assert code == 0, output
@@ -110,7 +109,7 @@ def test_an_agent_that_is_killed_again_and_again(tmp_path: Path) -> None:
             wait_until(lambda: set(mark.pids_running("-m understudy.agent")) - killed, "an agent")
             (pid,) = set(mark.pids_running("-m understudy.agent")) - killed
             killed.add(pid)
-            os.kill(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
         code, output = finish(process)
         assert code == 1
         assert "the agent ended 6 times within 60 s (last: killed by SIGKILL)" in output
@@ -122,7 +121,7 @@ def test_the_death_of_the_orchestrator_stops_no_training(tmp_path: Path) -> None
     with marked() as mark:
         process = start(tmp_path, mark)
         (pid,) = mark.pids_running("understudy.orchestrator")
-        os.kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
         (tmp_path / "go").touch()
         code, output = finish(process)
         assert code == 0, output
@@ -134,7 +133,7 @@ def test_a_lost_rank_is_replaced_and_its_strays_end(tmp_path: Path) -> None:
     with marked() as mark:
         process = start(tmp_path, mark)
         ranks = json.loads(ask(tmp_path, "status", "--json", "--run-dir", "run").stdout)["ranks"]
-        os.kill(ranks[1]["pid"], signal.SIGKILL)
+        send(ranks[1]["pid"], signal.SIGKILL)
         (tmp_path / "go").touch()
         code, output = finish(process)
         assert code == 0, output

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.integration.processes import LIMIT, Mark, marked, wait_for_end, wait_until
+from tests.integration.processes import LIMIT, Mark, marked, send, wait_for_end, wait_until
 
 ROOT = Path(__file__).parents[2]
 WAIT = "import threading; threading.Event().wait()"
@@ -185,7 +185,7 @@ def test_an_agent_that_is_killed_is_started_again_and_leaves_no_strays(tmp_path:
     """Real workers stay with their job (`test_adoption`); these end when their agent does, so the job starts anew."""
     with running(tmp_path, STRAYS) as run:
         run.wait_for_output("started", 2)
-        os.kill(run.process_of("-m understudy.agent"), signal.SIGKILL)
+        send(run.process_of("-m understudy.agent"), signal.SIGKILL)
         run.wait_for_output("started", 4)
         assert "the agent of node0 ended (killed by SIGKILL); training goes on, starting it again" in run.err
         wait_until(lambda: len(run.mark.pids_running("# stray")) == 2, "the end of the first workers' strays")
@@ -195,7 +195,7 @@ def test_the_death_of_a_worker_leaves_no_strays(tmp_path: Path) -> None:
     with running(tmp_path, STRAYS, ranks=1) as run:
         run.wait_for_output("started", 1)
         status = json.loads(run.ask("status", "--json").stdout)
-        os.kill(status["ranks"][0]["pid"], signal.SIGKILL)
+        send(status["ranks"][0]["pid"], signal.SIGKILL)
         # Nobody can take over a job of one rank: it starts anew, up to the limit, or ends; strays end either way.
         wait_until(lambda: run.process.poll() is not None or run.out.count("started") == 2, "the end or a new start")
         assert len(run.mark.pids_running("# stray")) <= 1
@@ -213,7 +213,7 @@ while not pathlib.Path('go').exists():
         workers = {rank["pid"] for rank in json.loads(run.ask("status", "--json").stdout)["ranks"]}
         first = run.process_of("-m understudy.orchestrator")
         url = json.loads((run.run_dir / "orchestrator.json").read_text())["url"]
-        os.kill(first, signal.SIGKILL)
+        send(first, signal.SIGKILL)
         wait_for_end(first)
 
         def back() -> bool:

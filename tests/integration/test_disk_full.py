@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.integration.processes import wait_until
+from tests.integration.processes import pid_of, send, wait_until
 
 from understudy.common.page_view import Activity
 from understudy.links.lifeline import Lifeline
@@ -83,13 +82,11 @@ def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tm
         fill(small)
         first = _pid(job.pid, "understudy.orchestrator")
         for module in ("understudy.orchestrator", "understudy.agent"):
-            before = _pid(job.pid, module)
-            assert before
-            os.kill(before, signal.SIGKILL)
+            before = pid_of(partial(_pid, job.pid, module))
+            send(before, signal.SIGKILL)
             wait_until(partial(_another, job.pid, module, before), f"{module} is started again")
         wait_until(lambda: _answers(run, "training"), "the job is led again")
-        (spare,) = _status(run)["spares"]
-        os.kill(spare["pid"], signal.SIGKILL)
+        send(pid_of(lambda: _status(run)["spares"][0]), signal.SIGKILL)  # it may be starting still
         wait_until(lambda: "has no page" in told.read_text(), "the next spare says what it lacks")
         wait_until(lambda: [one["state"] for one in _status(run).get("spares", ())] == ["warm"], "and can take a rank all the same")
         again = _pid(job.pid, "understudy.orchestrator")
@@ -106,17 +103,17 @@ def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tm
 
 
 def _another(parent: int, module: str, before: int) -> bool:
-    return _pid(parent, module) not in (0, before)
+    return _pid(parent, module) not in (None, before)
 
 
-def _pid(parent: int, module: str) -> int:
-    """Of the command line's child that runs this module; 0 if there is none."""
+def _pid(parent: int, module: str) -> int | None:
+    """Of the command line's child that runs this module; None if there is none."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     for child in children:
         with contextlib.suppress(OSError):
             if module in Path(f"/proc/{child}/cmdline").read_text().split("\0"):
                 return int(child)
-    return 0
+    return None
 
 
 def _status(run: Path) -> dict[str, Any]:

@@ -5,14 +5,13 @@ the move; another node is suspected, too; a recovery is under way. Bit by bit as
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.integration.processes import marked, wait_for_end, wait_until
+from tests.integration.processes import marked, pid_of, send, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
 from tests.integration.sights import Fan
 from tests.integration.training import LONG, Outcome
@@ -67,7 +66,7 @@ class Held:
 
 def kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):  # it is not needed any more, and has ended
-        os.kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
     wait_for_end(pid)
 
 
@@ -83,7 +82,7 @@ def nodes_of(job: Submitted) -> list[str]:
 @pytest.mark.parametrize(("point", "victim"), [cell if cell == QUICK else pytest.param(*cell, marks=pytest.mark.whole) for cell in CELLS])
 def test_who_dies_on_the_way(service: Service, sight: Fan, undisturbed_spread: Callable[[int], Outcome], point: str, victim: str) -> None:
     job = begin(service)
-    node, old = nodes_of(job)[1], job.status()["ranks"][1]["pid"]
+    node, old = nodes_of(job)[1], pid_of(lambda: job.status()["ranks"][1])
     begins, held = Held(service, SET_UP), Held(service, point)
     sight.appears(node)
     new = begins.wait()

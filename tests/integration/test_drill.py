@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.diagonal import whole
-from tests.integration.processes import wait_until
+from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.training import LONG, Started, Training, survived, template_of, training, understudy
 
 from understudy.core.drill import advice
@@ -54,7 +53,7 @@ def test_drills_of_every_rank_change_nothing_and_a_loss_after_them_is_survived(t
         wait_for_spare(started)
     refused = understudy("drill", "--rank", "7", "--run-dir", str(started.folder / "run"))
     assert refused.returncode == 1 and "there is no rank 7" in refused.stderr
-    os.kill(started.status()["ranks"][1]["pid"], signal.SIGKILL)
+    send(pid_of(lambda: started.status()["ranks"][1]), signal.SIGKILL)
     wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
     (started.folder / "stop").touch()
     started.succeeds()
@@ -71,7 +70,7 @@ def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(traini
     assert [(one["verdict"], one["rank"]) for one in drilled] == [("same", number % 2) for number in range(len(drilled))], found
     assert found["ranks"][0]["proven"] in [one["step"] for one in drilled] and found["ranks"][1]["proven"] is not None, found
     assert "drill: rank 0: proven at step" in understudy("status", "--run-dir", str(started.folder / "run")).stdout
-    os.kill(found["ranks"][1]["pid"], signal.SIGKILL)
+    send(found["ranks"][1]["pid"], signal.SIGKILL)
     wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
     (started.folder / "stop").touch()
     (incident,) = started.succeeds().incidents
@@ -156,7 +155,7 @@ def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training
     asked = understudy("drill", "--rank", "0", "--json", "--run-dir", str(started.folder / "run"))
     assert json.loads(asked.stdout)["number"] == 1, asked.stderr
     wait_until(lambda: started.status()["drills"][0]["stage"] == "computing", "the drill", LONG)
-    os.kill(started.status()["ranks"][0]["pid"], signal.SIGKILL)
+    send(pid_of(lambda: started.status()["ranks"][0]), signal.SIGKILL)
     wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
     found = started.status()["drills"][0]
     assert found["verdict"] == "broken" and "called off: rank 0" in found["detail"], found
@@ -173,13 +172,13 @@ def test_the_spare_of_a_drill_takes_the_rank_that_is_killed_while_it_is_in_the_s
     before = started.status()
     (spare,) = before["spares"]
     template = template_of(started.folder)
-    os.kill(template, signal.SIGSTOP)  # the fresh spare does not come
+    send(template, signal.SIGSTOP)  # the fresh spare does not come
     asked = understudy("drill", "--rank", "1", "--json", "--run-dir", str(started.folder / "run"))
     assert json.loads(asked.stdout)["number"] == 1, asked.stderr
     wait_until(lambda: (started.folder / "marker set-up of 1 again").exists(), "the spare's set-up", LONG)
-    os.kill(before["ranks"][1]["pid"], signal.SIGKILL)
+    send(before["ranks"][1]["pid"], signal.SIGKILL)
     wait_until(lambda: f"spare {spare['worker']} on node" in started.output and "takes over rank 1" in started.output, "the loss", LONG)
-    os.kill(template, signal.SIGCONT)
+    send(template, signal.SIGCONT)
     for name in ("set up", "go on", "end"):
         (started.folder / name).touch()
     outcome = started.ends()

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.integration.processes import wait_until
+from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training
 
@@ -31,7 +31,7 @@ def test_ranks_of_data_pipeline_and_tensor_parallelism_are_proven_and_one_is_los
         assert (code, found["verdict"], found["detail"]) == (0, "same", ""), found
         assert found["collectives"] > 4, found
         wait_for_spare(started)
-    os.kill(started.status()["ranks"][5]["pid"], signal.SIGKILL)
+    send(pid_of(lambda: started.status()["ranks"][5]), signal.SIGKILL)
     wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
     (started.folder / "stop").touch()
     (incident,) = started.succeeds().incidents

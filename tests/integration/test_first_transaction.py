@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 import pytest
 from tests.diagonal import whole
-from tests.integration.processes import wait_until
+from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.training import LONG, Outcome, Training, survived, training
 
 __all__ = ["training"]
@@ -88,7 +87,7 @@ def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: 
     started.wait_for("coverage: ")
     wait_until(proven, "a drill", LONG)
     (started.folder / "unlike").touch()
-    os.kill(int(str(status["ranks"][1]["pid"])), signal.SIGKILL)
+    send(pid_of(lambda: started.status()["ranks"][1]), signal.SIGKILL)
     outcome = started.ends()
     assert outcome.code == 1, outcome.output
     line = next((line for line in outcome.output.splitlines() if "failed at step" in line), "")

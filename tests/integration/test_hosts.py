@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.diagonal import whole
 from tests.integration.hosts import Host, needs_hosts, network
-from tests.integration.processes import Mark, marked, wait_for_end, wait_until
+from tests.integration.processes import Mark, marked, pid_of, wait_for_end, wait_until
 from tests.integration.training import JOBS, LONG, Outcome, survived
 
 pytestmark = needs_hosts
@@ -115,7 +115,7 @@ def test_a_host_that_is_cut_off_and_comes_back(start: Start, undisturbed: Outcom
     """Its worker goes on in the old generation, as far as it comes, and ends when it hears what happened; the host serves again."""
     job = start(HELD=f"1:{HELD}", WAIT="1")
     job.wait_for(f"held {HELD}")
-    old = job.ask("status")["ranks"][1]["pid"]
+    old = pid_of(lambda: job.ask("status")["ranks"][1])
     getattr(job.hosts[1], way)()
     job.wait_for_step(HELD + 1, generation=1)
     (job.folder / "let go").touch()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.hosts import Host, needs_hosts, network
-from tests.integration.processes import marked, wait_for_end, wait_until
+from tests.integration.processes import marked, pid_of, send, wait_for_end, wait_until
 from tests.integration.test_hosts import HELD, Spread, Start
 from tests.integration.training import LONG, Outcome, survived
 
@@ -86,7 +85,7 @@ def test_the_leaders_host_is_cut_off_and_comes_back(start: Start, undisturbed: O
     """It decides nothing any more, hears that its rank is another's, and serves again."""
     job = start(HELD=f"0:{HELD}", WAIT="1")
     job.wait_for(f"held {HELD}")
-    old = job.ask("status")["ranks"][0]["pid"]
+    old = pid_of(lambda: job.ask("status")["ranks"][0])
     job.main = job.hosts[1]
     job.hosts[0].cut()
     job.wait_for_words(0, "does not lead any more")
@@ -110,11 +109,11 @@ def test_the_orchestrator_that_leads_is_killed_in_the_middle_of_incidents(start:
     for phase, step in phases.items():
         job.wait_for(f"held {step}")
         wait_until(lambda: any(spare["state"] == "warm" for spare in job.ask("status")["spares"]), "a warm spare", LONG)
-        os.kill(job.ask("status")["ranks"][1]["pid"], signal.SIGKILL)
+        send(pid_of(lambda: job.ask("status")["ranks"][1]), signal.SIGKILL)
         job.wait_for(phase)
         term, number = leader(job)
         pid = orchestrator(job.hosts[number])
-        os.kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
         wait_until(partial(leads_after, job, term), "another one leads", LONG)
         wait_until(partial(serves_after, job, number, pid), "the one that was killed is there again", LONG)
         (job.folder / f"go on {phase}").touch()

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.integration.processes import marked, wait_until
+from tests.integration.processes import marked, send, wait_until
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -204,9 +204,9 @@ def test_one_that_was_stopped_steps_down_when_it_wakes_up(members: Members) -> N
     """Also if nobody asks it for a decision."""
     leader = members.wait_for_leader()
     pid = members.processes[leader].pid
-    os.kill(pid, signal.SIGSTOP)
+    send(pid, signal.SIGSTOP)
     wait_until(lambda: members.leader() not in (None, leader), "another one leads", LONG)
-    os.kill(pid, signal.SIGCONT)
+    send(pid, signal.SIGCONT)
     told = members.folder / f"output{leader}.txt"
     wait_until(lambda: "does not lead any more" in told.read_text(), "it has noticed", LONG)
     wait_until(lambda: members.urls[leader] not in _leading(members, leader), "it knows another one", LONG)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import signal
 from typing import Any
 
-from tests.integration.processes import wait_until
+from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training, understudy
 
@@ -36,7 +35,7 @@ def lose_in_vote(started: Started, rank: int, ranks: int = 2, then: Armed | None
     wait_until(lambda: all(map(chaos.has_fired, names)), "all are in the vote", LONG)
     if then is not None:
         chaos.arm(then)
-    os.kill(started.status()["ranks"][rank]["pid"], signal.SIGKILL)
+    send(pid_of(lambda: started.status()["ranks"][rank]), signal.SIGKILL)
     for name in names:
         chaos.disarm(name)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 
 import psutil
 import pytest
 from tests.integration.lamps import lamp, lamps
-from tests.integration.processes import wait_for_end, wait_until
+from tests.integration.processes import send, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
 from tests.integration.training import LONG, Outcome
 
@@ -84,7 +83,7 @@ def test_a_node_that_was_patched_serves_again(lamps: Service, undisturbed_spread
     folder = str(lamps.folder / f"agent-{node}")
     for process in psutil.process_iter(["pid", "cmdline"]):
         if any(word.startswith(folder) for word in process.info["cmdline"] or ()):
-            os.kill(process.info["pid"], signal.SIGKILL)
+            send(process.info["pid"], signal.SIGKILL)
             if process.info["pid"] != lamps.agents[node].pid:
                 wait_for_end(process.info["pid"])
     wait_until(lambda: f"node {node} was lost" in job.output, "that it is away", LONG)

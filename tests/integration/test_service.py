@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import httpx
 import pytest
 from tests.diagonal import whole
 from tests.integration.hosts import needs_hosts, network
-from tests.integration.processes import marked, wait_for_end, wait_until
+from tests.integration.processes import is_alive, marked, pid_of, send, wait_for_end, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome, survived
 
@@ -51,7 +50,7 @@ def test_jobs_come_wait_and_go(service: Service, undisturbed_spread: Callable[[i
     again = service.run("first-again", ["--rdzv-id", "first"], "spread.py").ends()
     assert again.code == 1 and "a job named first is here already, or was" in again.output
 
-    os.kill(waiting.process.pid, signal.SIGINT)
+    send(waiting.process.pid, signal.SIGINT)
     assert waiting.process.wait(LONG) == 0
     assert "detached; the job goes on" in waiting.output
     waiting.let("end")
@@ -84,7 +83,7 @@ def test_a_job_that_the_journal_cannot_tell_is_put_aside_and_hinders_no_other(se
     patient = ["--hang-limit", "900"]  # a node that nobody leads any more ends workers that stand still, and these do
     odd = service.run("odd", ["--spares", "0", *patient], "spread.py", WAIT="1")
     odd.wait_for_state("training")
-    pid = odd.status()["ranks"][0]["pid"]
+    pid = pid_of(lambda: odd.status()["ranks"][0])
     service.kill_orchestrator()
     place = service.state / "journal.db"
     with closing(sqlite3.connect(place)) as journal, journal:
@@ -100,7 +99,7 @@ def test_a_job_that_the_journal_cannot_tell_is_put_aside_and_hinders_no_other(se
     assert service.run("odd2", ["--spares", "0", "--rdzv-id", "odd"], "spread.py").ends().code == 1, "the name is taken"
     good = service.run("good", ["--spares", "0"], "spread.py").ends()
     assert good.code == 0, good.output
-    os.kill(pid, 0)  # it trains on
+    assert is_alive(pid), "it trains on"
     assert service.command("cancel", "odd").returncode == 0
     wait_for_end(pid)
     odd.process.terminate()
@@ -129,7 +128,7 @@ def test_deaths_in_the_control_plane_stop_no_training(service: Service, undistur
     service.wait_for_nodes(2)
     wait_until(lambda: "is taken up again" in (service.folder / f"agent-{node}.txt").read_text(), "the part is taken up", LONG)
     service.kill_orchestrator()
-    os.kill(before[1]["pid"], signal.SIGKILL)
+    send(before[1]["pid"], signal.SIGKILL)
     wait_for_end(before[1]["pid"])
     service.start_orchestrator()
     job.wait_for(f"step {HELD + 1} on 1 in generation 1")
@@ -169,14 +168,13 @@ def test_a_part_that_is_killed_again_and_again_is_one_incident(service: Service,
     note = service.folder / f"agent-{rank['node']}" / "parts" / "job" / "part.json"
     killed: list[int] = []
 
-    def another() -> int:
+    def another() -> int | None:
         pid = int(json.loads(note.read_text())["pid"])
-        return pid if pid not in killed else 0
+        return pid if pid not in killed else None
 
     for _ in range(6):
-        wait_until(another, "the part is there", LONG)
-        killed.append(another())
-        os.kill(killed[-1], signal.SIGKILL)
+        killed.append(pid_of(another, LONG))
+        send(killed[-1], signal.SIGKILL)
     job.wait_for(f"step {HELD + 1} on 1 in generation 1")
     wait_until(lambda: any(s["node"] == rank["node"] and s["state"] == "warm" for s in job.status()["spares"]), "a spare there", LONG)
     job.let("end")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ import sqlalchemy as sa
 from tests.diagonal import whole
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.postgres import Postgres, needs_postgres, postgres
-from tests.integration.processes import marked, wait_for_end, wait_until
+from tests.integration.processes import marked, send, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
 from tests.integration.training import LONG, Outcome, survived
 from tests.model.validate import validate
@@ -63,7 +62,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def test_the_leaders_host_vanishes_and_a_rank_is_lost_meanwhile(scene: Scene, undisturbed_spread: Callable[[int], Outcome]) -> None:
     before = scene.job.status()["ranks"]
     scene.hosts[0].vanish()
-    os.kill(before[1]["pid"], signal.SIGKILL)
+    send(before[1]["pid"], signal.SIGKILL)
     wait_for_end(before[1]["pid"])
     scene.job.wait_for(f"step {HELD + 1} on 1 in generation 1")
     assert "serving at" in scene.leaders[1]
@@ -77,10 +76,10 @@ def test_the_leaders_host_vanishes_and_a_rank_is_lost_meanwhile(scene: Scene, un
 
 def test_a_leader_that_was_stopped_steps_down_when_it_wakes_up(scene: Scene, undisturbed_spread: Callable[[int], Outcome]) -> None:
     pid = scene.pid_of_orchestrator(0)
-    os.kill(pid, signal.SIGSTOP)
+    send(pid, signal.SIGSTOP)
     scene.service.wait_for_words("orchestrator1.txt", "serving at")
     scene.service.wait_for_nodes(2)  # the agents have gone over to it
-    os.kill(pid, signal.SIGCONT)
+    send(pid, signal.SIGCONT)
     scene.service.wait_for_words("orchestrator0.txt", "this orchestrator does not lead any more, and waits")
     scene.service.wait_for_words("orchestrator0.txt", "another orchestrator leads: this one takes over when that is gone")
     assert scene.pid_of_orchestrator(0) == pid
@@ -117,10 +116,10 @@ def test_an_orchestrator_that_is_stopped_in_the_middle_of_a_transaction(
             mine.renew(1)
 
 
-def _holder(scene: Scene) -> int:
-    """The pid of rank 1's worker; 0 while nobody leads."""
+def _holder(scene: Scene) -> int | None:
+    """The pid of rank 1's worker; None while no orchestrator leads."""
     done = scene.service.command("status", "--job", "job", "--json")
-    return int(json.loads(done.stdout)["ranks"][1]["pid"]) if done.returncode == 0 else 0
+    return int(json.loads(done.stdout)["ranks"][1]["pid"]) if done.returncode == 0 else None
 
 
 def test_training_outlives_the_database(scene: Scene, undisturbed_spread: Callable[[int], Outcome]) -> None:
@@ -130,10 +129,10 @@ def test_training_outlives_the_database(scene: Scene, undisturbed_spread: Callab
     scene.job.let("let go")
     for rank in range(2):
         scene.job.wait_for(f"step 14 on {rank} in generation 0")
-    os.kill(before[1]["pid"], signal.SIGKILL)
+    send(before[1]["pid"], signal.SIGKILL)
     wait_for_end(before[1]["pid"])
     scene.database.start()
-    wait_until(lambda: _holder(scene) not in (0, before[1]["pid"]), "a spare has taken the rank", LONG)
+    wait_until(lambda: _holder(scene) not in (None, before[1]["pid"]), "a spare has taken the rank", LONG)
     scene.job.let("end")
     (incident,) = survived(scene.job.ends(), undisturbed_spread(2))
     assert (incident["rank"], incident["cause"]) == (1, "killed")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.processes import wait_until
+from tests.integration.processes import send, wait_until
 from tests.integration.training import JOBS, LONG, Outcome, Training, template_of, training
 
 from understudy.agent.config import AgentConfig
@@ -112,7 +112,7 @@ def test_a_killed_template_is_replaced(training: Training) -> None:
         ["-m", "understudy.cli", "run", "--nproc-per-node", "1", "--spares", "1", "--run-dir", "FOLDER/run"], "surroundings.py", "wait"
     )
     template = template_of(job.folder)
-    os.kill(template, signal.SIGKILL)  # while it imports, with two workers asked for
+    send(template, signal.SIGKILL)  # while it imports, with two workers asked for
 
     def spare() -> dict[str, Any] | None:
         found = job.status()["spares"]
@@ -122,8 +122,8 @@ def test_a_killed_template_is_replaced(training: Training) -> None:
     first = spare()
     assert first is not None
     second = template_of(job.folder, template)
-    os.kill(second, signal.SIGKILL)
-    os.kill(first["pid"], signal.SIGKILL)
+    send(second, signal.SIGKILL)
+    send(first["pid"], signal.SIGKILL)
     wait_until(lambda: (found := spare()) is not None and found["pid"] != first["pid"], "another spare", LONG)
     third = template_of(job.folder, second)
     (job.folder / "end").touch()

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
-from tests.integration.processes import wait_until
+from tests.integration.processes import is_alive, wait_until
 from tests.integration.training import LONG, Training, survived, training, understudy
 
 __all__ = ["training"]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_a_rank_is_moved_at_a_step_boundary(training: Training) -> None:
@@ -55,7 +46,7 @@ def test_a_rank_is_moved_at_a_step_boundary(training: Training) -> None:
     wait_until(lambda: there("marker set-up of 2 again"), "the newcomer's set-up", LONG)
     assert [rank["step"] for rank in status()["ranks"]] == [10, 10, 10], "nobody has waited for that set-up"  # type: ignore[attr-defined]
     (job.folder / "go on").touch()
-    wait_until(lambda: there("marker waiting at the end on 2") and not _alive(ranks[2]["pid"]), "the old worker's end", LONG)
+    wait_until(lambda: there("marker waiting at the end on 2") and not is_alive(ranks[2]["pid"]), "the old worker's end", LONG)
     (moved,) = json.loads(understudy("report", "--json", "--run-dir", run).stdout)["incidents"]
     after = status()
     assert after["generation"] == 1

@@ -6,14 +6,13 @@ event of which this version has never heard.
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.processes import marked, wait_for_end, wait_until
+from tests.integration.processes import marked, pid_of, send, wait_for_end, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome, survived
 
@@ -70,8 +69,8 @@ def test_an_upgrade_under_a_running_job(tmp_path: Path, later: Path, undisturbed
             service.kill_orchestrator()
             service.start_orchestrator()
         wait_until(lambda: job.status()["ranks"][1]["step"] == HELD, "pages of the other version are read", LONG)
-        pid = job.status()["ranks"][1]["pid"]
-        os.kill(pid, signal.SIGKILL)
+        pid = pid_of(lambda: job.status()["ranks"][1])
+        send(pid, signal.SIGKILL)
         wait_for_end(pid)
         job.wait_for(f"step {HELD + 1} on 1 in generation 1")
         service.source = later

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.faults.harness import ROOT
-from tests.integration.processes import wait_until
+from tests.integration.processes import send, wait_until
 from tests.kubernetes.control_plane import PORT, TOKEN, ControlPlane
 from tests.kubernetes.kubelet import Configuration
 from tests.kubernetes.network import BRIDGE, PREFIX, Switch, bridge, ip, plug
@@ -111,7 +111,7 @@ class Node:
         if self.is_on:
             assert self._process is not None
             with contextlib.suppress(IndexError):
-                os.kill(self.pid, signal.SIGKILL)
+                send(self.pid, signal.SIGKILL)
             self._process.wait(LIMIT)
         if self._kubelet is not None:
             self._kubelet.wait(LIMIT)
@@ -128,7 +128,7 @@ class Node:
     def kill_kubelet(self) -> None:
         """Its pods run on."""
         assert self._kubelet is not None
-        os.kill(_child(self._kubelet), signal.SIGKILL)
+        send(_child(self._kubelet), signal.SIGKILL)
         self._kubelet.wait(LIMIT)
 
     def cut(self) -> None:

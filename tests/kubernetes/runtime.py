@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.integration.processes import send, send_to_group
 from tests.kubernetes.network import PREFIX, ip, plug
 
 # Waits for a container. Its own end comes after the exit code is there. The container says on 3 that it becomes its command.
@@ -100,13 +101,13 @@ class Attempt:
         """To its first process. One that has no handler for it does not even notice, as is usual for a first process."""
         if self.exit_code is None and (pid := self.pid) is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+                send(pid, number)
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
         if self.exit_code is None and self.pid is None:  # it is not even made: whoever waits for it takes it along
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.waiting, signal.SIGKILL)
+                send_to_group(self.waiting, signal.SIGKILL)
 
     def command(self, *words: str) -> list[str]:
         """For `subprocess`, on the node: `words`, run in the container with its environment."""
@@ -144,7 +145,7 @@ class Sandbox:
             for device in ("lo", "eth0"):
                 ip("link", "set", device, "up", inside=pid)
         except OSError:
-            os.kill(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
             raise
         self._write({"pid": pid, "address": address})
 
@@ -181,7 +182,7 @@ class Sandbox:
     def remove(self) -> None:
         """Its containers have ended. Logs stay."""
         with contextlib.suppress(KeyError, ProcessLookupError):
-            os.kill(self._state["pid"], signal.SIGKILL)
+            send(self._state["pid"], signal.SIGKILL)
         (self.folder / "sandbox.json").unlink(missing_ok=True)
         shutil.rmtree(self.layers, ignore_errors=True)
         shutil.rmtree(self.folder / "volumes", ignore_errors=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.integration.processes import send
 
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageWriter
@@ -54,7 +54,7 @@ def test_it_opens_at_the_holders_end(end: str, tmp_path: Path) -> None:
             holder.stdin.write("\n")
             holder.stdin.flush()
         else:
-            os.kill(holder.pid, signal.SIGKILL)
+            send(holder.pid, signal.SIGKILL)
         waiting.join(LIMIT)
         assert found == [True]
     finally:

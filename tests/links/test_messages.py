@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core import commands, events
-from understudy.links.messages import FRAME, LIMIT, BadMessage, Pages, ToWorkers, decode, encode, encode_all, pack, unfold
+from understudy.links.messages import FRAME, LIMIT, BadMessage, Pages, ToWorkers, decode, encode, encode_all, pack, taken, unfold
 
 names = st.sampled_from(["w0", "w1", "w2"])
 numbers = st.integers(0, 2)
@@ -99,3 +99,17 @@ def test_text_that_python_made_of_undecodable_bytes_survives() -> None:
     heard = events.ScriptFailed("w0", 0, 3, "OSError", "no file \\udcff.txt \U0001f525\n")  # as it can be shown and written
     assert decode(encode(failed)) == heard
     assert decode(encode(failed).encode()) == heard
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "null"])
+def test_a_process_id_that_is_not_known_is_none(said: str) -> None:
+    """An earlier version says 0. The journal keeps what is true."""
+    message, written = taken(f'{{"type":"WorkerStarted","worker":"w0","node":"n0","pid":{said}}}')
+    assert message == events.WorkerStarted("w0", "n0", None)
+    assert json.loads(written)["pid"] is None
+    assert decode(written) == message
+
+
+def test_a_process_id_arrives_as_it_is() -> None:
+    for pid in (1, 4711):
+        assert decode(encode(events.WorkerStarted("w0", "n0", pid))) == events.WorkerStarted("w0", "n0", pid)

@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.faults.harness import JOB, LIMIT, ROOT
 from tests.faults.harness import Job as Training
-from tests.integration.processes import Mark, wait_until
+from tests.integration.processes import Mark, send_to_group, wait_until
 from tests.matrix.cells import RANKS, Cell
 from tests.matrix.results import Result
 from tests.model.validate import NotAllowed, validate
@@ -140,7 +140,7 @@ class _Serving:
 
     def _end(self, killed: bool) -> None:
         if killed and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGTERM)  # nothing is to be had from this one any more
+            send_to_group(self.process.pid, signal.SIGTERM)  # nothing is to be had from this one any more
         self.training.wait()
 
     def finish(self) -> Finished:

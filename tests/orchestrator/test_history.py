@@ -27,6 +27,12 @@ JOBS = ("a", "b")
 COUNT = 4000  # events of each job
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk is not what is tried here, except where a test says so."""
+    monkeypatch.setattr(history, "SETTLE", 60.0)
+
+
 class Life:
     """One orchestrator's: its journal and history, and a thread that writes as fast as it can."""
 
@@ -50,7 +56,7 @@ class Life:
 def alive(place: Path | str) -> Iterator[Life]:
     life = Life(place)
     yield life
-    life.journal.close()
+    life.journal.close(60.0)
 
 
 async def followed(life: Life, job: str, after: int, turns: int = 0, until: int = 0) -> list[int]:
@@ -173,7 +179,7 @@ def test_events_come_when_the_journal_has_them(tmp_path: Path, monkeypatch: pyte
         obstacle.rmdir()
         monkeypatch.setattr(history, "SETTLE", 60.0)
         assert [event.number async for block in following for event in block] == [1]
-        file.close()
+        file.close(60.0)
 
     asyncio.run(run())
 

@@ -124,7 +124,7 @@ def test_whatever_is_taken_can_be_handled_kept_shown_and_measured(
     for entry in kept:
         writer.append(*entry)
     file.start()
-    file.close()
+    file.close(60.0)
     assert told == [] and not file.trouble
     found = journal.read(place)
     assert found is not None
@@ -194,7 +194,7 @@ def test_thousands_of_nodes_that_are_lost_together_are_read_again(tmp_path: Path
     file = journal.Journal(tmp_path / JOURNAL, lambda text: None)
     file.begin(SETTINGS).append(1.0, lost)
     file.start()
-    file.close()
+    file.close(60.0)
     found = journal.read(tmp_path / JOURNAL)
     assert found is not None and found.events == [(1.0, lost)]
 
@@ -207,7 +207,7 @@ def test_a_row_that_cannot_be_read_puts_its_own_job_aside(tmp_path: Path) -> Non
         mine.append(0.0, STORY[0])
         mine.append(1.0, STORY[0], '{"type":"NodeJoined","node":"' + "\\u00e9" * 200_000 + '"}' if job == "bad" else "")
     file.start()
-    file.close()
+    file.close(60.0)
     aside: dict[str, str] = {}
     assert list(journal.read_all(place, aside=aside)) == ["good", "fine"]
     assert list(aside) == ["bad"] and "event 2" in aside["bad"] and "malformed NodeJoined" in aside["bad"]
@@ -231,10 +231,10 @@ def test_a_writer_that_fails_in_whatever_way_says_so_and_tries_again(tmp_path: P
     pages = {"w\ud800": page}
     writer.progress(pages)
     writer.append(0.0, STORY[0])
-    assert failed.wait(10.0)
+    assert failed.wait(60.0)
     assert "UnicodeEncodeError" in told[0] and "cannot be written" in file.trouble
     file._batch._pages.clear()  # whatever it was is over
-    assert over.wait(10.0) and not file.trouble
-    file.close()
+    assert over.wait(60.0) and not file.trouble
+    file.close(60.0)
     found = journal.read(tmp_path / JOURNAL)
     assert found is not None and found.events == [(0.0, STORY[0])]

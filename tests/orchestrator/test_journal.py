@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 import threading
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import sqlalchemy as sa
+from rich.console import Console
 
+from understudy.cli import show
 from understudy.common.console import say
 from understudy.common.names import JOURNAL
 from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core import events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
-from understudy.orchestrator import journal, views
+from understudy.orchestrator import database, journal, views
 from understudy.orchestrator.settings import Settings
 
 SETTINGS = Settings(JobSpec("job", 2, 2, spares=1), Timeouts())
@@ -45,7 +50,7 @@ def write(run_dir: Path, story: list[events.Event]) -> Machine:
         writer.append(float(number), event)
     writer.progress({"w2": PageView(9, 1.0, Activity.RUNNING, 5, 5, 2.0, 40, 0.5)})
     writer.progress({"w2": PageView(10, 1.2, Activity.VOTED, 6, 6, 2.0, 41, 0.5)})
-    file.close()
+    file.close(60.0)
     return machine
 
 
@@ -89,6 +94,39 @@ def test_status_and_report_from_the_journal_alone(tmp_path: Path) -> None:
     assert incident["notes"] == ["rank 1: a worker of the data loader began anew"]
 
 
+def test_a_process_id_of_zero_in_an_earlier_journal_is_not_known(tmp_path: Path) -> None:
+    """Of a worker that is still starting. Nothing that is published says 0, which means the caller's own group to kill(2)."""
+    file = journal.Journal(tmp_path / JOURNAL, pytest.fail)
+    file.start()
+    writer = file.begin(SETTINGS)
+    writer.append(0.0, STORY[0])
+    for number in range(3):
+        started = events.WorkerStarted(f"w{number}", "n0", None)
+        writer.append(1.0, started, f'{{"type":"WorkerStarted","worker":"w{number}","node":"n0","pid":0}}')
+    file.close(60.0)
+    shown, _ = views.offline_events(tmp_path)
+    assert [event["pid"] for event in shown[1:]] == [None] * 3
+    with database.reading(tmp_path / JOURNAL) as connection:
+        assert connection is not None
+        columns = database.events.c
+        texts = connection.execute(sa.select(columns.event).where(columns.number > 1)).scalars().all()
+    assert len(texts) == 3 and all('"pid":0' in text for text in texts), "reading changes nothing"
+    assert [journal.Numbered("job", 1, 0.0, text).shown()["pid"] for text in texts] == [None] * 3
+    status = views.offline_status(tmp_path)
+    assert [spare["pid"] for spare in status["spares"]] == [None]
+
+
+def test_a_worker_that_is_still_starting_has_no_process_id() -> None:
+    machine = Machine(SETTINGS.spec, SETTINGS.timeouts)
+    machine.handle(STORY[0], 0.0)
+    (spare,) = views.status(machine, {})["spares"]
+    assert (spare["state"], spare["pid"]) == ("starting", None)
+    console = Console(file=io.StringIO(), width=200)
+    console.print(show.status_view(cast("dict[str, Any]", views.status(machine, {}))))
+    (line,) = [line for line in cast("io.StringIO", console.file).getvalue().splitlines() if "starting" in line]
+    assert [cell.strip() for cell in line.strip("│|").split("│")][:3] == ["spare", spare["worker"], "-"]
+
+
 def test_no_journal(tmp_path: Path) -> None:
     assert journal.read(tmp_path / JOURNAL) is None
     with pytest.raises(views.NoJournal):
@@ -109,12 +147,12 @@ def test_a_disk_that_refuses_is_told_once_and_caught_up_later(tmp_path: Path) ->
     file.start()
     writer = file.begin(SETTINGS)
     writer.append(0.0, STORY[0])
-    assert failed.wait(10.0)
+    assert failed.wait(60.0)
     writer.append(1.0, STORY[1])
     writer.append(2.0, STORY[2])
     obstacle.rmdir()
     writer.append(3.0, STORY[3])
-    file.close()
+    file.close(60.0)
     assert len(told) == 2 and "training goes on without it" in told[0] and "can be written again" in told[1]
     found = journal.read(obstacle)
     assert found is not None and [event for _, event in found.events] == STORY[:4]
@@ -131,7 +169,7 @@ def test_several_jobs_in_one_journal(tmp_path: Path) -> None:
     page = PageView(9, 1.0, Activity.RUNNING, 5, 5, 2.0, 40, 0.5)
     writers["a"].progress({"w0": page})
     file.begin(others["a"], "said again, by an orchestrator that was started again")
-    file.close()
+    file.close(60.0)
     found = journal.read_all(path)
     assert list(found) == ["b", "a"], "as they were begun"
     for name, recorded in found.items():

@@ -117,7 +117,7 @@ def append(place: Path | str, fence: int | None = None) -> list[str]:
     recorded = journal.read(place, "running")
     assert recorded is not None
     writer.begin(recorded.settings).append(1795295700.0, STOPPED)
-    writer.close()
+    writer.close(60.0)
     return told
 
 
@@ -256,7 +256,7 @@ def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
     writer = journal.Journal(path, told.append)
     writer.start()
     writer.begin(recorded.settings).append(0.0, STOPPED)
-    writer.close()
+    writer.close(60.0)
     assert len(told) == 1 and "is of version 99" in told[0]
     with sqlite3.connect(path) as connection:
         assert list(connection.iterdump()) == before
@@ -304,7 +304,7 @@ def test_a_commit_that_seemed_to_fail_is_not_written_twice(tmp_path: Path, monke
     for number in range(5):
         mine.append(float(number), events.Notice("w0", 0, f"notice {number}"))
         assert number or told.wait(60.0)
-    writer.close()
+    writer.close(60.0)
     assert not losing.is_set()
     found = journal.read(path, "running")
     assert found is not None

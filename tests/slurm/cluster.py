@@ -22,8 +22,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.harness import ROOT
-from tests.integration.processes import wait_until
+from tests.integration.processes import send, wait_until
 from tests.integration.training import LONG
+from tests.watchdog import marks
 from understudy.common.dying import dying_with
 
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "sacct", "mariadbd", "mariadb-install-db", "unshare", "nsenter", "setpriv")
@@ -78,7 +79,7 @@ class Host:
         words += [sys.executable, str(Path(__file__).with_name("node.py")), self.name, str(folder), *self._daemon]
         with (folder / "log" / self.name).open("ab") as log:
             dies = dying_with(os.getpid(), signal.SIGKILL)  # with the tests, and everything on it with it
-            environment = self._cluster.environment
+            environment = {**self._cluster.environment, **marks()}
             self._process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True, preexec_fn=dies)
         wait_until(lambda: self._up(), f"host {self.name}", LONG)
         self.start_daemon()
@@ -110,7 +111,7 @@ class Host:
         """As when the power fails."""
         if self._process is not None and self.is_on:
             with contextlib.suppress(IndexError):
-                os.kill(self.pid, signal.SIGKILL)
+                send(self.pid, signal.SIGKILL)
             self._process.wait(LONG)
 
     @property
@@ -119,10 +120,10 @@ class Host:
 
     def start_daemon(self) -> None:
         if self._daemon:
-            os.kill(self.pid, signal.SIGUSR1)
+            send(self.pid, signal.SIGUSR1)
 
     def kill_daemon(self) -> None:
-        os.kill(self.pid, signal.SIGUSR2)
+        send(self.pid, signal.SIGUSR2)
 
     def command(self, user: str, *words: str, folder: Path | None = None, **environment: str) -> list[str]:
         """For `subprocess`: `words`, run there as this user."""

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from understudy.agent.output import Route
 from understudy.agent.worker import Worker
+from understudy.common.bounds import known_pid
 from understudy.core.events import WorkerLost
 from understudy.core.model import LossCause
 from understudy.links import messages, reattach
@@ -143,6 +144,9 @@ class Reception:
         except ValueError:  # not a worker
             self._dismiss(guest)
             return
+        if guest.pid is None:
+            self._dismiss(guest)
+            return
         self._forget(guest)
         for fd in guest.fds:
             os.set_inheritable(fd, False)
@@ -164,7 +168,8 @@ class Reception:
 class _Guest:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.pid: int = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        # None: it is outside of our process namespace (the kernel says 0), so nobody here could watch or end it.
+        self.pid = known_pid(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
         self.said = bytearray()
         self.fds: list[int] = []
         self.limit: asyncio.TimerHandle | None = None

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from understudy.common.bounds import known_pid
+
 Value = int | float | str
 Values = Mapping[str, Value]
 Undo = Callable[[], None]
@@ -41,6 +43,11 @@ class Victim:
 
     pid: int
     more: tuple[int, ...] = ()  # below it, as far as they matter: of a node its workers
+
+    def __post_init__(self) -> None:
+        """Refuse what is no process id: a signal to 0 or to a negative number reaches whole process groups."""
+        if wrong := [pid for pid in (self.pid, *self.more) if known_pid(pid) is None]:
+            raise ValueError(f"{wrong[0]} is no process id: nothing can be done to it")
 
 
 @dataclass(frozen=True)

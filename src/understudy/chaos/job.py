@@ -20,6 +20,7 @@ import psutil
 
 from understudy.agent.descendants import environment_entry
 from understudy.chaos.base import Victim
+from understudy.common.bounds import known_pid
 from understudy.common.names import CHAOS_VARIABLE, ORCHESTRATOR, RUN_DIR_VARIABLE, WORKER_VARIABLE, page_path
 from understudy.links.page import PageReader
 
@@ -32,7 +33,7 @@ class Away(Exception):
 
 
 class NotHere(ValueError):
-    """A process is not on this machine; the text says which and where."""
+    """A process is not on this machine, or has no known pid; the text says which and where."""
 
 
 class Source(Protocol):
@@ -149,8 +150,12 @@ class WatchedJob:
 
     def local(self, holder: dict[str, Any]) -> Local:
         """Of an entry of status. Raises `NotHere`."""
-        worker, pid, node = holder["worker"], holder["pid"], holder["node"]
-        run_dir = environment_entry(pid, RUN_DIR_VARIABLE) if pid else None
+        worker, pid, node = holder["worker"], known_pid(holder["pid"]), holder["node"]
+        if pid is None:
+            raise NotHere(
+                f"the process id of worker {worker} on {node} is not known yet, as it is still starting: try again once it is warm"
+            )
+        run_dir = environment_entry(pid, RUN_DIR_VARIABLE)
         name = (environment_entry(pid, WORKER_VARIABLE) or "").rstrip("\0")
         ours = self._run_dir is None or run_dir == str(self._run_dir)
         if run_dir is None or name != worker or not ours:
@@ -164,9 +169,12 @@ class WatchedJob:
         if not there:
             raise NotHere(f"node {name} has no worker by which its agent is found")
         try:
-            return Victim(psutil.Process(there[0].pid).ppid(), tuple(local.pid for local in there))
+            agent = known_pid(psutil.Process(there[0].pid).ppid())
         except psutil.NoSuchProcess as error:
             raise NotHere(f"worker {there[0].worker} of {name} has ended in this moment") from error
+        if agent is None:
+            raise NotHere(f"the agent of node {name} is outside of this process namespace: run this where it is")
+        return Victim(agent, tuple(local.pid for local in there))
 
     def orchestrator(self) -> Victim:
         """Raises `NotHere`."""

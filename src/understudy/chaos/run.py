@@ -34,7 +34,7 @@ class Record:
 
     injection: Injection
     worker: str = ""  # that it was done to
-    pid: int = 0
+    pid: int | None = None  # None: nothing was done to a process
     happened: float = 0.0  # unix time
     step: int = -1  # committed then
     point: str = ""  # reached then, of a fault inside

@@ -10,6 +10,7 @@ taken that could not be written and read again. Sizes are in bytes as written, t
   (undecodable bytes in a file's name) and the marks that turn the direction of writing are written out as escapes such as \\x1b, and
   the middle of a text that is too long is left out.
 - Numbers are refused beyond 64 bits; times and durations if they are not finite or no calendar has them.
+- A process id that is not known is None. Earlier versions wrote 0, which must never reach a signal: kill(0) means the caller's own group.
 
 Known limit: what an orchestrator tells its agents is not checked here, because agents believe it anyway.
 """
@@ -71,6 +72,11 @@ def _fitting(text: str, most: int) -> int:
     return low
 
 
+def known_pid(value: int | None) -> int | None:
+    """Return the process id, or None for what is none: nothing, 0 (as earlier versions say it) and negative numbers."""
+    return value if value is not None and value > 0 else None
+
+
 def bounded(message: T) -> T:
     """The same object if there is nothing to clean or to cut. Raises `OutOfBounds`."""
     changed = {name: fit for name, value in vars(message).items() if (fit := _fit(name, value)) is not value}
@@ -84,6 +90,8 @@ def _fit(name: str, value: Any) -> Any:
     if kind is int:
         if not -NUMBER < value < NUMBER:
             raise OutOfBounds(f"{name} is a number beyond 64 bits")
+        if name == "pid":
+            return known_pid(value)
     elif kind is float:
         if not FIRST_TIME < value < LAST_TIME:  # nor is NaN
             raise OutOfBounds(f"{name} is {value!r}, which is no time")

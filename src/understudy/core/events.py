@@ -57,7 +57,7 @@ class WorkerStarted:
 
     worker: str
     node: str
-    pid: int
+    pid: int | None  # on its node; None: not known
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         state.refuse(event, Why.OVER)
         return
     if node is not None and event.workers is not None:
-        there = [worker for worker in node.workers.values() if worker.pid or worker.state is not WorkerState.STARTING]
+        there = [worker for worker in node.workers.values() if worker.pid is not None or worker.state is not WorkerState.STARTING]
         there = [worker for worker in there if worker.state is not WorkerState.RELEASED or node.claim >= 0]  # that waits for its end
         gone = [worker for worker in there if worker.name not in event.workers]
         there_before = not node.lost

@@ -86,7 +86,7 @@ class Worker:
     node: str
     spare: bool  # started as a spare
     state: WorkerState = WorkerState.STARTING
-    pid: int = 0
+    pid: int | None = None  # on its node; None: not known, as it has not started yet
     store: str = ""
     torch: str = ""
     rejoins: tuple[str, ...] = ()  # as in `WorkerWarm`

@@ -146,7 +146,7 @@ def _repeat(state: JobState, node: Node) -> None:
     """
     recovery = state.recovery
     for worker in node.workers.values():
-        if worker.state is WorkerState.STARTING and worker.pid == 0:
+        if worker.state is WorkerState.STARTING and worker.pid is None:
             state.emit(StartWorker(node.name, worker.name, worker.spare))
         if worker.state is WorkerState.RELEASED:
             state.emit(Release(worker.name, 0))

@@ -33,6 +33,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from understudy.common.backoff import Backoff
+from understudy.common.bounds import known_pid
 from understudy.common.page_view import Activity, PageView
 from understudy.core.events import Event
 from understudy.core.machine import Machine
@@ -65,7 +66,10 @@ class Numbered:
 
     def shown(self) -> dict[str, Any]:
         """As users get it: `number`, `time` (unix, seconds), `type`, and the fields of this type, none of which has one of these names."""
-        return {"number": self.number, "time": self.now, **json.loads(self.event)}
+        fields: dict[str, Any] = json.loads(self.event)
+        if "pid" in fields:  # an earlier version may have written 0
+            fields["pid"] = known_pid(fields["pid"])
+        return {"number": self.number, "time": self.now, **fields}
 
 
 @dataclass(frozen=True)

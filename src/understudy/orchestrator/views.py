@@ -34,7 +34,7 @@ STATES = (
 Rank = Annotated[int, Field(description="from 0 to one less than the job's size")]
 WorkerName = Annotated[str, Field(description="its name, such as `w3`; names are not used again")]
 NodeName = Annotated[str, Field(description="the node on which it is")]
-Pid = Annotated[int, Field(description="process id on its node; 0 while it has not started")]
+Pid = Annotated[int | None, Field(description="process id on its node; null while it is not known: the worker is still starting")]
 Cause = Annotated[
     str,
     Field(

@@ -38,8 +38,9 @@ def _wait_for_file(values: Values) -> None:
 
 
 def _kill_both(values: Values) -> None:
-    for pid in (int(Path(str(values["pids"])).read_text().split()[-1]), os.getpid()):
-        os.kill(pid, signal.SIGKILL)
+    other = int(Path(str(values["pids"])).read_text().split()[-1])
+    signal.pidfd_send_signal(os.pidfd_open(other), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 GATE = Fault(

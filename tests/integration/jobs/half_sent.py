@@ -59,7 +59,7 @@ elif what in ("receive", "abandon"):
     work = gloo.recv([data], 1, 1)
     while not data[0]:
         pass
-    os.kill(other, signal.SIGSTOP)
+    signal.pidfd_send_signal(os.pidfd_open(other), signal.SIGSTOP)
     while not stopped(other):  # a thread in a call of the kernel finishes that first, and may send on for as long
         pass
     assert not data[-1], "all of it has arrived"
