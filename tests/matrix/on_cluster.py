@@ -1,8 +1,8 @@
 """Rows of the covering array in a job on a cluster: faults that are armed inside its workers, and nodes that lose their power.
 
 A job serves rows one after the other, each once all ranks train and a spare is warm. A node that is lost is the last one of its job, since
-its spare node is gone then, and no worker is lost before it, or else the node could have two ranks and all spares. The run directories of all nodes share one folder of armed faults (`shared`), so that a fault finds its rank
-wherever that is, and strikes once.
+its spare node is gone then, and no worker is lost before it, or else the node could have two ranks and all spares. The run directories
+of all nodes share one folder of armed faults (`shared`), so that a fault finds its rank wherever that is, and strikes once.
 """
 
 from __future__ import annotations
