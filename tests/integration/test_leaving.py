@@ -60,7 +60,7 @@ def test_ranks_leave_a_node_of_which_a_detector_has_evidence(detector: str, mode
     assert job.status()["taints"] == {}
     sight.appears(node)
     _leaves(job, sight, node)
-    incidents = job.ends_as_undisturbed(setting.mark)
+    incidents = job.ends_as_undisturbed()
     assert [(one["planned"], one["cause"], one["rank"], one["decision"]) for one in incidents] == [
         (True, "migrated", rank, "boundary") for rank in (2, 3)
     ]
@@ -84,7 +84,7 @@ def test_two_devices_of_a_node_with_two_ranks_and_one_spare(setting: Setting) ->
     assert list(job.status()["taints"]) == [node]
     assert {one["part"] for one in job.status()["tainted"]} == {"gpu0", "gpu1"}
     job.goes_on()
-    incidents = job.ends_as_undisturbed(setting.mark)
+    incidents = job.ends_as_undisturbed()
     assert [(one["planned"], one["cause"], one["rank"]) for one in incidents] == [(True, "migrated", rank) for rank in (2, 3)]
     assert [job.held_by(rank) for rank in range(4)] == [1, 1, 2, 2]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -52,7 +51,7 @@ def test_both_controllers_and_the_orchestrator_that_leads_are_killed(kubernetes:
     job.nothing_is_left()
 
 
-def test_the_controller_that_leads_is_killed_again_and_again(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+def test_the_controller_that_leads_is_killed_again_and_again(kubernetes: Cluster) -> None:
     """While a node is lost and its pod is replaced. Each time another one, or the same started again, goes on with what is there, and no
     pod is made twice.
     """
@@ -69,12 +68,12 @@ def test_the_controller_that_leads_is_killed_again_and_again(kubernetes: Cluster
     job.wait_until(lambda: job.pod_names("spare") == ["job-5"], "the next spare")
     assert job.status["nextNumber"] == 6
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark, tmp_path)
+    (incident,) = job.ends_as_undisturbed()
     assert (incident["cause"], incident["rank"]) == ("node", 2)
     job.nothing_is_left()
 
 
-def test_a_drain_request_of_nvsentinel(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+def test_a_drain_request_of_nvsentinel(kubernetes: Cluster) -> None:
     """It is complete when no rank is there any more, and not before."""
     job = Steady(kubernetes)
     job.trains()
@@ -93,7 +92,7 @@ def test_a_drain_request_of_nvsentinel(kubernetes: Cluster, mark: Mark, tmp_path
 
     job.wait_until(complete, "DrainComplete")
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark, tmp_path)
+    (incident,) = job.ends_as_undisturbed()
     assert incident["planned"] and "DrainRequest" in incident["ranks"][0]["detail"] and "XID 79" in incident["ranks"][0]["detail"]
     kubernetes.delete("DrainRequest", "drain-w", NVSENTINEL)
     job.nothing_is_left()
