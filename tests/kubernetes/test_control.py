@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.integration.processes import Mark, marked
 from tests.integration.training import Outcome
 from tests.kubernetes.api import Object
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
@@ -16,12 +13,6 @@ from tests.kubernetes.jobs import KubernetesJob, Steady
 pytestmark = [needs_kubernetes, pytest.mark.whole, pytest.mark.timeout(900)]
 HELD = 6  # the step in which a rank waits for what the test does to its node
 NVSENTINEL = "nvsentinel.nvidia.com/v1alpha1"
-
-
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    with marked() as found:
-        yield found
 
 
 @pytest.mark.parametrize("phase", ["survivor", "setup", "apply", "redo"])

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.processes import Mark, marked
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.jobs import GROUP, Steady
 from tests.kubernetes.pods import SLEEPS, pod
 from understudy.schedulers.kubernetes.names import NODE_VARIABLE
 
 pytestmark = [needs_kubernetes, pytest.mark.whole, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    with marked() as found:
-        yield found
 
 
 def test_a_pod_is_claimed_by_preemption_and_given_back(kubernetes: Cluster) -> None:

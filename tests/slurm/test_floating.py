@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.processes import Mark, marked, wait_until
+from tests.integration.processes import wait_until
 from tests.integration.training import LONG
 from tests.slurm.cluster import Cluster, cluster, needs_slurm
 from tests.slurm.submitted import Steady
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    with marked() as found:
-        yield found
 
 
 def spares(slurm: Cluster) -> list[list[str]]:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.processes import Mark, marked
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import Steady
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    with marked() as found:
-        yield found
 
 
 def test_a_node_of_a_sharded_job_that_loses_its_power(slurm: Cluster) -> None:
