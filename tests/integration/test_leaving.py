@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.parallel import Parallel
-from tests.integration.processes import Mark, marked, wait_until
+from tests.integration.processes import marked, wait_until
 from tests.integration.service import Service
 from tests.integration.sights import PASSING, SIGHTS, Asked, Gpu, Link, Sight
 from tests.integration.training import LONG, Outcome
@@ -22,13 +22,12 @@ DIAGONAL = (("nvml", "tp"),)  # that `make test` goes through: needs no root
 class Setting:
     service: Service
     stack: ExitStack
-    mark: Mark
 
 
 @pytest.fixture
 def setting(tmp_path: Path) -> Iterator[Setting]:
     with ExitStack() as stack, marked() as mark:
-        yield Setting(Service(tmp_path, mark), stack, mark)
+        yield Setting(Service(tmp_path, mark), stack)
 
 
 def _leaves(job: Parallel, sight: Sight, node: str) -> None:
