@@ -24,6 +24,7 @@ from typing import Any
 from tests.conformance.drills import PLACES, Drills
 from tests.conformance.scripts import Kill, Script
 from tests.integration.processes import Mark, marked, send_to_group
+from tests.references import FOLDER, OUTPUT, Run, kept
 from understudy.chaos.armed import Armed, Folder
 from understudy.common.names import JOURNAL
 from understudy.core.events import WorkerLost
@@ -31,6 +32,8 @@ from understudy.core.model import LossCause
 from understudy.orchestrator import journal, views
 
 ROOT = Path(__file__).parents[2]
+TRACE = "trace"
+THREADS = "1"
 FOR_A_RECOVERY = 15.0  # seconds that a run may take longer for each kill
 FOR_A_DRILL = 30.0  # and for each drill
 ABORTED = ("terminate called", "SIGABRT", "SIGSEGV", "Segmentation fault", "Fatal Python error")
@@ -106,8 +109,31 @@ class Ran:
 
 
 def torchrun(script: Script, folder: Path) -> Ran:
+    """Runs it now."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(script.ranks)]
     return _run(command, script, folder, script.limit)
+
+
+class _Failed(Exception):
+    def __init__(self, ran: Ran) -> None:
+        super().__init__()
+        self.ran = ran
+
+
+def reference(script: Script) -> Ran:
+    """Gives the run under torchrun that `tests.references` keeps. One that fails is not kept."""
+
+    def compute(folder: Path) -> None:
+        ran = torchrun(script, folder)
+        if ran.hung or ran.code:
+            raise _Failed(ran)
+
+    variables = {"TRACE_OUT": f"{FOLDER}/{TRACE}", "OMP_NUM_THREADS": THREADS}
+    try:
+        folder = kept(Run(script.path.absolute(), script.arguments, script.ranks, variables).key, compute)
+    except _Failed as failed:
+        return failed.ran
+    return Ran(Trace.of(folder / TRACE, script.ranks), output=(folder / OUTPUT).read_text(errors="replace"))
 
 
 def understudy(script: Script, folder: Path, kills: tuple[Kill, ...] = (), places: Sequence[tuple[int, int]] = PLACES) -> Ran:
@@ -135,9 +161,9 @@ def arm(kills: tuple[Kill, ...], run_dir: Path) -> None:
 
 
 def _run(command: list[str], script: Script, folder: Path, limit: float, kills: tuple[Kill, ...] = ()) -> Ran:
-    traces = folder / "trace"
+    traces = folder / TRACE
     traces.mkdir(parents=True)
-    output = folder / "output.txt"
+    output = folder / OUTPUT
     with marked() as mark:
         code = _code([*command, str(script.path.absolute()), *script.arguments], folder, output, _environment(mark, traces), limit)
     struck = tuple(kill for number, kill in enumerate(kills) if Folder(folder / "run").has_fired(str(number)))
@@ -169,7 +195,7 @@ def _environment(mark: Mark, traces: Path) -> dict[str, str]:
     return mark.environment(
         PYTHONPATH=f"{ROOT / 'src'}:{ROOT}:{os.environ.get('PYTHONPATH', '')}",
         PYTHONWARNINGS="ignore",
-        OMP_NUM_THREADS="1",
+        OMP_NUM_THREADS=THREADS,
         TRACE_OUT=str(traces),
     )
 

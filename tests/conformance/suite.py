@@ -60,7 +60,7 @@ def attempt(script: Script, folder: Path, say: Say, alone: bool = True) -> Resul
         return verdict.steady(reference, runs.torchrun(script, folder / "again")) or found
 
     say(script, "under torchrun")
-    reference = runs.torchrun(script, folder / "torchrun")
+    reference = runs.reference(script)
     if bad := verdict.steady(reference):
         return Result(script, bad)
     say(script, "undisturbed, with drills")

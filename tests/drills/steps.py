@@ -57,7 +57,7 @@ class Tried:
 
 def attempt(script: Script, folder: Path) -> Tried:
     places = tuple((step % script.ranks, step) for step in range(1, STEPS))  # behind the first: before it nobody has committed
-    reference = runs.torchrun(script, folder / "torchrun")
+    reference = runs.reference(script)
     if bad := verdict.steady(reference):
         return Tried(script, (), bad.text)
     drilled = runs.understudy(script, folder / "drilled", places=places)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.harness import Fault, Job, Reference
+from tests.faults.harness import Fault, Job, Reference, undisturbed
 from tests.integration.processes import marked
 from tests.model.validate import validate
 
@@ -34,19 +34,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 
 
 @pytest.fixture(scope="session")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Reference]]:
-    """`reference(mode, *arguments)`: the undisturbed run, made once."""
-    known: dict[tuple[str, ...], Reference] = {}
-    with marked() as mark:
-
-        def undisturbed(mode: str, *arguments: str) -> Reference:
-            key = (mode, *arguments)
-            if key not in known:
-                job = Job(tmp_path_factory.mktemp("reference"), mark, mode, arguments=arguments)
-                try:
-                    known[key] = Reference.of(job)
-                finally:
-                    job.end()
-            return known[key]
-
-        yield undisturbed
+def reference() -> Callable[..., Reference]:
+    """`reference(mode, *arguments)`: the run under torchrun."""
+    return lambda mode, *arguments: Reference.of(undisturbed(mode, *arguments))

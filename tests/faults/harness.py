@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import references
 from tests.integration.processes import Mark, send_to_group, wait_until
+from tests.references import FOLDER, Run
 
 from understudy.chaos.armed import Armed, Folder
 from understudy.chaos.base import Value
@@ -146,12 +148,10 @@ class Job:
         return found
 
     def lines(self, rank: int) -> list[Line]:
-        path = self.folder / f"log-{rank}.txt"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return lines(self.folder, rank)
 
     def state(self, rank: int) -> dict[str, str]:
-        found: dict[str, str] = json.loads((self.folder / f"final-{rank}.json").read_text())
-        return found
+        return state(self.folder, rank)
 
     def pids(self, rank: int) -> list[int]:
         """Of all workers that have held this rank, in order."""
@@ -162,6 +162,21 @@ class Job:
         return [fault for number, fault in enumerate(self.faults) if not self._waiting.has_fired(str(number))]
 
 
+def lines(folder: Path, rank: int) -> list[Line]:
+    path = folder / f"log-{rank}.txt"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def state(folder: Path, rank: int) -> dict[str, str]:
+    found: dict[str, str] = json.loads((folder / f"final-{rank}.json").read_text())
+    return found
+
+
+def undisturbed(mode: str, *arguments: str) -> Path:
+    """Gives the folder of the same training under torchrun, without faults and without Understudy's processes (`tests.references`)."""
+    return references.undisturbed(Run(JOB, ("--out", FOLDER, "--mode", mode, *arguments), len(RANKS)), LIMIT)
+
+
 @dataclass
 class Reference:
     """What the undisturbed run of a mode left behind."""
@@ -170,9 +185,8 @@ class Reference:
     lines: dict[int, list[Line]]
 
     @classmethod
-    def of(cls, job: Job) -> Reference:
-        assert job.wait() == 0, job.output[-6000:]
-        return cls({r: job.state(r) for r in RANKS}, {r: job.lines(r) for r in RANKS})
+    def of(cls, folder: Path) -> Reference:
+        return cls({rank: state(folder, rank) for rank in RANKS}, {rank: lines(folder, rank) for rank in RANKS})
 
 
 Places = set[tuple[int, str]]  # rank and what it logs, as "step 5" or "evaluation 6"

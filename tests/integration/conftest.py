@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.processes import marked
 from tests.integration.training import Outcome, Training
 from tests.model.validate import validate
 
@@ -27,14 +26,6 @@ def allowed_by_the_model(request: pytest.FixtureRequest, tmp_path: Path) -> Iter
 
 
 @pytest.fixture(scope="session")
-def undisturbed_spread(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Outcome]]:
+def undisturbed_spread() -> Callable[[int], Outcome]:
     """`spread.py` under torchrun, for a number of ranks."""
-    known: dict[int, Outcome] = {}
-
-    def of(ranks: int) -> Outcome:
-        if ranks not in known:
-            known[ranks] = Training(tmp_path_factory.mktemp("undisturbed"), mark).torchrun("spread.py", ranks=ranks)
-        return known[ranks]
-
-    with marked() as mark:
-        yield of
+    return lambda ranks: Training.undisturbed("spread.py", ranks=ranks)

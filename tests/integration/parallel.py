@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from tests.faults.harness import JOB, ROOT
-from tests.integration.processes import Mark, wait_until
+from tests.integration.processes import wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG
 from tests.matrix.cells import RANKS, Cell
@@ -59,7 +59,7 @@ class Parallel:
 
         wait_until(there, f"step {beyond}", LONG)
 
-    def ends_as_undisturbed(self, mark: Mark) -> list[dict[str, Any]]:
+    def ends_as_undisturbed(self) -> list[dict[str, Any]]:
         """Gives its incidents."""
         self._stop.touch()
         wait_until(lambda: self.status()["exit_code"] is not None, "its end", LONG)
@@ -68,7 +68,7 @@ class Parallel:
         logs = {rank: log_of(self._folder / f"log-{rank}.txt") for rank in range(RANKS)}
         result = Result(Cell(self.mode, "leaving", "leaving"))
         result.steps = (0, last_step(logs))
-        reference = undisturbed(self.mode, result.steps[1], self.service.folder / "undisturbed", mark)
+        reference = undisturbed(self.mode, result.steps[1])
         compare(Finished([result], logs, result.steps[1]), reference)
         assert not result.wrong, result.wrong
         incidents: list[dict[str, Any]] = self.service.get("report", job="job")["incidents"]

@@ -165,9 +165,7 @@ def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training
 
 def test_the_spare_of_a_drill_takes_the_rank_that_is_killed_while_it_is_in_the_set_up(training: Training) -> None:
     """Nobody has told it to begin: it is in the place of a spare that is prepared, and no other one is there."""
-    reference = training.undisturbed("moving.py", "held")
-    for name in ("go on", "end"):
-        (reference.folder / name).touch()
+    reference = training.undisturbed("moving.py", "held", files=("go on", "end"))
     started = begin(training, "moving.py", "held", flags=("--drill", "off"))
     before = started.status()
     (spare,) = before["spares"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.parallel import Parallel
-from tests.integration.processes import Mark, marked, wait_until
+from tests.integration.processes import marked, wait_until
 from tests.integration.service import Service
 from tests.integration.sights import PASSING, SIGHTS, Asked, Gpu, Link, Sight
 from tests.integration.training import LONG, Outcome
@@ -22,13 +22,12 @@ DIAGONAL = (("nvml", "tp"),)  # that `make test` goes through: needs no root
 class Setting:
     service: Service
     stack: ExitStack
-    mark: Mark
 
 
 @pytest.fixture
 def setting(tmp_path: Path) -> Iterator[Setting]:
     with ExitStack() as stack, marked() as mark:
-        yield Setting(Service(tmp_path, mark), stack, mark)
+        yield Setting(Service(tmp_path, mark), stack)
 
 
 def _leaves(job: Parallel, sight: Sight, node: str) -> None:
@@ -60,7 +59,7 @@ def test_ranks_leave_a_node_of_which_a_detector_has_evidence(detector: str, mode
     assert job.status()["taints"] == {}
     sight.appears(node)
     _leaves(job, sight, node)
-    incidents = job.ends_as_undisturbed(setting.mark)
+    incidents = job.ends_as_undisturbed()
     assert [(one["planned"], one["cause"], one["rank"], one["decision"]) for one in incidents] == [
         (True, "migrated", rank, "boundary") for rank in (2, 3)
     ]
@@ -84,7 +83,7 @@ def test_two_devices_of_a_node_with_two_ranks_and_one_spare(setting: Setting) ->
     assert list(job.status()["taints"]) == [node]
     assert {one["part"] for one in job.status()["tainted"]} == {"gpu0", "gpu1"}
     job.goes_on()
-    incidents = job.ends_as_undisturbed(setting.mark)
+    incidents = job.ends_as_undisturbed()
     assert [(one["planned"], one["cause"], one["rank"]) for one in incidents] == [(True, "migrated", rank) for rank in (2, 3)]
     assert [job.held_by(rank) for rank in range(4)] == [1, 1, 2, 2]
 

@@ -25,5 +25,5 @@ def test_ranks_leave_a_node_one_after_the_other(mode: str, tmp_path: Path) -> No
         assert json.loads(drained.stdout)["stage"] == "drained"
         job.goes_on()
         assert all(rank["node"] != node for rank in job.status()["ranks"])
-        incidents = job.ends_as_undisturbed(mark)
+        incidents = job.ends_as_undisturbed()
         assert [(incident["cause"], incident["rank"]) for incident in incidents] == [("migrated", 2), ("migrated", 3)]

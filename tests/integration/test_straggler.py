@@ -100,7 +100,7 @@ def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path, s
     assert (seen["detector"], seen["kind"], seen["severity"], seen["name"]) == ("straggler", "straggler", "suspect", slow["worker"])
     assert seen["detail"].startswith(f"rank {SLOW} computes ") and seen["detail"].endswith("in forward and backward (RUNNING)")
     # As many steps as the job made until it was noticed: on a busy machine there are many.
-    reference = training.undisturbed("heavy.py", str(after["step"]), ranks=RANKS).succeeds(4 * LONG)
+    reference = training.torchrun("heavy.py", str(after["step"]), ranks=RANKS, limit=4 * LONG)
     (incident,) = survived(outcome, reference)
     assert (incident["planned"], incident["cause"], incident["rank"], incident["old_worker"]) == (True, "migrated", SLOW, slow["worker"])
     assert incident["ranks"][0]["detail"] == f"{seen['detail']} (straggler), by rule 'slow'"

@@ -12,11 +12,7 @@ __all__ = ["training"]
 
 
 def test_a_rank_is_moved_at_a_step_boundary(training: Training) -> None:
-    unmoved = training.start(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"], "moving.py")
-    for name in ("go on", "end"):
-        (unmoved.folder / name).touch()
-    reference = unmoved.ends()
-
+    reference = training.undisturbed("moving.py", ranks=3, files=("go on", "end"))
     job = training.begin("moving.py", ranks=3)
     run = str(job.folder / "run")
 
@@ -72,5 +68,5 @@ def test_two_ranks_compute_the_same_with_and_without_understudy(training: Traini
 
 @pytest.mark.whole
 def test_one_rank_computes_the_same_with_and_without_understudy(training: Training) -> None:
-    reference = training.python("mixed.py")
+    reference = training.undisturbed("mixed.py", ranks=None)
     assert survived(training.run("mixed.py", ranks=1, spares=0), reference, losses=0) == []

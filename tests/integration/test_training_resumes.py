@@ -23,5 +23,5 @@ def test_a_snapshot_that_the_job_writes_is_named(training: Training, fault: str)
 
 def test_a_snapshot_that_is_not_read_again_is_not(training: Training) -> None:
     lost = training.run("resuming.py", "given", faults="after backward:4:1")
-    survived(lost, training.torchrun("resuming.py", "given"))
+    survived(lost, training.undisturbed("resuming.py", "given"))
     assert "has read" not in lost.output and not any("has read" in note for one in lost.incidents for note in one["notes"])

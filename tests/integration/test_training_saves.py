@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.integration.processes import marked, wait_until
+from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Outcome, Training, survived, training, understudy
 
 __all__ = ["training"]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    with marked() as mark:
-        return Training(tmp_path_factory.mktemp("undisturbed"), mark).torchrun("saving.py")
+def undisturbed() -> Outcome:
+    return Training.undisturbed("saving.py")
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -63,9 +62,7 @@ def test_a_file_that_is_written_anew_is_not_either(training: Training) -> None:
 
 def test_a_planned_migration_is_given_up_there(training: Training) -> None:
     """Nobody is lost: the rank stays where it is, and the job goes on as if nobody had asked."""
-    unmoved = training.undisturbed("saving.py", "moved")
-    (unmoved.folder / "go on").touch()
-    reference = unmoved.ends()
+    reference = training.undisturbed("saving.py", "moved", files=("go on",))
     job = training.begin("saving.py", "moved")
     run = str(job.folder / "run")
     wait_until(lambda: all((job.folder / f"waiting on {rank}").exists() for rank in range(2)), "both ranks at step 7", LONG)

@@ -5,8 +5,6 @@ Every reference is run under torchrun, without Understudy's processes: the same 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from tests.diagonal import whole
@@ -96,12 +94,8 @@ def _model(outcome: Outcome) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    from tests.integration.processes import marked
-
-    with marked() as mark:
-        folder: Path = tmp_path_factory.mktemp("undisturbed")
-        return Training(folder, mark).torchrun("ends.py")
+def undisturbed() -> Outcome:
+    return Training.undisturbed("ends.py")
 
 
 @pytest.mark.parametrize("fault", ["after the evaluation:6:0", *whole("in the last evaluation:6:1", "after the evaluation:6:1")])

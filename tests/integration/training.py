@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.integration.processes import Mark, marked, wait_until
+from tests.references import FOLDER, OUTPUT, Run, undisturbed
 
 from understudy.cli.client import Server, of_job
 from understudy.cli.run_directory import RunDirectory
@@ -130,17 +131,20 @@ class Training:
         """With Understudy."""
         return self.begin(script, *arguments, ranks=ranks, spares=spares, faults=faults).ends()
 
-    def undisturbed(self, script: str, *arguments: str, ranks: int = 2) -> Started:
-        """Without Understudy's processes. It runs beside what follows, until somebody compares with it."""
+    @staticmethod
+    def undisturbed(script: str, *arguments: str, ranks: int | None = 2, files: tuple[str, ...] = ()) -> Outcome:
+        """Gives the run without Understudy's processes, which `tests.references` keeps. `ranks`: None runs it without torchrun, too.
+        `files`: for which the script waits.
+        """
+        folder = undisturbed(Run(JOBS / script, (FOLDER, *arguments), ranks, files=files), LONG)
+        return Outcome(0, (folder / OUTPUT).read_text(), folder)
+
+    def torchrun(self, script: str, *arguments: str, ranks: int = 2, limit: float = LONG) -> Outcome:
+        """Runs it without Understudy's processes, now. For what `undisturbed` cannot keep: arguments that differ each time, as how many
+        steps a job has made, and what a script finds around it.
+        """
         flags = ["--standalone", "--nproc-per-node", str(ranks)]
-        return self.start(["-m", "torch.distributed.run", *flags], script, *arguments)
-
-    def torchrun(self, script: str, *arguments: str, ranks: int = 2) -> Outcome:
-        """Undisturbed, to its end."""
-        return self.undisturbed(script, *arguments, ranks=ranks).succeeds()
-
-    def python(self, script: str, *arguments: str) -> Outcome:
-        return self.start([], script, *arguments).succeeds()
+        return self.start(["-m", "torch.distributed.run", *flags], script, *arguments).succeeds(limit)
 
 
 def template_of(folder: Path, but: int = 0) -> int:
@@ -170,15 +174,14 @@ def training(tmp_path: Path) -> Iterator[Training]:
             print(f"{job.folder} has written:\n{job.output[-SHOWN:]}")
 
 
-def survived(outcome: Outcome, reference: Outcome | Started, losses: int = 1, unseen: Mapping[str, int] = {}) -> list[dict[str, Any]]:
+def survived(outcome: Outcome, reference: Outcome, losses: int = 1, unseen: Mapping[str, int] = {}) -> list[dict[str, Any]]:
     """Asserts that the job lost ranks, and computed bit by bit what `reference` did. Gives its incidents.
 
     `unseen`: for each log, how many lines are missing there, because the call that would have returned them was rolled
     forward after its caller was lost.
     """
     assert outcome.code == 0, outcome.output
-    undisturbed = reference.succeeds() if isinstance(reference, Started) else reference
-    found, expected = outcome.record, undisturbed.record
+    found, expected = outcome.record, reference.record
     assert found.keys() == expected.keys()
     for name, lines in expected.items():
         there = set(found[name])

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from tests.faults.harness import JOB
-from tests.integration.processes import Mark, wait_until
+from tests.integration.processes import wait_until
 from tests.integration.training import JOBS, LONG, Outcome
 from tests.kubernetes.api import Object, Refused
 from tests.kubernetes.cluster import Cluster
@@ -208,14 +207,14 @@ class Steady(KubernetesJob):
         words = f"--out {out} --mode {mode} --states --steps {1 << 40} --pace {PACE} --stop {out / 'stop'}"
         super().__init__(cluster, name=name, script=f"{JOB} {words}", **options)
 
-    def ends_as_undisturbed(self, mark: Mark, folder: Path) -> list[dict[str, Any]]:
+    def ends_as_undisturbed(self) -> list[dict[str, Any]]:
         """Gives its incidents."""
         self.let("stop")
         self.ends()
         logs = {rank: log_of(self.out / f"log-{rank}.txt") for rank in range(RANKS)}
         result = Result(Cell(self.mode, "kubernetes", "kubernetes"))
         result.steps = (0, last_step(logs))
-        reference = undisturbed(self.mode, result.steps[1], folder / "undisturbed", mark)
+        reference = undisturbed(self.mode, result.steps[1])
         compare(Finished([result], logs, result.steps[1]), reference)
         assert not result.wrong, result.wrong
         return self.incidents()

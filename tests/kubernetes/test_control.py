@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.integration.processes import Mark, marked
 from tests.integration.training import Outcome
 from tests.kubernetes.api import Object
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
@@ -17,12 +13,6 @@ from tests.kubernetes.jobs import KubernetesJob, Steady
 pytestmark = [needs_kubernetes, pytest.mark.whole, pytest.mark.timeout(900)]
 HELD = 6  # the step in which a rank waits for what the test does to its node
 NVSENTINEL = "nvsentinel.nvidia.com/v1alpha1"
-
-
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    with marked() as found:
-        yield found
 
 
 @pytest.mark.parametrize("phase", ["survivor", "setup", "apply", "redo"])
@@ -52,7 +42,7 @@ def test_both_controllers_and_the_orchestrator_that_leads_are_killed(kubernetes:
     job.nothing_is_left()
 
 
-def test_the_controller_that_leads_is_killed_again_and_again(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+def test_the_controller_that_leads_is_killed_again_and_again(kubernetes: Cluster) -> None:
     """While a node is lost and its pod is replaced. Each time another one, or the same started again, goes on with what is there, and no
     pod is made twice.
     """
@@ -69,12 +59,12 @@ def test_the_controller_that_leads_is_killed_again_and_again(kubernetes: Cluster
     job.wait_until(lambda: job.pod_names("spare") == ["job-5"], "the next spare")
     assert job.status["nextNumber"] == 6
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark, tmp_path)
+    (incident,) = job.ends_as_undisturbed()
     assert (incident["cause"], incident["rank"]) == ("node", 2)
     job.nothing_is_left()
 
 
-def test_a_drain_request_of_nvsentinel(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+def test_a_drain_request_of_nvsentinel(kubernetes: Cluster) -> None:
     """It is complete when no rank is there any more, and not before."""
     job = Steady(kubernetes)
     job.trains()
@@ -93,7 +83,7 @@ def test_a_drain_request_of_nvsentinel(kubernetes: Cluster, mark: Mark, tmp_path
 
     job.wait_until(complete, "DrainComplete")
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark, tmp_path)
+    (incident,) = job.ends_as_undisturbed()
     assert incident["planned"] and "DrainRequest" in incident["ranks"][0]["detail"] and "XID 79" in incident["ranks"][0]["detail"]
     kubernetes.delete("DrainRequest", "drain-w", NVSENTINEL)
     job.nothing_is_left()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.processes import marked
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.jobs import GROUP, Steady
 from tests.matrix import on_cluster
@@ -59,21 +58,20 @@ def ranks_in(label: str) -> list[int]:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("rows", [FIRST])
-def test_most_rows(kubernetes: Cluster, rows: list[Row], tmp_path: Path) -> None:
-    serve(kubernetes, rows, tmp_path)
+def test_most_rows(kubernetes: Cluster, rows: list[Row]) -> None:
+    serve(kubernetes, rows)
 
 
 @pytest.mark.parametrize("rows", OTHERS)
-def test_the_other_rows(kubernetes: Cluster, rows: list[Row], tmp_path: Path) -> None:
-    serve(kubernetes, rows, tmp_path)
+def test_the_other_rows(kubernetes: Cluster, rows: list[Row]) -> None:
+    serve(kubernetes, rows)
 
 
-def serve(kubernetes: Cluster, rows: list[Row], folder: Path) -> None:
+def serve(kubernetes: Cluster, rows: list[Row]) -> None:
     """The job computes bit by bit what it computes undisturbed."""
     job = Serving(kubernetes, mode=rows[0].mode, spec={"timeouts": {"hang": on_cluster.HANG_LIMIT}})
     job.trains()
     on_cluster.serve(job, rows)
-    with marked() as mark:
-        incidents = job.ends_as_undisturbed(mark, folder)
+    incidents = job.ends_as_undisturbed()
     assert sum(len(incident["ranks"]) for incident in incidents) >= on_cluster.losses(rows)
     job.nothing_is_left()

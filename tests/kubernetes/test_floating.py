@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.integration.processes import Mark, marked
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.jobs import GROUP, Steady
 from tests.kubernetes.pods import SLEEPS, pod
@@ -18,13 +15,7 @@ from understudy.schedulers.kubernetes.names import NODE_VARIABLE
 pytestmark = [needs_kubernetes, pytest.mark.whole, pytest.mark.timeout(900)]
 
 
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    with marked() as found:
-        yield found
-
-
-def test_a_pod_is_claimed_by_preemption_and_given_back(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+def test_a_pod_is_claimed_by_preemption_and_given_back(kubernetes: Cluster) -> None:
     """Bob's pods have all other nodes. The job loses one and has no spare: one of Bob's pods makes room. When the node is back, the job has
     a spare of its own again, the rank moves there, and the claimed pod goes.
     """
@@ -46,7 +37,7 @@ def test_a_pod_is_claimed_by_preemption_and_given_back(kubernetes: Cluster, mark
     job.wait_until(lambda: job.pod_of(2) in ("job-4", "job-5"), "rank 2 on a pod of the job's own")
     kubernetes.wait_for_end_of("job-claim-0")
     job.goes_on()
-    first, second = job.ends_as_undisturbed(mark, tmp_path)
+    first, second = job.ends_as_undisturbed()
     assert (first["cause"], first["rank"], first["planned"]) == ("node", 2, False) and second["planned"]
     job.nothing_is_left()
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.integration.processes import Mark, marked
 from tests.integration.training import Outcome
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.jobs import KubernetesJob, Steady
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
 HELD = 6  # the step in which a rank waits for what the test does to its node
-
-
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    with marked() as found:
-        yield found
 
 
 @pytest.mark.whole
@@ -49,7 +39,7 @@ def test_a_node_that_loses_its_power(kubernetes: Cluster, undisturbed: Outcome, 
 
 
 @pytest.mark.whole
-def test_two_nodes_of_a_sharded_job_one_after_the_other(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+def test_two_nodes_of_a_sharded_job_one_after_the_other(kubernetes: Cluster) -> None:
     """A pod that is lost is replaced, on another node, by one that is the next spare."""
     job = Steady(kubernetes, mode="hsdp")
     job.trains()
@@ -59,28 +49,28 @@ def test_two_nodes_of_a_sharded_job_one_after_the_other(kubernetes: Cluster, mar
     kubernetes.nodes[job.node_of(3)].off()
     job.wait_until(lambda: job.pod_of(3) == "job-5", "rank 3 on it")
     job.goes_on()
-    incidents = job.ends_as_undisturbed(mark, tmp_path)
+    incidents = job.ends_as_undisturbed()
     assert [(incident["cause"], incident["rank"]) for incident in incidents] == [("node", 1), ("node", 3)]
     job.nothing_is_left()
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("mode", ["ddp", "hsdp"])
-def test_kubectl_drain(kubernetes: Cluster, mark: Mark, tmp_path: Path, mode: str) -> None:
+def test_kubectl_drain(kubernetes: Cluster, mode: str) -> None:
     """The budget refuses the eviction until the ranks have left; then the drain ends."""
     job = Steady(kubernetes, mode=mode)
     job.trains()
     kubernetes.operator.drain(job.node_of(2), limit=240.0)
     job.wait_until(lambda: job.pod_of(2) == "job-4", "rank 2 on the spare pod")
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark, tmp_path)
+    (incident,) = job.ends_as_undisturbed()
     assert incident["planned"] and "is cordoned" in incident["ranks"][0]["detail"]
     job.nothing_is_left()
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("what", ["a taint", "a condition", "its pod is deleted", "its pod is to be left"])
-def test_what_speaks_against_a_node(kubernetes: Cluster, mark: Mark, tmp_path: Path, what: str) -> None:
+def test_what_speaks_against_a_node(kubernetes: Cluster, what: str) -> None:
     job = Steady(kubernetes)
     job.trains()
     node = job.node_of(2)
@@ -97,13 +87,13 @@ def test_what_speaks_against_a_node(kubernetes: Cluster, mark: Mark, tmp_path: P
     if what == "a condition":
         kubernetes.operator.remove_condition(node, "GpuNvlinkWatch")
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark, tmp_path)
+    (incident,) = job.ends_as_undisturbed()
     assert incident["planned"], incident
     job.nothing_is_left()
 
 
 @pytest.mark.whole
-def test_a_drain_during_a_recovery(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+def test_a_drain_during_a_recovery(kubernetes: Cluster) -> None:
     job = Steady(kubernetes, spares=2)
     job.trains()
     lost, drained = job.node_of(2), job.node_of(1)
@@ -111,12 +101,12 @@ def test_a_drain_during_a_recovery(kubernetes: Cluster, mark: Mark, tmp_path: Pa
     kubernetes.operator.cordon(drained)
     job.wait_until(lambda: {job.pod_of(1), job.pod_of(2)} == {"job-4", "job-5"}, "both ranks on spare pods")
     job.goes_on()
-    assert len(job.ends_as_undisturbed(mark, tmp_path)) == 2
+    assert len(job.ends_as_undisturbed()) == 2
     job.nothing_is_left()
 
 
 @pytest.mark.whole
-def test_the_api_server_away_and_back(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+def test_the_api_server_away_and_back(kubernetes: Cluster) -> None:
     """A rank is lost meanwhile. Training waits for it, and goes on when the server is back."""
     job = Steady(kubernetes)
     job.trains()
@@ -128,20 +118,20 @@ def test_the_api_server_away_and_back(kubernetes: Cluster, mark: Mark, tmp_path:
     kubernetes.plane.start()
     job.wait_until(lambda: job.pod_of(2) == "job-4", "rank 2 on the spare pod")
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark, tmp_path)
+    (incident,) = job.ends_as_undisturbed()
     assert (incident["cause"], incident["rank"]) == ("node", 2)
     job.nothing_is_left()
 
 
 @pytest.mark.whole
-def test_the_orchestrator_that_leads_is_lost_with_its_node_and_a_rank(kubernetes: Cluster, mark: Mark, tmp_path: Path) -> None:
+def test_the_orchestrator_that_leads_is_lost_with_its_node_and_a_rank(kubernetes: Cluster) -> None:
     job = Steady(kubernetes)
     job.trains()
     leader = job.leader()
     kubernetes.nodes[str(kubernetes.get("Pod", leader)["spec"]["nodeName"])].off()
     job.wait_until(lambda: job.leader() not in ("", leader), "another one leads")
     job.goes_on()
-    job.ends_as_undisturbed(mark, tmp_path)
+    job.ends_as_undisturbed()
     job.nothing_is_left()
 
 

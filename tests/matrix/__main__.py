@@ -79,7 +79,7 @@ def everything(wanted: list[Cell], folder: Path, mark: Mark, at_once: int) -> li
         finished = {mode: [job for (of, *_), jobs in zip(groups, found, strict=True) if of == mode for job in jobs] for mode in PARALLEL}
         finished = {mode: jobs for mode, jobs in finished.items() if jobs}
         steps = {mode: max(job.steps for job in jobs) for mode, jobs in finished.items()}
-        references = dict(zip(steps, pool.map(lambda mode: undisturbed(mode, steps[mode], folder / mode, mark), steps), strict=True))
+        references = dict(zip(steps, pool.map(lambda mode: undisturbed(mode, steps[mode]), steps), strict=True))
     results = {}
     for mode, jobs in finished.items():
         for job in jobs:

@@ -8,10 +8,7 @@ waited for to a step that all ranks have committed after it.
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.faults.harness import JOB, LIMIT, ROOT
+from tests.faults import harness
+from tests.faults.harness import LIMIT
 from tests.faults.harness import Job as Training
 from tests.integration.processes import Mark, send_to_group, wait_until
 from tests.matrix.cells import RANKS, Cell
@@ -38,6 +36,7 @@ from understudy.cli.target import Target, target
 SPARES = 3
 PACE = 0.05  # seconds of a step, so that there are not too many of them
 BEYOND = 2  # steps that all ranks commit after a cell
+FEWEST = 256  # steps of an undisturbed run
 PATIENCE = 120.0  # seconds from a fault to its outcome
 Log = dict[str, dict[str, Any]]  # lines by step
 
@@ -209,14 +208,12 @@ def log_of(path: Path) -> Log:
     return found
 
 
-def undisturbed(mode: str, steps: int, folder: Path, mark: Mark) -> dict[int, Log]:
-    """The same training with torchrun, without faults and without Understudy."""
-    folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-    command += [str(JOB), "--out", str(folder), "--mode", mode, "--states", "--steps", str(steps)]
-    environment = mark.environment(PYTHONPATH=f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", PYTHONWARNINGS="ignore")
-    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def undisturbed(mode: str, steps: int) -> dict[int, Log]:
+    """Gives the logs of the same training under torchrun, of `steps` steps at least: a job makes another number of steps each time, and
+    its steps do not depend on how many will follow, so that one kept run serves many jobs.
+    """
+    enough = max(FEWEST, 1 << (steps - 1).bit_length())
+    folder = harness.undisturbed(mode, "--states", "--steps", str(enough))
     return {rank: log_of(folder / f"log-{rank}.txt") for rank in range(RANKS)}
 
 

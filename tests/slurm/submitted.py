@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.harness import JOB
-from tests.integration.processes import Mark, wait_until
+from tests.integration.processes import wait_until
 from tests.integration.training import JOBS, LONG, Outcome
 from tests.matrix.cells import RANKS, Cell
 from tests.matrix.results import Result
@@ -143,14 +143,14 @@ class Steady(Submitted):
         self.wait_until(lambda: (self.run_directory(node) / "orchestrator.json").exists(), "an orchestrator")
         self.wait_until(lambda: int(self.ask("status", node)["step"]) > 0, "the first step")
 
-    def ends_as_undisturbed(self, mark: Mark, node: str = "n1", state: str = "COMPLETED") -> list[dict[str, Any]]:
+    def ends_as_undisturbed(self, node: str = "n1", state: str = "COMPLETED") -> list[dict[str, Any]]:
         """Gives its incidents."""
         self.let("stop")
         outcome = self.ends(node, state)
         logs = {rank: log_of(self.folder / "out" / f"log-{rank}.txt") for rank in range(RANKS)}
         result = Result(Cell(self.mode, "slurm", "slurm"))
         result.steps = (0, last_step(logs))
-        reference = undisturbed(self.mode, result.steps[1], self.cluster.folder / f"undisturbed {self.number}", mark)
+        reference = undisturbed(self.mode, result.steps[1])
         compare(Finished([result], logs, result.steps[1]), reference)
         assert not result.wrong, result.wrong
         return outcome.incidents

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.processes import marked
 from tests.matrix import on_cluster
 from tests.matrix.covering import SLURM, Row
 from tests.slurm.cluster import Cluster, needs_slurm
@@ -65,7 +64,6 @@ def serve(slurm: Cluster, rows: list[Row]) -> None:
     job = Serving(slurm, "--chaos", "--hang-limit", str(on_cluster.HANG_LIMIT), mode=rows[0].mode)
     job.trains()
     on_cluster.serve(job, rows)
-    with marked() as mark:
-        incidents = job.ends_as_undisturbed(mark, job._asked, "CANCELLED" if not slurm.nodes["n1"].is_on else "COMPLETED")
+    incidents = job.ends_as_undisturbed(job._asked, "CANCELLED" if not slurm.nodes["n1"].is_on else "COMPLETED")
     assert sum(len(incident["ranks"]) for incident in incidents) >= on_cluster.losses(rows)
     job.nothing_is_left()

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.processes import Mark, marked, wait_until
+from tests.integration.processes import wait_until
 from tests.integration.training import LONG
 from tests.slurm.cluster import Cluster, cluster, needs_slurm
 from tests.slurm.submitted import Steady
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    with marked() as found:
-        yield found
 
 
 def spares(slurm: Cluster) -> list[list[str]]:
@@ -28,7 +21,7 @@ def spares(slurm: Cluster) -> list[list[str]]:
     return [line.split("|") for line in lines]
 
 
-def test_a_node_is_taken_from_a_job_that_may_be_preempted_and_given_back(slurm: Cluster, mark: Mark) -> None:
+def test_a_node_is_taken_from_a_job_that_may_be_preempted_and_given_back(slurm: Cluster) -> None:
     """Bob's job has all other nodes. Alice's job loses one and has no spare: Slurm takes one from Bob until its end."""
     policy = slurm.home("alice") / "policy.toml"
     policy.write_text('[trust]\ncheck = false\nreturn_home = true\nafter = "1s"\n')
@@ -45,13 +38,13 @@ def test_a_node_is_taken_from_a_job_that_may_be_preempted_and_given_back(slurm: 
     ((state, node, comment),) = spares(slurm)
     assert (state, node) == ("RUNNING", job.node_of(2))
     assert comment == f"understudy: spare of slurm-{job.number}.0, claim 0; slurm-{job.number}.0: rank 2 on {node}"
-    (incident,) = job.ends_as_undisturbed(mark)
+    (incident,) = job.ends_as_undisturbed()
     assert (incident["cause"], incident["rank"]) == ("node", 2)
     wait_until(lambda: not spares(slurm), "no spare", LONG)
     job.nothing_is_left()
 
 
-def test_a_drained_node_serves_again_and_its_rank_comes_home(slurm: Cluster, mark: Mark) -> None:
+def test_a_drained_node_serves_again_and_its_rank_comes_home(slurm: Cluster) -> None:
     """A node is drained, and the job has no spare: one is claimed. The drain is taken back, the rank goes home, and so does Bob's node."""
     policy = slurm.home("alice") / "policy.toml"
     rule = '[[rule]]\nname = "drains"\ndetector = "slurm"\nseverity = ["suspect"]\naction = "leave"\n'
@@ -74,19 +67,19 @@ def test_a_drained_node_serves_again_and_its_rank_comes_home(slurm: Cluster, mar
     job.wait_until(lambda: not spares(slurm), "the node given back")
     wait_until(runs, "Bob's job, again", LONG)
     job.goes_on()
-    assert [incident["planned"] for incident in job.ends_as_undisturbed(mark)] == [True, True]
+    assert [incident["planned"] for incident in job.ends_as_undisturbed()] == [True, True]
     slurm.run("bob", "scancel", bobs)
     job.nothing_is_left()
 
 
-def test_a_job_of_one_node_that_loses_a_worker(slurm: Cluster, mark: Mark) -> None:
+def test_a_job_of_one_node_that_loses_a_worker(slurm: Cluster) -> None:
     """Four ranks on one node, no spare. The rank goes to a claimed node, and trains from there with those that stay."""
     job = Steady(slurm, "--floating-spares", "1", "--nproc-per-node", "4", nodes=1, spare_nodes=0)
     job.trains()
     slurm.nodes["n1"].signal("alice", "--worker w2", signal.SIGKILL)
     job.wait_until(lambda: job.node_of(2) not in ("", "n1"), "rank 2 elsewhere")
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark)
+    (incident,) = job.ends_as_undisturbed()
     assert (incident["cause"], incident["rank"]) == ("killed", 2)
     job.nothing_is_left()
 
@@ -98,7 +91,7 @@ def holder(slurm: Cluster, job: Steady) -> str:
     return job.node_of(2)
 
 
-def test_a_claimed_node_that_loses_its_power(slurm: Cluster, mark: Mark) -> None:
+def test_a_claimed_node_that_loses_its_power(slurm: Cluster) -> None:
     """The next one is claimed, and has the rank from those that are left."""
     job = Steady(slurm, "--floating-spares", "1", nodes=4, spare_nodes=0)
     job.trains()
@@ -108,13 +101,13 @@ def test_a_claimed_node_that_loses_its_power(slurm: Cluster, mark: Mark) -> None
     other = "n5" if first == "n6" else "n6"
     job.wait_until(lambda: job.node_of(2) == other, f"rank 2 on {other}")
     job.goes_on()
-    incidents = job.ends_as_undisturbed(mark)
+    incidents = job.ends_as_undisturbed()
     assert [(incident["cause"], incident["rank"]) for incident in incidents] == [("node", 2), ("node", 2)]
     wait_until(lambda: not spares(slurm), "no spare", LONG)
     job.nothing_is_left()
 
 
-def test_a_claimed_node_that_is_taken_away(slurm: Cluster, mark: Mark) -> None:
+def test_a_claimed_node_that_is_taken_away(slurm: Cluster) -> None:
     """It is from a partition whose jobs may be preempted, and Bob's job does. The next one is claimed."""
     job = Steady(slurm, "--floating-spares", "1", "--floating-option=--partition=scavenge", nodes=4, spare_nodes=0)
     job.trains()
@@ -124,13 +117,13 @@ def test_a_claimed_node_that_is_taken_away(slurm: Cluster, mark: Mark) -> None:
     other = "n5" if first == "n6" else "n6"
     job.wait_until(lambda: job.node_of(2) == other, f"rank 2 on {other}")
     job.goes_on()
-    assert len(job.ends_as_undisturbed(mark)) == 2
+    assert len(job.ends_as_undisturbed()) == 2
     assert first in slurm.run("root", "squeue", "--noheader", "--user=bob", "--states=RUNNING", "--format=%N")
     wait_until(lambda: not spares(slurm), "no spare", LONG)
     job.nothing_is_left()
 
 
-def test_a_claimed_node_is_near_its_peers(tmp_path: Path, mark: Mark) -> None:
+def test_a_claimed_node_is_near_its_peers(tmp_path: Path) -> None:
     """Slurm itself would give n1, of the other switch. When nothing is free on theirs, it comes from there."""
     with cluster(tmp_path / "c", "SwitchName=s1 Nodes=n[1-3]\nSwitchName=s2 Nodes=n[4-6]\nSwitchName=top Switches=s[1-2]\n") as slurm:
         slurm.begin()
@@ -142,5 +135,5 @@ def test_a_claimed_node_is_near_its_peers(tmp_path: Path, mark: Mark) -> None:
         slurm.nodes["n6"].off()
         job.wait_until(lambda: {job.node_of(rank, "n4") for rank in (2, 3)} <= {"n1", "n2", "n3"}, "both ranks on the other switch")
         job.goes_on("n4")
-        assert len(job.ends_as_undisturbed(mark, "n4")) == 2
+        assert len(job.ends_as_undisturbed("n4")) == 2
         slurm.end()

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.processes import Mark, marked
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import Steady
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
 
 
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    with marked() as found:
-        yield found
-
-
-def test_a_node_of_a_sharded_job_that_loses_its_power(slurm: Cluster, mark: Mark) -> None:
+def test_a_node_of_a_sharded_job_that_loses_its_power(slurm: Cluster) -> None:
     """Its shard of parameters and optimizer comes from the replica."""
     job = Steady(slurm, mode="hsdp")
     job.trains()
     slurm.nodes["n2"].off()
     job.wait_until(lambda: job.node_of(1) == "n5", "rank 1 on n5")
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark)
+    (incident,) = job.ends_as_undisturbed()
     assert (incident["cause"], incident["rank"]) == ("node", 1)
     job.nothing_is_left()
 
@@ -37,21 +29,21 @@ def drain(slurm: Cluster, node: str, state: str = "DRAIN") -> None:
 
 
 @pytest.mark.parametrize(("mode", "state"), [("ddp", "DRAIN"), ("hsdp", "FAIL")])
-def test_a_node_that_an_operator_drains(slurm: Cluster, mark: Mark, mode: str, state: str) -> None:
+def test_a_node_that_an_operator_drains(slurm: Cluster, mode: str, state: str) -> None:
     """Its rank moves away, as planned. Who asked for it, and why, is told; the evidence and the rule, too."""
     job = Steady(slurm, mode=mode)
     job.trains()
     drain(slurm, "n3", state)
     job.wait_until(lambda: job.node_of(2) == "n5", "rank 2 on n5")
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark)
+    (incident,) = job.ends_as_undisturbed()
     assert incident["planned"]
     detail = incident["ranks"][0]["detail"]
     assert "a bad DIMM (root)" in detail and "by rule" in detail
     job.nothing_is_left()
 
 
-def test_what_is_given_back_is_drained_if_the_policy_says_so(slurm: Cluster, mark: Mark) -> None:
+def test_what_is_given_back_is_drained_if_the_policy_says_so(slurm: Cluster) -> None:
     """A node that is lost, while Slurm takes it for well, is not given to anybody else. Only administrators may do that."""
     policy = slurm.home("alice") / "policy.toml"
     policy.write_text("[scheduler]\ndrain = true\n")
@@ -65,14 +57,14 @@ def test_what_is_given_back_is_drained_if_the_policy_says_so(slurm: Cluster, mar
         reason = slurm.run("root", "sinfo", "--noheader", "--nodes=n4", "--format=%E")
         assert reason.strip() == f"understudy: slurm-{job.number}.0: it is lost"
         job.goes_on()
-        (incident,) = job.ends_as_undisturbed(mark)
+        (incident,) = job.ends_as_undisturbed()
         assert (incident["cause"], incident["rank"]) == ("node", 3)
         job.nothing_is_left()
     finally:
         slurm.run("root", "sacctmgr", "-i", "modify", "user", "alice", "set", "AdminLevel=None")
 
 
-def test_a_drain_during_a_recovery(slurm: Cluster, mark: Mark) -> None:
+def test_a_drain_during_a_recovery(slurm: Cluster) -> None:
     """One node has lost its power, and another one is drained while the first one's rank is taken over."""
     job = Steady(slurm, nodes=6, spare_nodes=2)
     job.trains()
@@ -80,11 +72,11 @@ def test_a_drain_during_a_recovery(slurm: Cluster, mark: Mark) -> None:
     drain(slurm, "n2")
     job.wait_until(lambda: {job.node_of(1), job.node_of(2)} == {"n5", "n6"}, "both ranks on n5 and n6")
     job.goes_on()
-    assert len(job.ends_as_undisturbed(mark)) == 2
+    assert len(job.ends_as_undisturbed()) == 2
     job.nothing_is_left()
 
 
-def test_the_controller_away_and_back(slurm: Cluster, mark: Mark) -> None:
+def test_the_controller_away_and_back(slurm: Cluster) -> None:
     """While it is away a rank is lost and replaced. What was to be told, it hears when it is back."""
     job = Steady(slurm)
     job.trains()
@@ -95,12 +87,12 @@ def test_the_controller_away_and_back(slurm: Cluster, mark: Mark) -> None:
     slurm.controller.on()
     job.wait_until(lambda: "rank 2 of n3 on n5" in job.comment(), "what has become of it, in its comment")
     job.goes_on()
-    assert len(job.ends_as_undisturbed(mark)) == 1
+    assert len(job.ends_as_undisturbed()) == 1
     assert "the scheduler answers again" in job.output
     job.nothing_is_left()
 
 
-def test_a_slurmd_that_is_killed_and_nothing_else(slurm: Cluster, mark: Mark) -> None:
+def test_a_slurmd_that_is_killed_and_nothing_else(slurm: Cluster) -> None:
     """Slurm says that the node is down, and what runs there goes on. Its rank moves away, and its agent ends before slurmd returns."""
     job = Steady(slurm)
     job.trains()
@@ -109,12 +101,12 @@ def test_a_slurmd_that_is_killed_and_nothing_else(slurm: Cluster, mark: Mark) ->
     job.wait_until(lambda: not slurm.nodes["n3"].processes("alice"), "nothing on n3")
     slurm.nodes["n3"].start_daemon()
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark)
+    (incident,) = job.ends_as_undisturbed()
     assert incident["planned"]
     job.nothing_is_left()
 
 
-def test_a_node_that_slurm_takes_for_well_and_we_for_lost(slurm: Cluster, mark: Mark) -> None:
+def test_a_node_that_slurm_takes_for_well_and_we_for_lost(slurm: Cluster) -> None:
     """Its agent stands still. Its rank goes to a spare, what is left there is ended, and the node goes back to Slurm; the job ends well."""
     job = Steady(slurm)
     job.trains()
@@ -124,6 +116,6 @@ def test_a_node_that_slurm_takes_for_well_and_we_for_lost(slurm: Cluster, mark: 
     job.wait_until(lambda: job.shown()["NodeList"] == "n[1-3,5]", "the job without n4")
     assert slurm.states()["n4"] == "idle"
     job.goes_on()
-    (incident,) = job.ends_as_undisturbed(mark)
+    (incident,) = job.ends_as_undisturbed()
     assert (incident["cause"], incident["rank"]) == ("node", 3)
     job.nothing_is_left()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
+import gc
 import mmap
 import os
 import runpy
@@ -123,6 +124,7 @@ def _template(fd: int) -> Forked:
     connection.set_inheritable(False)
     if why := start.refusal():
         sys.exit(why)  # which the agent tells: no worker can be started
+    gc.disable()  # `serve` enables it in each worker
     _import()
     return template.serve(connection)
 

@@ -13,11 +13,12 @@ import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.worker.census import leaves
-from understudy.worker.census.roots import FRAME, RootKey, is_of_script
+from understudy.worker.census.roots import FRAME, RootKey
 from understudy.worker.census.sketches import Sketch, is_equal, is_same, sketch
 from understudy.worker.census.walk import Look, Path
 from understudy.worker.encoding.codec import Unencodable, encode
 from understudy.worker.encoding.digests import digest_bytes
+from understudy.worker.script_files import is_of_script
 
 _NOTHING = object()
 

@@ -22,6 +22,7 @@ from understudy.worker.census.walk import is_number
 from understudy.worker.encoding.codec import Unencodable
 from understudy.worker.errors import BadMessage
 from understudy.worker.script.names import Behind
+from understudy.worker.script_files import is_of_script
 
 BOUND = 4 << 10  # bytes of all
 
@@ -29,7 +30,7 @@ BOUND = 4 << 10  # bytes of all
 def script_frame() -> FrameType | None:
     """The innermost frame of the script's own code, around the caller."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not roots.is_of_script(frame.f_code.co_filename):
+    while frame is not None and not is_of_script(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 

@@ -1,7 +1,7 @@
 """Where a look begins: the globals of the script's modules, attributes of its classes and functions, locals of the frames that call
 loops and transactions, and what transactions have captured.
 
-What belongs to the script is what is neither of the standard library, nor installed, nor Understudy's.
+`understudy.worker.script_files` says what belongs to the script.
 """
 
 from __future__ import annotations
@@ -10,20 +10,16 @@ import ctypes
 import functools
 import inspect
 import sys
-import sysconfig
 import types
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
 
+from understudy.worker.script_files import is_of_script
+
 MODULE, CLASS, FRAME, CLOSURE, FUNCTION = "module", "class", "frame", "closure", "function"
 RootKey = tuple[str, str]  # one of these, and what it is called
-_LIBRARY = (
-    Path(__file__).resolve().parents[2],  # Understudy's own
-    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")),
-)
-_INSTALLED = {"site-packages", "dist-packages"}
 
 
 class Table(Protocol):
@@ -112,21 +108,6 @@ class _Closure:
 
     def put(self, name: str, value: Any) -> None:
         self._cells[name].cell_contents = value
-
-
-# Most modules are told by these, without a look at the disk.
-_PREFIXES = tuple(
-    sorted({f"{folder}/" for folder in (*_LIBRARY, *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))})
-)
-
-
-@functools.cache
-def is_of_script(file: str) -> bool:
-    """Whether a source file is the user's own."""
-    if not file or file.startswith(("<", *_PREFIXES)):
-        return False
-    path = Path(file).resolve()
-    return not any(path.is_relative_to(folder) for folder in _LIBRARY) and not set(path.parts) & _INSTALLED
 
 
 def prepare() -> None:

@@ -11,9 +11,10 @@ import ast
 import importlib
 import importlib.util
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+
+from understudy.worker.script_files import is_of_script
 
 
 def script_source(arguments: list[str]) -> Path | None:
@@ -40,10 +41,7 @@ def _imports(source: Path) -> Iterator[str]:
 
 
 def _is_installed(origin: str | None) -> bool:
-    if origin in (None, "built-in", "frozen"):
-        return True
-    roots = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(str(origin).startswith(root + "/") for root in roots)
+    return origin in (None, "built-in", "frozen") or not is_of_script(str(origin))
 
 
 def warm_imports(source: Path | None) -> list[Path]:
