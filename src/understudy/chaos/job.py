@@ -22,6 +22,7 @@ from understudy.agent.descendants import environment_entry
 from understudy.chaos.base import Victim
 from understudy.common.names import CHAOS_VARIABLE, ORCHESTRATOR, RUN_DIR_VARIABLE, WORKER_VARIABLE, page_path
 from understudy.links.page import PageReader
+from understudy.messages import faults
 
 STALE = 0.5  # seconds after which a look is taken again without news
 AGAIN = 0.2  # seconds between two attempts to follow the events
@@ -154,7 +155,7 @@ class WatchedJob:
         name = (environment_entry(pid, WORKER_VARIABLE) or "").rstrip("\0")
         ours = self._run_dir is None or run_dir == str(self._run_dir)
         if run_dir is None or name != worker or not ours:
-            raise NotHere(f"worker {worker} is on {node}, and its process {pid} is not on this machine, or not ours: run this there")
+            raise NotHere(faults.PROCESS_NOT_HERE(worker=worker, node=node, pid=pid))
         return Local(worker, pid, Path(run_dir), environment_entry(pid, CHAOS_VARIABLE) == "1")
 
     def node(self, name: str, view: View) -> Victim:
@@ -162,11 +163,11 @@ class WatchedJob:
         holders = [holder for holder in (*view.status["ranks"], *view.spares) if holder["node"] == name]
         there = [self.local(holder) for holder in holders]
         if not there:
-            raise NotHere(f"node {name} has no worker by which its agent is found")
+            raise NotHere(faults.NODE_NOT_HERE(node=name))
         try:
             return Victim(psutil.Process(there[0].pid).ppid(), tuple(local.pid for local in there))
         except psutil.NoSuchProcess as error:
-            raise NotHere(f"worker {there[0].worker} of {name} has ended in this moment") from error
+            raise NotHere(faults.WORKER_ENDED(worker=there[0].worker, node=name)) from error
 
     def orchestrator(self) -> Victim:
         """Raises `NotHere`."""
@@ -180,7 +181,7 @@ class WatchedJob:
             for connection in psutil.net_connections("tcp"):
                 if connection.status == psutil.CONN_LISTEN and connection.laddr.port == place.port and connection.pid:
                     return Victim(connection.pid)
-        raise NotHere(f"the orchestrator at {self._url} is not on this machine: run this there")
+        raise NotHere(faults.ORCHESTRATOR_NOT_HERE(url=self._url))
 
     def steps(self, view: View) -> dict[int, int]:
         """What each rank has committed."""
