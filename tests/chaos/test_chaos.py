@@ -147,7 +147,7 @@ def test_a_fault_of_a_node_is_expected_to_end_a_job_that_has_only_one() -> None:
         ("seed = ", "", faults.NOT_TOML, {}),
         ("seed = 1", "", faults.MISSING_SETTING, {"place": "", "name": "fault"}),
         ("[[fault]]\nfault = 'sigkil'", "fault 1: ", faults.NO_SUCH_FAULT, {"fault": "sigkil"}),
-        ("[[fault]]\nfault = 'sigkill'\nranks = 2", "", faults.UNKNOWN_SETTING, {"place": "fault 1: ", "name": "ranks"}),
+        ("[[fault]]\nfault = 'sigkill'\nranks = 2", "fault 1: ", faults.UNKNOWN_SETTING, {"name": "ranks"}),
         (
             "[[fault]]\nfault = 'sigkill'\n[[fault]]\nfault = 'sigkill'\nat_step = -1",
             "",
