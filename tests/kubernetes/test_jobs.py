@@ -74,7 +74,7 @@ def test_kubectl_drain(kubernetes: Cluster, mark: Mark, tmp_path: Path, mode: st
     job.wait_until(lambda: job.pod_of(2) == "job-4", "rank 2 on the spare pod")
     job.goes_on()
     (incident,) = job.ends_as_undisturbed(mark, tmp_path)
-    assert incident["planned"] and "is cordoned" in incident["ranks"][0]["detail"]
+    assert incident["planned"] and "US6654" in incident["ranks"][0]["detail"]
     job.nothing_is_left()
 
 
