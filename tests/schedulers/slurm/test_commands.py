@@ -1,7 +1,8 @@
 """What Slurm's programs print, as 22.05 does, and what they are told. Small scripts on PATH stand in for them."""
 
-from __future__ import errno
+from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
