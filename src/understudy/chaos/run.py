@@ -21,6 +21,7 @@ from understudy.chaos.job import NotHere, View, WatchedJob
 from understudy.chaos.registry import Registry
 from understudy.chaos.schedule import Injection
 from understudy.messages import faults
+from understudy.messages.base import code_of
 
 LIMIT = 300.0  # seconds after a fault, and after its own length, within which its outcome must be there
 PROGRESS = 2  # steps that every rank commits after a fault without an incident, before that counts as undisturbed
@@ -163,7 +164,7 @@ class Runner:
                 raise Refused(faults.NO_SPARE_TO_REPLACE())
             one = self._begin(record, fault, view, step)
         except (Refused, NotHere, OSError) as error:
-            self._finish(record, MISSED, str(error))
+            self._finish(record, MISSED, _why(error))
             return
         self._together = [*self._together, one] if self._open else [one]
         self._open.append(one)
@@ -261,7 +262,7 @@ class Runner:
             try:
                 self._do(one, view, where["step"])
             except (Refused, NotHere, OSError) as error:
-                self._finish(record, MISSED, str(error))
+                self._finish(record, MISSED, _why(error))
                 return
             finally:
                 one.folder.disarm(one.armed)
@@ -334,6 +335,11 @@ class Runner:
         record = Record(injection)
         self.records.append(record)
         self._finish(record, MISSED, why)
+
+
+def _why(error: Exception) -> str:
+    """Why a fault is not injected."""
+    return str(error) if code_of(error) else faults.SYSTEM_REFUSED(reason=str(error))
 
 
 def _unplanned(view: View) -> list[dict[str, Any]]:

@@ -261,13 +261,19 @@ CUDA_FAILED = Message(
     cause="NVIDIA's driver refused the call with which the fault is done.",
     remedy="The number is one of CUresult in NVIDIA's documentation of the driver API.",
 )
+SYSTEM_REFUSED = Message(
+    "US7074",
+    "{reason}",
+    cause="The system refused what the fault does, for instance because the process has ended. The text is the system's own.",
+    remedy="Look whether the target is still there, and whether this user may do that to it.",
+)
 
 # What came of it.
 POINT_NOT_REACHED = Message(
     "US7090",
     "its point was not reached within {seconds:.0f} s",
     cause="The worker did not come to the point at which the fault was to happen.",
-    remedy="Choose a point that this job comes by, such as 'vote', or raise the limit.",
+    remedy="Choose a point that this job comes by, such as 'vote'.",
 )
 NOT_WHOLE_AGAIN = Message(
     "US7091",
