@@ -19,6 +19,8 @@ from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from understudy.messages import extensions
+
 T = TypeVar("T")
 
 
@@ -28,7 +30,7 @@ def entries(group: str) -> tuple[EntryPoint, ...]:
     found = sorted(entry_points(group=group), key=lambda entry: (entry.name, _distribution(entry)))
     for one, other in pairwise(found):
         if one.name == other.name:
-            raise ValueError(f"{_title(one)} and {_title(other)} have the same name: uninstall one of the two distributions")
+            raise ValueError(extensions.SAME_NAME(one=_title(one), other=_title(other)))
     return tuple(found)
 
 
@@ -43,7 +45,7 @@ def classes(group: str, base: type[T]) -> list[type[T]]:
     for entry in entries(group):
         one = _load(entry, lambda found: isinstance(found, type) and issubclass(found, base), f"no class derived from {base.__name__}")
         if lacking := sorted(getattr(one, "__abstractmethods__", ())):
-            raise ValueError(f"{_title(entry)} lacks {', '.join(lacking)}, which every {base.__name__} has")
+            raise ValueError(extensions.INCOMPLETE(entry=_title(entry), lacking=", ".join(lacking), base=base.__name__))
         found.append(one)
     return found
 
@@ -52,9 +54,9 @@ def _load(entry: EntryPoint, fits: Callable[[Any], bool], otherwise: str) -> Any
     try:
         found = entry.load()
     except Exception as error:  # whatever a foreign module raises when it is imported
-        raise ValueError(f"{_title(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise ValueError(extensions.NOT_LOADED(entry=_title(entry), kind=type(error).__name__, reason=str(error))) from error
     if not fits(found):
-        raise ValueError(f"{_title(entry)} is {otherwise}, but a {type(found).__qualname__}")
+        raise ValueError(extensions.WRONG_KIND(entry=_title(entry), wanted=otherwise, found=type(found).__qualname__))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
@@ -15,6 +16,7 @@ import pytest
 from understudy.checks.base import Verdict
 from understudy.checks.compute import DIGEST, FIRST_NUMBER, MULTIPLIER, SIDE, SIZE, STEPS, Compute, compared, work
 from understudy.checks.options import Options
+from understudy.messages import node_checks
 
 ALL = (1 << 64) - 1
 FEW = Options(compute_passes=2)
@@ -101,7 +103,7 @@ def test_the_cpu_that_computes_wrongly_is_named() -> None:
     broken = max(os.sched_getaffinity(0))
     found = Compute(FEW, work=on(broken)).run()
     assert found.verdict is Verdict.FAILED
-    assert found.detail == f"CPU {broken} computes wrongly (ffffffffffffffff... instead of {DIGEST[:16]}...)"
+    assert found.detail == node_checks.CPU_WRONG(cpu=broken, found="f" * 16, wanted=DIGEST[:16])
 
 
 def test_once_is_enough() -> None:
@@ -113,7 +115,7 @@ def test_once_is_enough() -> None:
 def test_what_is_wrong_alike_everywhere_is_not_the_cpus() -> None:
     found = Compute(FEW, work=lambda: "a" * 64).run()
     assert found.verdict is Verdict.FAILED
-    assert "rather the cause" in found.detail and np.__version__ in found.detail
+    assert found.detail == node_checks.ALL_CPUS_WRONG(found="a" * 16, numpy=np.__version__)
 
 
 def test_a_cpu_that_is_taken_away_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +128,7 @@ def test_a_cpu_that_is_taken_away_is_left_out(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
     found = Compute(FEW, work=lambda: DIGEST).run()
-    assert f"CPU {first} is left out: Invalid argument" in found.notes
+    assert node_checks.CPU_LEFT_OUT(cpu=first, reason=os.strerror(errno.EINVAL)) in found.notes
     assert f"CPU {first}" not in [figure.name for figure in found.figures]
     assert (found.verdict is Verdict.FAILED) == (len(os.sched_getaffinity(0)) == 1)
 
@@ -137,6 +139,6 @@ def test_a_slow_cpu_is_told_and_a_much_slower_one_fails() -> None:
     assert compared({0: 1.0}) == {}
     check = Compute(FEW)
     noted = check._judged({}, {0: 1.0, 1: 2.0, 2: 1.0}, [])
-    assert (noted.verdict, noted.notes) == (Verdict.PASSED, ("CPU 1 takes 2.0 times as long as the others",))
+    assert (noted.verdict, noted.notes) == (Verdict.PASSED, (node_checks.CPU_SLOW(cpu=1, ratio=2.0),))
     failed = check._judged({}, {0: 1.0, 1: 6.0, 2: 1.0}, [])
-    assert (failed.verdict, failed.detail, failed.notes) == (Verdict.FAILED, "CPU 1 takes 6.0 times as long as the others", ())
+    assert (failed.verdict, failed.detail, failed.notes) == (Verdict.FAILED, node_checks.CPU_SLOW(cpu=1, ratio=6.0), ())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from tests.said import said
 
 from understudy.checks import detectors
 from understudy.checks.base import Result, Verdict
@@ -16,6 +17,7 @@ from understudy.checks.options import Options
 from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 from understudy.detectors.kernel import Kernel
 from understudy.detectors.nvml import Nvml
+from understudy.messages import node_check_detectors as messages
 
 
 def evidence(severity: Severity, detail: str, until: float = 0.0) -> Evidence:
@@ -41,21 +43,25 @@ def found(*kinds: type[NodeDetector]) -> Result:
     return Detectors(Options(), kinds=lambda: list(kinds)).run()
 
 
+def told(detail: str) -> str:
+    return messages.FOUND(detector="made-up", subject="device fan0", detail=detail, kind=" (broken)")
+
+
 def test_those_that_ship_are_among_them() -> None:
     result = Detectors(Options()).run()
     for one in (Nvml, Kernel):
-        assert (f"{one.name} is left out" in " ".join(result.notes)) == bool(one.missing())
+        assert said(" ".join(result.notes), messages.LEFT_OUT, detector=one.name) == bool(one.missing())
 
 
 def test_a_suspicion_fails() -> None:
     result = found(kind(list), kind(lambda: [evidence(Severity.SUSPECT, "the fan is loud"), evidence(Severity.NOTE, "dust")]))
-    assert (result.verdict, result.detail) == (Verdict.FAILED, "made-up: device fan0: the fan is loud (broken)")
-    assert result.notes == ("made-up: device fan0: dust (broken)",)
+    assert (result.verdict, result.detail) == (Verdict.FAILED, told("the fan is loud"))
+    assert result.notes == (told("dust"),)
 
 
 def test_a_note_does_not() -> None:
     result = found(kind(lambda: [evidence(Severity.NOTE, "dust")]))
-    assert (result.verdict, result.detail) == (Verdict.PASSED, "made-up: nothing is suspected")
+    assert (result.verdict, result.detail) == (Verdict.PASSED, messages.NOTHING_SUSPECTED(detectors="made-up"))
 
 
 def test_what_has_worn_off_says_nothing() -> None:
@@ -71,14 +77,15 @@ def _raises() -> Iterable[Evidence]:
     ("look", "words"),
     [
         (_raises, "OSError: no sensor\\x1b[31m"),
-        (lambda: [evidence(Severity.SUSPECT, "again")] * (MOST + 1), f"it finds more than {MOST} things in one look"),
-        (lambda: ["the fan is loud"], "'the fan is loud' is no evidence"),
+        (lambda: [evidence(Severity.SUSPECT, "again")] * (MOST + 1), f"ValueError: {messages.TOO_MUCH(most=MOST)}"),
+        (lambda: ["the fan is loud"], f"ValueError: {messages.NO_EVIDENCE(found=repr('the fan is loud'))}"),
     ],
+    ids=["raises", "floods", "no evidence"],
 )
 def test_one_that_does_not_work_speaks_against_itself(look: Callable[[], Iterable[Any]], words: str) -> None:
     result = found(kind(look), kind(lambda: [evidence(Severity.SUSPECT, "the fan is loud")]))
-    assert any("made-up says nothing about the node: " in note and words in note for note in result.notes)
-    assert result.detail == "made-up: device fan0: the fan is loud (broken)"
+    assert messages.SAYS_NOTHING(detector="made-up", problem=words) in result.notes
+    assert result.detail == told("the fan is loud")
     assert found(kind(look)).verdict is Verdict.PASSED
 
 
@@ -86,7 +93,7 @@ def test_one_that_hangs_speaks_against_itself() -> None:
     over = threading.Event()
     result = found(kind(lambda: [over.wait()], limit=0.05))
     over.set()
-    assert (result.verdict, result.notes) == (Verdict.PASSED, ("made-up says nothing about the node: its look takes too long",))
+    assert (result.verdict, result.notes) == (Verdict.PASSED, (messages.SAYS_NOTHING(detector="made-up", problem=messages.TOO_SLOW()),))
 
 
 def test_many_that_hang_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,5 +106,5 @@ def test_many_that_hang_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_with_nothing_to_look_at_is_left_out() -> None:
     result = found(kind(_raises, missing="there is no fan"))
-    assert (result.verdict, result.detail) == (Verdict.PASSED, "there is no detector that could look")
-    assert result.notes == ("made-up is left out: there is no fan",)
+    assert (result.verdict, result.detail) == (Verdict.PASSED, messages.NO_DETECTOR())
+    assert result.notes == (messages.LEFT_OUT(detector="made-up", reason="there is no fan"),)

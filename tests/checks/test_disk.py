@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.said import said
 
 from understudy.checks import stream
 from understudy.checks.base import Verdict
 from understudy.checks.disk import Disk
 from understudy.checks.options import Options
+from understudy.messages import node_checks
 
 
 def check(folder: Path, **more: float) -> Disk:
@@ -22,7 +24,7 @@ def check(folder: Path, **more: float) -> Disk:
 
 def test_a_disk_that_works(tmp_path: Path) -> None:
     found = check(tmp_path).run()
-    assert (found.verdict, found.detail) == (Verdict.PASSED, f"4 MiB in {tmp_path} are read as they were written")
+    assert (found.verdict, found.detail) == (Verdict.PASSED, node_checks.DISK_HOLDS(size=4, folder=tmp_path))
     assert [(figure.name, figure.unit) for figure in found.figures] == [("free", "GiB"), ("written", "MB/s"), ("read", "MB/s")]
     assert list(tmp_path.iterdir()) == []
 
@@ -30,14 +32,14 @@ def test_a_disk_that_works(tmp_path: Path) -> None:
 def test_too_little_room(tmp_path: Path) -> None:
     found = check(tmp_path, min_free=1e8).run()
     assert found.verdict is Verdict.FAILED
-    assert "GiB free, 100000000.00 GiB are wanted (--min-free)" in found.detail
+    assert said(found.detail, node_checks.DISK_FULL, folder=tmp_path, wanted=1e8)
 
 
 def test_no_folder(tmp_path: Path) -> None:
     found = check(tmp_path / "away").run()
     assert (found.verdict, found.detail) == (
         Verdict.FAILED,
-        f"{tmp_path / 'away'}: 4 MiB could not be written and read back: No such file or directory",
+        node_checks.DISK_FAILED(folder=tmp_path / "away", size=4, reason=os.strerror(errno.ENOENT)),
     )
 
 
@@ -48,7 +50,7 @@ def test_a_disk_that_fills_up_meanwhile(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "write", full)
     found = check(tmp_path).run()
     assert found.verdict is Verdict.FAILED
-    assert "No space left on device; make room there" in found.detail
+    assert found.detail == node_checks.NO_ROOM(folder=tmp_path, size=4, reason=os.strerror(errno.ENOSPC))
 
 
 def test_other_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +64,7 @@ def test_other_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "preadv", spoilt)
     found = check(tmp_path).run()
-    assert (found.verdict, found.detail) == (Verdict.FAILED, f"{tmp_path}: other bytes are read than were written, at 2 MiB of the file")
+    assert (found.verdict, found.detail) == (Verdict.FAILED, node_checks.DISK_WRONG(folder=tmp_path, offset=2))
 
 
 def test_a_file_that_got_shorter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +81,7 @@ def test_a_file_system_without_direct_reads_is_told_about(tmp_path: Path, monkey
     monkeypatch.setattr(fcntl, "fcntl", refused)
     found = check(tmp_path).run()
     assert found.verdict is Verdict.PASSED
-    assert found.notes == ("this file system cannot be read past the cache: what was read may have come from there",)
+    assert found.notes == (node_checks.DISK_CACHED(),)
 
 
 def test_the_stream_is_splitmix64() -> None:

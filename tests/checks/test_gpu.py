@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 import torch
+from tests.said import said
 
 from understudy.checks import gpu
 from understudy.checks.base import Result, Verdict
 from understudy.checks.gpu import Gpu
 from understudy.checks.options import Options
+from understudy.messages import node_checks
+from understudy.messages.base import Message
 from understudy.worker.doctor import devices
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
@@ -36,39 +39,45 @@ def printed(text: str) -> Result:
 
 def test_all_the_same() -> None:
     found = judged(device(0, A, A), device(1, A, A), device(2, B, B, model="A100"))
-    assert (found.verdict, found.detail) == (Verdict.PASSED, "2 x H100, 1 x A100: all compute the same, and their memory holds")
+    assert (found.verdict, found.detail) == (Verdict.PASSED, node_checks.GPUS_COMPUTE(models="2 x H100, 1 x A100"))
     assert ("cuda:0 float32", 200.0, "ms") in [(figure.name, figure.value, figure.unit) for figure in found.figures]
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("found", "message", "arguments"),
     [
-        ([device(0, A, A, B)], "cuda:0 comes to 2 different results in 3 times the same float32 product"),
+        ([device(0, A, A, B)], node_checks.GPU_UNSTEADY, {"device": "cuda:0", "results": 2, "repeats": 3, "kind": "float32"}),
         (
             [device(0, A, A), device(1, B, B), device(2, A, A)],
-            "cuda:1: not the same float32 product as the 2 other devices of model H100",
+            node_checks.GPUS_DIFFER,
+            {"devices": "cuda:1", "kind": "float32", "others": 2, "model": "H100"},
         ),
         (
             [device(0, A, A), device(1, B, B)],
-            "cuda:0, cuda:1: 2 different float32 products on devices of model H100, and no majority for one",
+            node_checks.NO_MAJORITY,
+            {"devices": "cuda:0, cuda:1", "results": 2, "kind": "float32", "model": "H100"},
         ),
-        ([device(0, A, A, wrong=3)], "cuda:0: 3 words of its memory do not hold what was written"),
-        ([device(0, error="RuntimeError: CUDA error: unspecified launch failure\nmore")], "unspecified launch failure"),
-        ([], "there are GPUs here, but torch, which is built for CUDA 13.0, finds none"),
+        ([device(0, A, A, wrong=3)], node_checks.GPU_MEMORY_WRONG, {"device": "cuda:0", "words": 3}),
+        (
+            [device(0, error="RuntimeError: CUDA error\nmore")],
+            node_checks.GPU_ERROR,
+            {"device": "cuda:0", "error": "RuntimeError: CUDA error"},
+        ),
+        ([], node_checks.GPUS_UNSEEN, {"built": "CUDA 13.0"}),
     ],
 )
-def test_what_speaks_against_a_device(found: list[dict[str, Any]], words: str) -> None:
+def test_what_speaks_against_a_device(found: list[dict[str, Any]], message: Message, arguments: dict[str, object]) -> None:
     result = judged(*found)
     assert result.verdict is Verdict.FAILED
-    assert words in result.detail
+    assert said(result.detail, message, **arguments)
 
 
 def test_a_program_that_ends_otherwise() -> None:
     def ends(code: str) -> str:
         return Gpu(Options(), command=(sys.executable, "-c", code)).run().detail
 
-    assert ends("import sys; sys.exit('no driver')") == "the program that tries out the GPUs ended with exit code 1: no driver"
-    assert ends("import os; os.abort()") == "the program that tries out the GPUs was ended by signal 6"
+    assert ends("import sys; sys.exit('no driver')") == node_checks.PROGRAM_FAILED(how="ended with exit code 1", last=": no driver")
+    assert said(ends("import os; os.abort()"), node_checks.PROGRAM_FAILED, how="was ended by signal 6")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"built": "", "devices": 5}', json.dumps({"built": "", "devices": [device(0, "not hex")]})])
@@ -79,7 +88,7 @@ def test_what_is_no_answer(text: str) -> None:
 
 def test_without_a_gpu_it_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "nvidiactl").touch()
-    assert Gpu(Options(), places=tmp_path).missing() == "there is no GPU here"
+    assert Gpu(Options(), places=tmp_path).missing() == node_checks.NO_GPU()
     (tmp_path / "nvidia0").touch()
     assert Gpu(Options(), places=tmp_path).missing() == ""
 
@@ -87,14 +96,14 @@ def test_without_a_gpu_it_is_left_out(tmp_path: Path) -> None:
 def test_without_torch_it_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "kfd").touch()
     monkeypatch.setattr(gpu, "find_spec", lambda name: None)
-    assert "torch, which it is tried out with, is not installed" in Gpu(Options(), places=tmp_path).missing()
+    assert Gpu(Options(), places=tmp_path).missing() == node_checks.NO_TORCH(python=sys.executable)
 
 
 def test_the_program_finds_no_device_here() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     found = Gpu(Options()).run()
-    assert found.verdict is Verdict.FAILED and "finds none" in found.detail
+    assert found.verdict is Verdict.FAILED and said(found.detail, node_checks.GPUS_UNSEEN)
 
 
 def examined(**more: int) -> dict[str, Any]:

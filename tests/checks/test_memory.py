@@ -10,6 +10,7 @@ from understudy.checks.base import Verdict
 from understudy.checks.memory import BLOCK, MULTIPLIER, RESERVE, Memory, Numbers, write, wrong_bits
 from understudy.checks.options import MIB, Options
 from understudy.common.room import Room
+from understudy.messages import node_checks
 
 FEW = Options(memory_most=2 * BLOCK // MIB)
 WORDS = (1 << 15) * 2 + 7  # no multiple of what is written at a time
@@ -46,7 +47,7 @@ def test_what_was_meant_for_another_address_is_found(block: Numbers) -> None:
 
 def test_memory_that_holds_passes() -> None:
     found = Memory(FEW).run()
-    assert (found.verdict, found.detail, found.notes) == (Verdict.PASSED, "128 MiB hold what is written into them", ())
+    assert (found.verdict, found.detail, found.notes) == (Verdict.PASSED, node_checks.MEMORY_HOLDS(size=128), ())
     assert {figure.name: figure.unit for figure in found.figures} == {"size": "MiB", "written": "GB/s", "read": "GB/s"}
 
 
@@ -62,7 +63,7 @@ def test_memory_that_does_not_hold_fails(complement: bool, words: str, monkeypat
     monkeypatch.setattr(memory, "write", spoilt)
     found = Memory(FEW).run()
     assert found.verdict is Verdict.FAILED
-    assert found.detail == f"1 words in block 1 of 2 do not hold {words} that was written (bits that differ: 0x80)"
+    assert found.detail == node_checks.MEMORY_WRONG(words=1, block=1, blocks=2, pattern=words, bits=0x80)
 
 
 def test_how_much_is_tried_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +80,7 @@ def test_how_much_is_tried_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_too_little_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "room", lambda: Room(100 * MIB, 1 << 40, "control group job"))
-    assert Memory(FEW).missing() == "less than 64 MiB could be tried out: 100 MiB are free"
+    assert Memory(FEW).missing() == node_checks.TOO_LITTLE_MEMORY(least=64, free=100)
     monkeypatch.setattr(memory, "room", lambda: Room(1 << 40, 1 << 40, "this host"))
     assert Memory(FEW).missing() == ""
 
@@ -88,8 +89,8 @@ def test_it_stops_where_memory_gets_scarce(monkeypatch: pytest.MonkeyPatch) -> N
     left = [1 << 34, 1 << 34, RESERVE + BLOCK - 1]
     monkeypatch.setattr(memory, "room", lambda: Room(left.pop(0), 1 << 40, "this host"))
     found = Memory(Options(memory_most=4 * BLOCK // MIB)).run()
-    assert (found.verdict, found.detail) == (Verdict.PASSED, "64 MiB hold what is written into them")
-    assert found.notes == ("memory got scarce meanwhile: 1 of 4 blocks of 64 MiB are tried out",)
+    assert (found.verdict, found.detail) == (Verdict.PASSED, node_checks.MEMORY_HOLDS(size=64))
+    assert found.notes == (node_checks.MEMORY_SCARCE(done=1, wanted=4, size=64),)
 
 
 def test_that_nothing_could_be_tried_out_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 from tests.integration.processes import marked
+from tests.said import said
 
 from understudy.checks import isolation
 from understudy.checks.base import TOLD, Check, Figure, Report, Result, Verdict
@@ -20,6 +21,8 @@ from understudy.checks.options import NAMES, Options
 from understudy.checks.registry import CHECKS
 from understudy.checks.runner import run_all
 from understudy.common.names import TOKEN_VARIABLE
+from understudy.messages import node_checks
+from understudy.messages.base import Message
 
 FINE = Result(check="disk", verdict=Verdict.PASSED, detail="fine")
 
@@ -95,7 +98,7 @@ def test_texts_are_made_fit_to_show() -> None:
 
 def test_many_failures_are_counted() -> None:
     found = CHECKS["disk"](Options()).judged([f"failure {number}" for number in range(TOLD + 5)], "")
-    assert found.detail.endswith(f"failure {TOLD - 1}; and 5 more like these")
+    assert found.detail.endswith(f"failure {TOLD - 1}; {node_checks.MORE_FAILURES(count=5)}")
 
 
 def report(*verdicts: Verdict) -> Report:
@@ -127,20 +130,20 @@ def test_a_process_that_answers(program: Callable[[str], Result]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message", "arguments"),
     [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGBUS)", "ended by SIGBUS: the kernel found memory that it cannot correct"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "its process was ended by SIGKILL"),
-        ("import sys; sys.exit(3)", "its process ended with exit code 3 and said nothing that could be read"),
-        ("print('{}')", "said nothing that could be read"),
-        (answers(FINE.model_copy(update={"check": "memory"})), "said nothing that could be read"),
-        ("print('[' * 10_000_000)", "it said more than 4194304 bytes"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGBUS)", node_checks.BAD_MEMORY, {"signal": "SIGBUS"}),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", node_checks.KILLED, {"signal": "SIGKILL"}),
+        ("import sys; sys.exit(3)", node_checks.NO_RESULT, {"exit_code": 3}),
+        ("print('{}')", node_checks.NO_RESULT, {}),
+        (answers(FINE.model_copy(update={"check": "memory"})), node_checks.NO_RESULT, {}),
+        ("print('[' * 10_000_000)", node_checks.TOO_MUCH_OUTPUT, {"most": 4194304}),
     ],
 )
-def test_a_process_that_does_not(program: Callable[[str], Result], code: str, words: str) -> None:
+def test_a_process_that_does_not(program: Callable[[str], Result], code: str, message: Message, arguments: dict[str, object]) -> None:
     found = program(code)
     assert found.verdict is Verdict.FAILED
-    assert words in found.detail
+    assert said(found.detail, message, **arguments)
 
 
 def test_one_that_hangs_is_ended_with_what_it_has_started(program: Callable[[str], Result], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +153,7 @@ def test_one_that_hangs_is_ended_with_what_it_has_started(program: Callable[[str
         for name, value in mark.environment().items():
             monkeypatch.setenv(name, value)
         found = program("import subprocess, signal; subprocess.Popen(['sleep', '1000']); signal.pause()")
-        assert (found.verdict, found.detail) == (Verdict.FAILED, "it was not done after 1 s")
+        assert (found.verdict, found.detail) == (Verdict.FAILED, node_checks.NOT_DONE(seconds=1, stuck=""))
         mark.wait_until_none()  # what was killed with its group is not ours to wait for
 
 
@@ -179,7 +182,7 @@ def test_a_check_that_raises_has_failed(tmp_path: Path) -> None:
     """In its real process: no number of a CPU fits into what this option wants."""
     found = isolated("disk", Options(folder=str(tmp_path / "a\0b")))
     assert found.verdict is Verdict.FAILED
-    assert found.detail == "it could not be carried out: ValueError: embedded null byte"
+    assert said(found.detail, node_checks.RAISED, kind="ValueError")
 
 
 def test_all_of_them(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.detectors.prometheus_fake import NOW, Fake, serving
+from tests.said import refused, said
 from typer.testing import CliRunner, Result
 
 import understudy.cli
@@ -30,6 +33,8 @@ from understudy.detectors.configuration import read
 from understudy.detectors.kernel import Kernel
 from understudy.detectors.nvml_limits import DEFAULT, Rate
 from understudy.detectors.prometheus_here import PrometheusHere, Rules
+from understudy.messages import detector_files, node_programs, prometheus
+from understudy.messages.base import Message
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 CHECK = '[[command]]\nname = "{}"\nargv = ["/bin/sh", "-c", "{}"]\n'
@@ -117,39 +122,50 @@ def test_what_is_off_is_made_by_nobody_and_the_log_counts_as_the_file_says(insta
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("off = [", "d.toml is not TOML: Invalid value (at end of document)"),
-        ('of = ["kernel"]', "d.toml: there is no 'of'"),
+        ("off = [", [("", detector_files.NOT_TOML, {"path": "d.toml"})]),
+        ('of = ["kernel"]', [("d.toml: ", detector_files.UNKNOWN_SETTING, {"name": "of"})]),
         (
             'off = ["kernl", "nvml", "fan"]',
-            "d.toml: off: there is no 'fan' here; there are kernel, nvml|d.toml: off: there is no 'kernl' here",
+            [("", detector_files.NO_SUCH_DETECTOR, {"path": "d.toml", "name": name, "known": "kernel, nvml"}) for name in ("fan", "kernl")],
         ),
-        ("[kernel]\nhistory = 3", "d.toml: kernel.history: input should be a valid boolean"),
-        ("[nvml]\nslowdown = -1", "d.toml: nvml.slowdown: input should be greater than 0"),
-        ("[nvml]\nevents = 5", "d.toml: there is no 'nvml.events'"),
-        ("[nvml.pcie_replays]\ncount = 5", "d.toml: nvml.pcie_replays.seconds is missing"),
-        ('[command]\nname = "disk"', "d.toml: command: there may be several: write its name in two pairs of brackets"),
-        ('[[command]]\nname = "disk"\nargv = ["df"]', "d.toml: command 1 (disk): argv: the program needs its whole path"),
-        ('[[command]]\nargv = ["/df"]\n', "d.toml: command 1: name is missing"),
-        ('[[command]]\nname = "a\\u001bb"\nargv = ["/df"]\n', "d.toml: command 1 (a\\x1bb): name: string should match"),
-        (CHECK.format("a", "") * 2, "d.toml: command 2 (a): another one has the same name"),
+        ("[kernel]\nhistory = 3", [("d.toml: ", detector_files.BAD_SETTING, {"place": "kernel.history: "})]),
+        ("[nvml]\nslowdown = -1", [("d.toml: ", detector_files.BAD_SETTING, {"place": "nvml.slowdown: "})]),
+        ("[nvml]\nevents = 5", [("d.toml: ", detector_files.UNKNOWN_SETTING, {"name": "nvml.events"})]),
+        ("[nvml.pcie_replays]\ncount = 5", [("d.toml: ", detector_files.MISSING_SETTING, {"name": "nvml.pcie_replays.seconds"})]),
+        ('[command]\nname = "disk"', [("d.toml: command: ", detector_files.NOT_SEVERAL, {})]),
+        ('[[command]]\nname = "disk"\nargv = ["df"]', [("d.toml: command 1 (disk): argv: ", node_programs.RELATIVE_PATH, {})]),
+        ('[[command]]\nargv = ["/df"]\n', [("d.toml: command 1: ", detector_files.MISSING_SETTING, {"name": "name"})]),
+        (
+            '[[command]]\nname = "a\\u001bb"\nargv = ["/df"]\n',
+            [("d.toml: command 1 (a\\x1bb): ", detector_files.BAD_SETTING, {"place": "name: "})],
+        ),
+        (CHECK.format("a", "") * 2, [("d.toml: command 2 (a): ", detector_files.TWO_ENTRIES, {})]),
         (
             CHECK.format("a", "") + CHECK.format("b", "") + "limit = 0\nevry = 1",
-            "d.toml: command 2 (b): limit: |d.toml: command 2 (b): there is",
+            [
+                ("d.toml: command 2 (b): ", detector_files.BAD_SETTING, {"place": "limit: "}),
+                ("d.toml: command 2 (b): ", detector_files.UNKNOWN_SETTING, {"name": "evry"}),
+            ],
         ),
-        (CHECK.format("a", "") * 65, "d.toml: command: value should have at most 64 items"),
-        (RULES.format("ftp://a"), "d.toml: prometheus 1 (dcgm): exporters.0.url: a URL begins with http://"),
-        (RULES.format("http://a") + "nam = 1", "d.toml: prometheus 1 (dcgm): there is no 'rules.0.nam'"),
+        (CHECK.format("a", "") * 65, [("d.toml: ", detector_files.BAD_SETTING, {"place": "command: "})]),
+        (RULES.format("ftp://a"), [("d.toml: prometheus 1 (dcgm): exporters.0.url: ", prometheus.URL_WITHOUT_SCHEME, {})]),
+        (
+            RULES.format("http://a") + "nam = 1",
+            [("d.toml: prometheus 1 (dcgm): ", detector_files.UNKNOWN_SETTING, {"name": "rules.0.nam"})],
+        ),
     ],
     ids=range(16),
 )
-def test_a_mistake_is_told_with_its_place(text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_is_told_with_its_place(
+    text: str, told: list[tuple[str, Message, dict[str, object]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("d.toml").write_text(text)
     with pytest.raises(BadFile) as error:
         read_file(Path("d.toml"))
     lines = str(error.value).splitlines()
-    assert len(lines) == len(told.split("|"))
-    assert all(line.startswith(start) for line, start in zip(lines, told.split("|"), strict=True)), lines
+    for line, (place, message, arguments) in zip(lines, told, strict=True):
+        assert line.startswith(f"{place}{message.code}: ") and said(line, message, **arguments), line
     shown = detectors("d.toml")
     assert shown.exit_code == 2 and all(f"understudy: {line}" in shown.output for line in lines)
     (tmp_path / "train.py").touch()
@@ -160,24 +176,24 @@ def test_a_mistake_is_told_with_its_place(text: str, told: str, tmp_path: Path, 
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadFile, match=r"none\.toml cannot be read: No such file"):
+    with refused(BadFile, detector_files.UNREADABLE_FILE, path=tmp_path / "none.toml", reason=os.strerror(errno.ENOENT)):
         read_file(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
-    with pytest.raises(BadFile, match="it is no text in UTF-8"):
+    with refused(BadFile, detector_files.UNREADABLE_FILE, path=tmp_path / "bytes.toml"):
         read_file(tmp_path / "bytes.toml")
     monkeypatch.setattr(choice, "LONGEST", 3)
     (tmp_path / "long.toml").write_text("# ab")
-    with pytest.raises(BadFile, match="is longer than 3 characters"):
+    with refused(BadFile, detector_files.LONG_FILE, path=tmp_path / "long.toml", most=3):
         read_file(tmp_path / "long.toml")
 
 
 def test_another_package_s_detector_does_not_take_the_place_of_another_one(installed: Callable[..., None]) -> None:
     installed(type("Kernel2", (Fan,), {"name": "kernel"}))
-    with pytest.raises(ValueError, match="the detector kernel of fans:Kernel2 has the name of another one"):
+    with refused(ValueError, detector_files.NAME_TAKEN, name="kernel", origin="fans:Kernel2"):
         choose()
-    assert "kernel of fans:Kernel2" in detectors().output
+    assert said(detectors().output, detector_files.NAME_TAKEN, name="kernel", origin="fans:Kernel2")
     installed(type("Disk", (Fan,), {"name": "command:a"}))
-    with pytest.raises(ValueError, match="the detector command:a of fans:Disk"):
+    with refused(ValueError, detector_files.NAME_TAKEN, name="command:a", origin="fans:Disk"):
         choose(CHECK.format("a", ""))
 
 
@@ -231,10 +247,11 @@ def test_what_looks_is_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "code", "told"),
     [
-        ("echo full; exit 1", 1, "suspect: the check disk failed: full (command:disk, check-failed)"),
-        ("exit 0", 0, "nothing was found"),
-        ("exit 3", 0, "note: the check disk says nothing about the node: it ended with exit code 3 (command:disk, check-exit)"),
+        ("echo full; exit 1", 1, f"suspect: {node_programs.FAILED(check='disk', printed=': full')} (command:disk, check-failed)"),
+        ("exit 0", 0, "nothing"),
+        ("exit 3", 0, f"note: {node_programs.BAD_EXIT(check='disk', exit_code=3, printed='')} (command:disk, check-exit)"),
     ],
+    ids=["suspect", "nothing", "note"],
 )
 def test_once_shows_what_each_finds(script: str, code: int, told: str, tmp_path: Path) -> None:
     file = tmp_path / "d.toml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,11 +16,14 @@ from typing import Any
 import psutil
 import pytest
 from tests.integration.processes import Mark, marked, pid_of, send, wait_for_end, wait_until
+from tests.said import refused, said
 
 from understudy.detectors import command
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.command import GRACE, MOST_FINDINGS, MOST_OUTPUT, Command, CommandCheck
 from understudy.detectors.configuration import read
+from understudy.messages import detector_files, node_programs
+from understudy.messages.base import Message
 
 NOW = 1_800_000_000.0
 PATIENT = 60.0  # seconds, for what ends by itself
@@ -77,31 +81,40 @@ def test_exit_code_0_says_nothing(mark: Mark) -> None:
 def test_exit_code_1_is_evidence_against_the_node(mark: Mark) -> None:
     found = only(shell(mark, "echo; echo '  no space on /scratch'; echo more; exit 1").look())
     assert found == Evidence(
-        "command:disk", Subject.NODE, "", Severity.SUSPECT, "the check disk failed: no space on /scratch", NOW, "check-failed"
+        "command:disk",
+        Subject.NODE,
+        "",
+        Severity.SUSPECT,
+        node_programs.FAILED(check="disk", printed=": no space on /scratch"),
+        NOW,
+        "check-failed",
     )
 
 
 def test_its_severity_kind_and_end_are_configured(mark: Mark) -> None:
     found = only(shell(mark, "echo slow >&2; exit 1", severity="note", kind="slow-disk", holds=90.0).look())
-    assert (found.severity, found.kind, found.until, found.detail) == (Severity.NOTE, "slow-disk", NOW + 90, "the check disk failed: slow")
+    assert (found.severity, found.kind, found.until) == (Severity.NOTE, "slow-disk", NOW + 90)
+    assert found.detail == node_programs.FAILED(check="disk", printed=": slow")
 
 
 @pytest.mark.parametrize("code", [2, 127, 255])
 def test_another_exit_code_speaks_against_the_check(mark: Mark, code: int) -> None:
-    assert f"exit code {code} (it printed: no such option)" in note(
-        shell(mark, f"echo no such option >&2; exit {code}").look(), "check-exit"
-    )
+    found = note(shell(mark, f"echo wrong >&2; exit {code}").look(), "check-exit")
+    assert said(found, node_programs.BAD_EXIT, check="disk", exit_code=code) and "wrong" in found
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGTERM])
 def test_a_signal_speaks_against_the_check(mark: Mark, number: signal.Signals) -> None:
-    assert number.name in note(shell(mark, f"kill -{int(number)} $$").look(), "check-signal")
+    found = note(shell(mark, f"kill -{int(number)} $$").look(), "check-signal")
+    assert said(found, node_programs.SIGNALLED, check="disk", signal=number.name)
 
 
 def test_a_program_that_cannot_be_started(mark: Mark, tmp_path: Path) -> None:
-    assert "No such file" in note(check(mark, str(tmp_path / "none")).look(), "check-start")
+    found = note(check(mark, str(tmp_path / "none")).look(), "check-start")
+    assert said(found, node_programs.NOT_STARTED, check="disk", reason=os.strerror(errno.ENOENT))
     (tmp_path / "text").write_text("no program")
-    assert "Permission denied" in note(check(mark, str(tmp_path / "text")).look(), "check-start")
+    found = note(check(mark, str(tmp_path / "text")).look(), "check-start")
+    assert said(found, node_programs.NOT_STARTED, check="disk", reason=os.strerror(errno.EACCES))
 
 
 def test_no_shell_no_input_no_token(mark: Mark) -> None:
@@ -137,7 +150,8 @@ def ended_at_its_limit(mark: Mark, script: str, ready: Path) -> None:
 
 def test_a_run_is_ended_at_its_limit(mark: Mark) -> None:
     begun = time.monotonic()
-    assert "after 0.5 s" in note(shell(mark, "echo begun; exec sleep 1000", limit=SHORT).look(), "check-timeout")
+    found = note(shell(mark, "echo begun; exec sleep 1000", limit=SHORT).look(), "check-timeout")
+    assert said(found, node_programs.TIMEOUT, check="disk", seconds=SHORT)
     assert time.monotonic() - begun >= SHORT
 
 
@@ -246,7 +260,7 @@ def test_no_descriptors_are_left_when_there_are_too_few(mark: Mark, monkeypatch:
 @pytest.mark.parametrize("output", ["status", "json"])
 def test_output_without_end_is_cut_while_it_comes(mark: Mark, output: str) -> None:
     words = note(shell(mark, "exec yes understudy", output=output).look(), "check-output")
-    assert f"more than {MOST_OUTPUT} bytes (it printed: understudy)" in words
+    assert said(words, node_programs.TOO_MUCH_OUTPUT, check="disk", most=MOST_OUTPUT) and "understudy" in words
 
 
 def test_a_process_in_the_background_prints_without_end(mark: Mark) -> None:
@@ -274,6 +288,10 @@ def prints(mark: Mark, folder: Path, text: str, **more: Any) -> list[Evidence]:
     return check(mark, "/bin/cat", str(folder / "text"), output="json", **more).look()
 
 
+def finding(detail: str) -> str:
+    return node_programs.FINDING(check="disk", finding=detail)
+
+
 def test_findings(mark: Mark, tmp_path: Path) -> None:
     items = [
         {"subject": "device", "part": "gpu3", "kind": "xid-79", "severity": "suspect", "detail": "fallen off the bus", "for": 60},
@@ -283,10 +301,10 @@ def test_findings(mark: Mark, tmp_path: Path) -> None:
     ]
     device, link, node, good = prints(mark, tmp_path, json.dumps(items), holds=7.0)
     assert device == Evidence(
-        "command:disk", Subject.DEVICE, "", Severity.SUSPECT, "the check disk: fallen off the bus", NOW, "xid-79", "gpu3", NOW + 60
+        "command:disk", Subject.DEVICE, "", Severity.SUSPECT, finding("fallen off the bus"), NOW, "xid-79", "gpu3", NOW + 60
     )
     assert (link.subject, link.part, link.severity, link.until) == (Subject.LINK, "eth0", Severity.NOTE, NOW + 5)
-    assert (node.subject, node.until, node.detail) == (Subject.NODE, NOW + 7, "the check disk: two")
+    assert (node.subject, node.until, node.detail) == (Subject.NODE, NOW + 7, finding("two"))
     assert good.until == 0.0
     assert prints(mark, tmp_path, "[]") == []
 
@@ -329,7 +347,7 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_no_list_of_findings_speaks_against_the_check(mark: Mark, tmp_path: Path, text: str) -> None:
     detail = note(prints(mark, tmp_path, text), "check-output")
-    assert "no list of findings" in detail and len(detail) < 1000 and detail.isprintable()
+    assert said(detail, node_programs.NO_FINDINGS, check="disk") and len(detail) < 1000 and detail.isprintable()
 
 
 def test_bytes_that_are_no_text(mark: Mark) -> None:
@@ -339,39 +357,38 @@ def test_bytes_that_are_no_text(mark: Mark) -> None:
 @pytest.mark.parametrize("code", [1, 2])
 def test_findings_count_with_exit_code_0_only(mark: Mark, code: int) -> None:
     """An interpreter ends with 1 for an exception that nobody catches."""
-    assert "(it printed: Traceback)" in note(
-        shell(mark, f"printf '[]'; echo Traceback >&2; exit {code}", output="json").look(), "check-exit"
-    )
+    found = note(shell(mark, f"printf '[]'; echo Traceback >&2; exit {code}", output="json").look(), "check-exit")
+    assert said(found, node_programs.BAD_EXIT, exit_code=code) and "Traceback" in found
 
 
 # -- configuration ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("wrong", "message", "arguments"),
     [
-        ({"argv": []}, "argv: "),
-        ({"argv": ["true"]}, "argv: the program needs its whole path"),
-        ({"argv": ["/bin/true", "a\0b"]}, "argv: no word can hold a zero byte"),
-        ({"argv": "/bin/true"}, "argv: "),
-        ({"name": "a b"}, "name: "),
-        ({"every": 0}, "every: "),
-        ({"limit": float("nan")}, "limit: "),
-        ({"limit": 3601}, "limit: "),
-        ({"severity": "lost"}, "severity: "),
-        ({"kind": "A"}, "kind: "),
-        ({"holds": -1}, "holds: "),
-        ({"shell": True}, "there is no 'shell'"),
+        ({"argv": []}, detector_files.BAD_SETTING, {"place": "argv: "}),
+        ({"argv": ["true"]}, node_programs.RELATIVE_PATH, {}),
+        ({"argv": ["/bin/true", "a\0b"]}, node_programs.ZERO_BYTE, {}),
+        ({"argv": "/bin/true"}, detector_files.BAD_SETTING, {"place": "argv: "}),
+        ({"name": "a b"}, detector_files.BAD_SETTING, {"place": "name: "}),
+        ({"every": 0}, detector_files.BAD_SETTING, {"place": "every: "}),
+        ({"limit": float("nan")}, detector_files.BAD_SETTING, {"place": "limit: "}),
+        ({"limit": 3601}, detector_files.BAD_SETTING, {"place": "limit: "}),
+        ({"severity": "lost"}, detector_files.BAD_SETTING, {"place": "severity: "}),
+        ({"kind": "A"}, detector_files.BAD_SETTING, {"place": "kind: "}),
+        ({"holds": -1}, detector_files.BAD_SETTING, {"place": "holds: "}),
+        ({"shell": True}, detector_files.UNKNOWN_SETTING, {"name": "shell"}),
     ],
 )
-def test_a_wrong_entry_is_named(wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError) as raised:
+def test_a_wrong_entry_is_named(wrong: dict[str, Any], message: Message, arguments: dict[str, Any]) -> None:
+    with refused(ValueError, message, **arguments) as raised:
         read(CommandCheck, {"name": "disk", "argv": ["/bin/true"], **wrong})
-    assert str(raised.value).startswith(words)
+    assert "argv" in str(raised.value) or "argv" not in wrong
 
 
 def test_a_missing_entry_is_named() -> None:
-    with pytest.raises(ValueError, match="argv is missing"):
+    with refused(ValueError, detector_files.MISSING_SETTING, name="argv"):
         read(CommandCheck, {"name": "disk"})
 
 

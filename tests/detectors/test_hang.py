@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.said import said
 
 from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core.model import Timeouts
 from understudy.detectors.hang import HangWatch, Verdict
+from understudy.messages import training_evidence
 
 LIMITS = Timeouts(hang_floor=10.0, hang_factor=20.0, hang_first=100.0)
 OFFSET = 5000.0  # unix time minus the host's monotonic clock
@@ -59,7 +61,7 @@ def test_a_stopped_process_is_named_when_its_limit_is_over() -> None:
             assert verdict is None
     host.read(pages, 11.5, frozen=("w1",))
     verdict = host.judge()
-    assert verdict is not None and verdict.worker == "w1" and "no sign of life" in verdict.detail
+    assert verdict is not None and verdict.worker == "w1" and said(verdict.detail, training_evidence.SILENT)
     assert verdict.happened == OFFSET  # its last beat was at 0 of the host's clock
 
 
@@ -116,7 +118,7 @@ def test_the_rank_in_a_lower_transaction_holds_up_the_job() -> None:
     assert host.judge() is None
     host.read(pages, 10.5)
     verdict = host.judge()
-    assert verdict is not None and verdict.worker == "w1" and "rank 1 alone is behind" in verdict.detail
+    assert verdict is not None and verdict.worker == "w1" and said(verdict.detail, training_evidence.BEHIND, rank=1)
     assert verdict.happened == OFFSET
 
 
@@ -185,7 +187,7 @@ def in_vote(*waits: int) -> dict[str, PageView]:
 
 def test_where_none_is_behind_who_waits_for_nobody_holds_up_the_job() -> None:
     verdict = Host().stand(in_vote(1, 2, 0))
-    assert verdict is not None and verdict.worker == "w2" and "rank 2 alone waits for nobody" in verdict.detail
+    assert verdict is not None and verdict.worker == "w2" and said(verdict.detail, training_evidence.WAITS_FOR_NOBODY, rank=2)
     assert verdict.happened == OFFSET
 
 
@@ -267,7 +269,7 @@ def test_a_transaction_in_front_of_which_others_have_ended_can_never_commit() ->
             behind = host.watch.left_behind(RANKS)
         assert behind is not None
         assert behind[0] == 2
-        assert "in transaction 8, and the script of rank 0 has ended" in behind[2]
+        assert behind[2] == training_evidence.LEFT_BEHIND(where="transaction 8", others=0)
 
 
 @pytest.mark.parametrize(("transaction", "words"), [(0, "transaction 0"), (-1, "the first transaction")])
@@ -276,7 +278,7 @@ def test_where_a_rank_is_left_behind_is_said_by_its_number(transaction: int, wor
     for clock in (50.0, 51.0):
         host.read({"w0": page(Activity.FINISHED, transaction), "w2": page(Activity.RUNNING, transaction)}, clock)
         behind = host.watch.left_behind(RANKS)
-    assert behind is not None and f"in {words}, and" in behind[2]
+    assert behind is not None and said(behind[2], training_evidence.LEFT_BEHIND, where=words)
 
 
 def test_who_works_at_the_same_transaction_leaves_nobody_behind() -> None:
@@ -325,7 +327,7 @@ def test_one_that_has_not_beaten_yet_is_not_silent() -> None:
     assert host.stand(pages, seconds=40, frozen=("w1",)) is None
     pages["w1"] = page()._replace(beats=1, beat_at=0.0)
     verdict = host.stand(pages, seconds=40, frozen=("w1",))
-    assert verdict is not None and verdict.worker == "w1" and "no sign of life" in verdict.detail
+    assert verdict is not None and verdict.worker == "w1" and said(verdict.detail, training_evidence.SILENT)
 
 
 def test_one_rank_that_moves_is_enough_and_one_that_stands_is_not() -> None:
@@ -351,4 +353,4 @@ def test_the_first_transaction_is_one_like_any_other() -> None:
     host = Host()
     pages = {"w0": page(Activity.VOTED, 0), "w1": page(Activity.VOTED, 0), "w2": page(transaction=0)}
     verdict = host.stand(pages, 120)
-    assert verdict is not None and verdict.worker == "w2" and "alone is behind" in verdict.detail
+    assert verdict is not None and verdict.worker == "w2" and said(verdict.detail, training_evidence.BEHIND)

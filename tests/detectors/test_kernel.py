@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.detectors.kernel_texts import ALIKE, REAL, UP, L, N, S
+from tests.said import arguments_of, said
 
 from understudy.detectors import kernel
 from understudy.detectors.base import Evidence
 from understudy.detectors.kernel import Kernel, parse
 from understudy.detectors.kernel_patterns import PATTERNS, XIDS_BROKEN, XIDS_FAILING, XIDS_NVLINK5, Pattern, meaning
+from understudy.messages import kernel_log
 
 NOW, UPTIME = 1_000_000.0, 50_000.0
 OFF_THE_BUS = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
@@ -66,7 +68,11 @@ def test_a_real_text_means_what_it_says(text: str) -> None:
     state = found.pattern.settles > 0
     expected = (NOW if state else NOW - 10.0) + found.pattern.hold if found.pattern.hold else 0.0
     assert told.until == expected
-    assert told.detail == text.replace("\n", " ")
+    assert told.detail == record(text.replace("\n", " "))
+
+
+def record(text: str, again: str = "") -> str:
+    return kernel_log.RECORD(record=text, again=again)
 
 
 def _pattern(text: str) -> Pattern:
@@ -168,7 +174,7 @@ def test_what_a_process_writes_into_the_log_is_not_believed(facility: int) -> No
 
 def test_lines_below_a_record_belong_to_it() -> None:
     [told] = Watch().look(_record(OFF_THE_BUS) + b" SUBSYSTEM=pci\n DEVICE=+pci:0000:01:00.0\n")
-    assert told.detail == OFF_THE_BUS
+    assert told.detail == record(OFF_THE_BUS)
 
 
 def test_a_file_is_read_on_where_it_ended_even_in_the_middle_of_a_line(tmp_path: Path) -> None:
@@ -230,8 +236,8 @@ def test_records_that_were_overwritten_end_nothing() -> None:
     assert watch.look(_record("boring", sequence=7)) == []
     told = watch.look(errno.EPIPE, _record("not the kernel's", sequence=18, priority=12), _record(OFF_THE_BUS, sequence=19))
     assert [(one.kind, one.severity) for one in told] == [("xid-79", S), ("log-overwritten", N)]
-    assert told[1].detail.startswith("10 records")
-    assert watch.look(errno.EINVAL, _record(OFF_THE_BUS, sequence=20))[1].detail.startswith("1 records")
+    assert told[1].detail == kernel_log.OVERWRITTEN(count=10)
+    assert watch.look(errno.EINVAL, _record(OFF_THE_BUS, sequence=20))[1].detail == kernel_log.OVERWRITTEN(count=1)
     assert len(watch.look(_record(OFF_THE_BUS, sequence=90))) == 1, "no error, no loss"
 
 
@@ -251,9 +257,9 @@ def test_many_records_of_one_thing_are_one_piece_of_evidence() -> None:
         *[_record(text, UPTIME - 500 + number) for number, text in enumerate(texts)], _record(texts[0].replace("MC0", "MC1"))
     )
     assert [(one.part, one.happened, one.until) for one in told] == [("mc0", NOW - 500, NOW - 1 + 86400), ("mc1", NOW, NOW + 86400)]
-    assert told[0].detail == f"{texts[0]} (500 times, last: {texts[-1]})"
+    assert told[0].detail == record(texts[0], f" (500 times, last: {texts[-1]})")
     [twice] = Watch().look(_record(OFF_THE_BUS), _record(OFF_THE_BUS))
-    assert twice.detail == f"{OFF_THE_BUS} (2 times)"
+    assert twice.detail == record(OFF_THE_BUS, " (2 times)")
 
 
 def test_a_look_is_bounded_and_keeps_the_gravest() -> None:
@@ -261,7 +267,7 @@ def test_a_look_is_bounded_and_keeps_the_gravest() -> None:
     told = Watch().look(*notes, _record(OFF_THE_BUS))
     assert len(told) == kernel.PIECES
     assert told[0].kind == "xid-79"
-    assert told[-1].kind == "log-more" and told[-1].detail.startswith(f"{101 - kernel.PIECES + 1} more")
+    assert told[-1].kind == "log-more" and told[-1].detail == kernel_log.MORE(count=101 - kernel.PIECES + 1)
     watch = Watch()
     assert watch.look(*[_record("boring")] * kernel.READS, _record(OFF_THE_BUS)) == []
     assert [one.kind for one in watch.look()] == ["xid-79"], "the rest is for the next look"
@@ -269,7 +275,8 @@ def test_a_look_is_bounded_and_keeps_the_gravest() -> None:
 
 def test_a_long_text_is_cut_and_what_cannot_be_printed_is_a_blank() -> None:
     [told] = Watch().look(_record(OFF_THE_BUS + "\x1b[31m\n" + "y" * 5000).replace(b"\x1b", b"\\x1b"))
-    assert told.detail.startswith(OFF_THE_BUS + " [31m yyy") and len(told.detail) == kernel.DETAIL
+    shown = str(arguments_of(told.detail)["record"])
+    assert shown.startswith(OFF_THE_BUS + " [31m yyy") and len(shown) == kernel.DETAIL
 
 
 def test_what_has_worn_off_before_it_was_read_is_not_told() -> None:
@@ -305,7 +312,7 @@ def test_a_link_that_is_down_for_a_moment_is_a_note() -> None:
     watch = Watch()
     [told] = watch.look(*[_record(text, UPTIME - 8.0 + number) for number, text in enumerate((DOWN, AGAIN_UP) * 4)])
     assert (told.kind, told.part, told.severity, told.subject) == ("link-down-briefly", "eth2", N, L)
-    assert (told.detail, told.happened, told.until) == (f"{DOWN} (4 times)", NOW - 8.0, NOW - 2.0 + 3600.0)
+    assert (told.detail, told.happened, told.until) == (record(DOWN, " (4 times)"), NOW - 8.0, NOW - 2.0 + 3600.0)
     assert watch.look(_record(DOWN, UPTIME + 3.0), later=4.0) == []
     assert [one.kind for one in watch.look(_record(AGAIN_UP, UPTIME + 5.0), later=2.0)] == ["link-down-briefly"]
     assert watch.look(later=100.0) == []
@@ -323,7 +330,7 @@ def test_links_that_are_down_are_bounded() -> None:
     watch.look(*[_record(DOWN.replace("eth2", f"eth{number}")) for number in range(2 * kernel.STATES)])
     told = watch.look(later=10.0)
     assert len(told) == kernel.PIECES
-    assert told[-1].detail.startswith(f"{kernel.STATES - kernel.PIECES + 1} more")
+    assert told[-1].detail == kernel_log.MORE(count=kernel.STATES - kernel.PIECES + 1)
 
 
 def test_why_the_log_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,6 +386,7 @@ def test_what_was_suspect_before_the_job_began_is_one_note_and_what_comes_then_c
     suspect, note = found
     assert (suspect.severity, suspect.part, suspect.happened) == ("suspect", "pci:0000:02:00.0", NOW - 50.0)
     assert (note.severity, note.subject, note.kind, note.part) == ("note", "node", "log-before", "")
+    assert said(note.detail, kernel_log.BEFORE)
     assert "xid-79 pci:0000:01:00.0: NVRM: Xid" in note.detail and "nvme-dead nvme0: nvme nvme0" in note.detail
     assert watch.look(later=1.0) == [], "told once"
     [again] = watch.look(_record(OFF_THE_BUS, UPTIME), later=1.0)
@@ -402,7 +410,7 @@ def test_what_was_no_suspicion_or_has_worn_off_or_ended_before_the_job_began_is_
 def test_the_note_of_what_was_before_is_bounded() -> None:
     texts = [OFF_THE_BUS.replace("01:00", f"{number:02x}:00") for number in range(200)]
     _, [told] = before(*(_record(text, UPTIME - 200.0) for text in texts))
-    assert told.detail.endswith(f", and {200 - kernel.NAMED} more") and len(told.detail) < 2000
+    assert str(200 - kernel.NAMED) in str(arguments_of(told.detail)["more"]) and len(told.detail) < 2000
     _, many = before(*(_record(text, UPTIME - 200.0) for text in texts), since=0.0)
     assert len(many) == kernel.PIECES, "all of it counts"
 

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.detectors.nvml_node import Node, only, started
+from tests.said import said
 
 from understudy.detectors.base import Severity
 from understudy.detectors.nvml_limits import DEFAULT, RECOVERY_ACTIONS, XIDS, Rate
+from understudy.messages import gpu_evidence
 
 NOTE, SUSPECT = Severity.NOTE, Severity.SUSPECT
 UNKNOWN, NOT_SUPPORTED = "!999", "!3"
@@ -62,10 +64,10 @@ def test_uncorrected_errors(node: Node) -> None:
     found = only(node.look())
     assert (found["part"], found["kind"], found["severity"]) == ("gpu0", "ecc-uncorrected", SUSPECT)
     assert found["happened"] == node.now and found["until"] == 0, "it does not wear off"
-    assert found["detail"] == "2 more uncorrected ECC errors, 2 since the driver was loaded (GPU-0 at 00000000:0B:00.0)"
+    assert found["detail"] == gpu_evidence.UNCORRECTED(rise=2, count=2, gpu="GPU-0 at 00000000:0B:00.0")
     assert node.look() == [], "a counter that stands still"
     node.gpu(0, uncorrected=3)
-    assert only(node.look())["detail"].startswith("1 more uncorrected ECC errors, 3 since")
+    assert said(only(node.look())["detail"], gpu_evidence.UNCORRECTED, rise=1, count=3)
 
 
 def test_uncorrected_errors_from_before_are_a_note_once(node: Node) -> None:
@@ -96,7 +98,7 @@ def test_corrected_errors_count_by_their_rate(node: Node) -> None:
     node.gpu(0, corrected=111)
     found = only(node.look())
     assert (found["kind"], found["severity"], found["until"]) == ("ecc-corrected-rate", SUSPECT, node.now + DEFAULT.wears_off)
-    assert found["detail"].startswith("11 corrected ECC errors in 11 s (limit: 10 in 60 s)")
+    assert said(found["detail"], gpu_evidence.TOO_MANY, count=11, errors="corrected ECC errors", seconds=11, limit=10, within=60)
     assert node.look() == [], "no more have come"
 
 
@@ -127,7 +129,7 @@ def test_row_remaps(node: Node) -> None:
     found = only(node.look())
     since = node.now
     assert (found["kind"], found["severity"], found["until"]) == ("row-remap-pending", SUSPECT, 0)
-    assert "a reset of the GPU" in found["detail"]
+    assert said(found["detail"], gpu_evidence.ROW_WAITS, remapped=2)
     assert only(node.look())["happened"] == since, "a state is told of at every look"
     node.gpu(0, rows="1 1 1 1")
     assert node.kinds() == [("gpu0", "row-remap-failed", SUSPECT), ("gpu0", "row-remap-pending", SUSPECT)]
@@ -142,7 +144,7 @@ def test_pages_that_wait_to_be_retired(node: Node) -> None:
     node.gpu(0, pages=1)
     found = only(node.look())
     assert (found["kind"], found["severity"]) == ("page-retirement-pending", SUSPECT)
-    assert "a reset of the GPU" in found["detail"]
+    assert said(found["detail"], gpu_evidence.PAGES_WAIT)
 
 
 def test_xids(node: Node) -> None:
@@ -195,14 +197,15 @@ def test_replays_and_recoveries_of_nvlink(node: Node, field: str, kind: str) -> 
     node.gpu(0, **{f"field__{field}": 6})
     found = only(node.look())
     assert (found["kind"], found["severity"], found["until"]) == (kind, SUSPECT, node.now + DEFAULT.wears_off)
-    assert found["detail"].startswith("1 more NVLink ")
+    message = gpu_evidence.NVLINK_REPLAYS if kind == "nvlink-replay" else gpu_evidence.NVLINK_RECOVERIES
+    assert said(found["detail"], message, count=1)
     assert node.look() == []
 
 
 def test_recoveries_of_several_links_are_one_piece_of_evidence(node: Node) -> None:
     node.look()
     node.gpu(0, field__215__3=2, field__215__4=1)
-    assert only(node.look())["detail"].startswith("3 more NVLink recoveries")
+    assert only(node.look())["detail"] == gpu_evidence.NVLINK_RECOVERIES(count=3, gpu="GPU-0 at 00000000:0B:00.0")
 
 
 @pytest.mark.parametrize("field", ["38__0", "45__0"])
@@ -234,7 +237,7 @@ def test_what_the_driver_asks_for(node: Node, action: int) -> None:
     node.gpu(0, field__230__0=action)
     found = only(node.look())
     assert (found["kind"], found["severity"]) == (f"recovery-action-{action}", SUSPECT)
-    assert RECOVERY_ACTIONS[action] in found["detail"]
+    assert said(found["detail"], gpu_evidence.RECOVERY_ASKED, action=RECOVERY_ACTIONS[action])
     node.gpu(0, field__230__0=0)
     assert node.look() == []
 

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 from tests.detectors.nvml_node import Node, only, started
+from tests.said import said
 
 from understudy.detectors.base import Severity
 from understudy.detectors.nvml_limits import DEFAULT
+from understudy.messages import gpu_evidence
 
 NOTE, SUSPECT = Severity.NOTE, Severity.SUSPECT
 EVERY_CALL = pytest.mark.parametrize(
@@ -141,11 +143,11 @@ def test_what_may_not_be_asked_for_is_a_note(node: Node) -> None:
 def test_why_there_is_nothing_to_look_at(node: Node) -> None:
     assert node.ask("missing") == ""
     node.lines["order"] = ""
-    assert node.ask("missing") == "NVML finds no NVIDIA device"
+    assert node.ask("missing") == gpu_evidence.NO_DEVICE()
     node.lines["count"] = UNKNOWN
-    assert node.ask("missing") == "NVML cannot be used: Unknown Error"
+    assert node.ask("missing") == gpu_evidence.UNUSABLE(error="Unknown Error")
     node.lines["init"] = NOT_LOADED
-    assert node.ask("missing") == "NVML cannot be used: Driver Not Loaded"
+    assert node.ask("missing") == gpu_evidence.UNUSABLE(error="Driver Not Loaded")
 
 
 def _run(program: str) -> str:
@@ -158,13 +160,13 @@ ASK = "from understudy.detectors.nvml import Nvml; print(Nvml.missing())"
 
 
 def test_without_the_package() -> None:
-    assert "the package nvidia-ml-py is not installed" in _run(f"import sys; sys.modules['pynvml'] = None; {ASK}")
+    assert said(_run(f"import sys; sys.modules['pynvml'] = None; {ASK}"), gpu_evidence.NO_PACKAGE)
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="NVIDIA's driver is installed")
 def test_without_the_library() -> None:
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
-    assert _run(ASK) == "libnvidia-ml.so.1, which comes with NVIDIA's driver, is not found\n"
+    assert _run(ASK) == f"{gpu_evidence.NO_LIBRARY()}\n"
 
 
 def test_the_package_is_not_imported_with_the_module() -> None:

@@ -9,11 +9,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from tests.detectors.prometheus_fake import EVERY, NOW, Fake, asking, job, note, only, reading, rule, serving
+from tests.said import refused, said
 
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.configuration import read
 from understudy.detectors.prometheus import PATIENCE, Prometheus, PrometheusSettings, Server
 from understudy.detectors.prometheus_answers import MOST_LINE, MOST_SERIES
+from understudy.messages import detector_files, prometheus
+from understudy.messages.base import Message
 
 DCGM = """\
 # HELP DCGM_FI_DEV_XID_ERRORS Value of the last XID error encountered.
@@ -25,6 +28,10 @@ DCGM_FI_DEV_PCIE_REPLAY_COUNTER{gpu="1",Hostname="node0"} 12 1800000000000
 # TYPE up_to_date gauge
 up_to_date 1
 """
+
+
+def found_by(name: str, value: float, expression: str, compare: str = ">", number: float = 80) -> str:
+    return prometheus.FOUND(rule=name, value=value, compare=compare, number=number, lasting="", expression=expression)
 
 
 @pytest.fixture
@@ -44,7 +51,7 @@ def test_a_query_that_holds_is_evidence_against_the_node(fake: Fake) -> None:
         Subject.NODE,
         "node1",
         Severity.SUSPECT,
-        'hot: 85.5, which is > 80: temperature{job="node"}',
+        found_by("hot", 85.5, 'temperature{job="node"}'),
         NOW,
         "too-hot",
         until=NOW + 300,
@@ -113,7 +120,8 @@ def test_missing_labels_are_told(fake: Fake, labels: dict[str, str]) -> None:
     if labels.get("instance") == ":9100":
         assert found == [], "of no node of the job"
     else:
-        assert "the rule hot names no" in note(found, "prometheus-labels")
+        message = prometheus.NO_PART if labels.get("instance") == "node0" else prometheus.NO_NODE
+        assert said(note(found, "prometheus-labels"), message, rule="hot")
 
 
 def test_one_series_of_several_is_enough_and_is_told_once(fake: Fake) -> None:
@@ -165,7 +173,7 @@ def test_since_when_and_for_how_long_is_told(fake: Fake) -> None:
     fake.vector(({"instance": "node0"}, "90"))
     assert [detector.look(job(0)), detector.look(job(15))] == [[], []]
     found = only(detector.look(job(30)))
-    assert (found.happened, found.until) == (NOW, NOW + 90) and "for 30 s" in found.detail
+    assert (found.happened, found.until) == (NOW, NOW + 90) and said(found.detail, prometheus.FOUND, lasting=" for 30 s")
 
 
 def test_two_series_that_take_turns_do_not_hold(fake: Fake) -> None:
@@ -196,7 +204,7 @@ def test_a_sample_of_an_exporter(fake: Fake) -> None:
     xid = rule(name="xid", sample="DCGM_FI_DEV_XID_ERRORS", compare="!=", number=0, subject="device", kind="xid")
     found = only(reading(fake, xid).look(job()))
     assert (found.name, found.part, found.kind) == ("node1", "gpu3", "xid")
-    assert found.detail == "xid: 79, which is != 0: DCGM_FI_DEV_XID_ERRORS"
+    assert found.detail == found_by("xid", 79, "DCGM_FI_DEV_XID_ERRORS", "!=", 0)
     assert fake.asked[0][0] == "/metrics"
 
 
@@ -236,7 +244,8 @@ def test_a_page_of_one_node_speaks_against_no_other(fake: Fake) -> None:
 
 def test_a_metric_that_no_page_has_is_told(fake: Fake) -> None:
     fake.body = b"<html>welcome</html>\nx_total 90\nx{ 90"
-    assert "no exporter has y" in note(reading(fake, rule(sample="y")).look(job()), "prometheus-absent")
+    told = note(reading(fake, rule(sample="y")).look(job()), "prometheus-absent")
+    assert said(told, prometheus.ABSENT, metric="y", rule="hot")
 
 
 PAGES = {
@@ -258,7 +267,8 @@ PAGES = {
 def test_a_page_that_cannot_be_read_speaks_against_no_node(fake: Fake, body: bytes) -> None:
     fake.body = body
     found = reading(fake, rule(sample="x")).look(job())
-    assert "cannot be read" in note(found, "prometheus-page")
+    told = note(found, "prometheus-page")
+    assert said(told, prometheus.NO_PAGE) or said(told, prometheus.NO_PAGE_FOR_RULE, rule="hot")
 
 
 def test_one_page_that_is_away_does_not_hide_the_others(fake: Fake) -> None:
@@ -276,50 +286,55 @@ SERVER = {"url": "https://prometheus:9090"}
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("found", "message", "arguments"),
     [
-        ({"server": SERVER}, "rules is missing"),
-        ({"server": SERVER, "rules": []}, "rules: "),
-        ({"server": SERVER, "rules": [rule()]}, "rules.0: give query (of the server) or sample"),
-        ({"server": SERVER, "rules": [rule(query="q", sample="s")]}, "rules.0: give query"),
-        ({"rules": [rule(query="q")]}, "a rule has a query, and there is no server to ask"),
-        ({"rules": [rule(sample="s")]}, "a rule has a sample, and there are no exporters"),
-        ({"server": {"url": "https://a?b=c"}, "rules": [rule(query="q")]}, "the URL of a server has nothing behind a ?"),
-        ({"server": SERVER, "rules": [rule(query="q"), rule(query="r")]}, "two rules are called hot"),
-        ({"server": SERVER, "rules": [rule(query="q", labels={"a": "b"})]}, "rules.0: labels and labels_not are for sample"),
-        ({"server": SERVER, "rules": [rule(query="q", part_label="gpu")]}, "rules.0: part_label is for a device or a link"),
-        ({"server": SERVER, "rules": [rule(query="q", compare="=")]}, "rules.0.compare: "),
-        ({"server": SERVER, "rules": [rule(query="q", number=float("nan"))]}, "rules.0.number: "),
-        ({"server": SERVER, "rules": [rule(query="q", severity="lost")]}, "rules.0.severity: "),
-        ({"server": SERVER, "rules": [rule(query="q", subject="worker")]}, "rules.0.subject: "),
-        ({"server": SERVER, "rules": [rule(query="q", form="x")]}, "there is no 'rules.0.form'"),
-        ({"server": SERVER, "rules": [rule(query="q", **{"for": -1})]}, "rules.0.for: "),
-        ({"exporters": [SERVER], "rules": [rule(sample="s{}")]}, "rules.0.sample: "),
+        ({"server": SERVER}, detector_files.MISSING_SETTING, {"name": "rules"}),
+        ({"server": SERVER, "rules": []}, detector_files.BAD_SETTING, {"place": "rules: "}),
+        ({"server": SERVER, "rules": [rule()]}, prometheus.QUERY_OR_SAMPLE, {}),
+        ({"server": SERVER, "rules": [rule(query="q", sample="s")]}, prometheus.QUERY_OR_SAMPLE, {}),
+        ({"rules": [rule(query="q")]}, prometheus.NO_SERVER, {}),
+        ({"rules": [rule(sample="s")]}, prometheus.NO_EXPORTERS, {}),
+        ({"server": {"url": "https://a?b=c"}, "rules": [rule(query="q")]}, prometheus.URL_WITH_QUERY, {}),
+        ({"server": SERVER, "rules": [rule(query="q"), rule(query="r")]}, prometheus.TWO_RULES, {"rule": "hot"}),
+        ({"server": SERVER, "rules": [rule(query="q", labels={"a": "b"})]}, prometheus.LABELS_OF_A_QUERY, {}),
+        ({"server": SERVER, "rules": [rule(query="q", part_label="gpu")]}, prometheus.PART_OF_A_NODE, {}),
+        ({"server": SERVER, "rules": [rule(query="q", compare="=")]}, detector_files.BAD_SETTING, {"place": "rules.0.compare: "}),
+        ({"server": SERVER, "rules": [rule(query="q", number=float("nan"))]}, detector_files.BAD_SETTING, {"place": "rules.0.number: "}),
+        ({"server": SERVER, "rules": [rule(query="q", severity="lost")]}, detector_files.BAD_SETTING, {"place": "rules.0.severity: "}),
+        ({"server": SERVER, "rules": [rule(query="q", subject="worker")]}, detector_files.BAD_SETTING, {"place": "rules.0.subject: "}),
+        ({"server": SERVER, "rules": [rule(query="q", form="x")]}, detector_files.UNKNOWN_SETTING, {"name": "rules.0.form"}),
+        ({"server": SERVER, "rules": [rule(query="q", **{"for": -1})]}, detector_files.BAD_SETTING, {"place": "rules.0.for: "}),
+        ({"exporters": [SERVER], "rules": [rule(sample="s{}")]}, detector_files.BAD_SETTING, {"place": "rules.0.sample: "}),
     ],
 )
-def test_a_wrong_entry_is_named(found: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError) as raised:
+def test_a_wrong_entry_is_named(found: dict[str, Any], message: Message, arguments: dict[str, Any]) -> None:
+    with refused(ValueError, message, **arguments):
         read(PrometheusSettings, found)
-    assert str(raised.value).startswith(words)
+
+
+def test_the_place_of_a_wrong_entry_is_named() -> None:
+    with pytest.raises(ValueError) as raised:
+        read(PrometheusSettings, {"server": SERVER, "rules": [rule(query="q"), rule()]})
+    assert str(raised.value) == f"rules.1: {prometheus.QUERY_OR_SAMPLE()}"
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("found", "message", "arguments"),
     [
-        ({"url": "prometheus:9090"}, "url: a URL begins with http"),
-        ({"url": "file:///etc/passwd"}, "url: a URL begins with http"),
-        ({"url": "http://"}, "url: a URL begins with http"),
-        ({"url": "http://a:b@host"}, "url: a URL holds no user and password"),
-        ({"url": "http://host:x"}, "url: this is no URL"),
-        ({"url": "http://host/a b"}, "url: a URL has no fragment"),
-        ({"url": "http://host/\r\nX: y"}, "url: a URL has no fragment"),
-        ({"url": "http://host", "token_file": "/t"}, "a token goes to https:// only"),
-        ({"url": "http://host", "ca_file": "/t"}, "ca_file is for https:// only"),
-        ({"url": "http://host", "limit": 0}, "limit: "),
-        ({"url": "http://host", "password": "s3cret"}, "there is no 'password'"),
+        ({"url": "prometheus:9090"}, prometheus.URL_WITHOUT_SCHEME, {}),
+        ({"url": "file:///etc/passwd"}, prometheus.URL_WITHOUT_SCHEME, {}),
+        ({"url": "http://"}, prometheus.URL_WITHOUT_SCHEME, {}),
+        ({"url": "http://a:b@host"}, prometheus.URL_WITH_PASSWORD, {}),
+        ({"url": "http://host:x"}, prometheus.NO_URL, {}),
+        ({"url": "http://host/a b"}, prometheus.URL_WITH_OTHERS, {}),
+        ({"url": "http://host/\r\nX: y"}, prometheus.URL_WITH_OTHERS, {}),
+        ({"url": "http://host", "token_file": "/t"}, prometheus.TOKEN_IN_THE_CLEAR, {}),
+        ({"url": "http://host", "ca_file": "/t"}, prometheus.CA_WITHOUT_TLS, {}),
+        ({"url": "http://host", "limit": 0}, detector_files.BAD_SETTING, {"place": "limit: "}),
+        ({"url": "http://host", "password": "s3cret"}, detector_files.UNKNOWN_SETTING, {"name": "password"}),
     ],
 )
-def test_a_wrong_server_is_named(found: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError) as raised:
+def test_a_wrong_server_is_named(found: dict[str, Any], message: Message, arguments: dict[str, Any]) -> None:
+    with refused(ValueError, message, **arguments) as raised:
         read(Server, found)
-    assert str(raised.value).startswith(words) and "s3cret" not in str(raised.value)
+    assert "s3cret" not in str(raised.value)

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.said import arguments_of, said
 
 from understudy.common.page_view import Activity, PageView
 from understudy.detectors.base import Evidence, JobView, Severity, Subject
 from understudy.detectors.straggler import Straggler
+from understudy.messages import training_evidence
 
 OFFSET = 5000.0  # unix time minus the host's monotonic clock
 EVERY = 0.2  # seconds between two looks of a worker
@@ -98,10 +100,10 @@ def test_a_rank_that_computes_longer_than_its_replicas_is_named() -> None:
     (found,) = job.until_found()
     assert (found.detector, found.subject, found.name, found.severity) == ("straggler", Subject.WORKER, "w3", Severity.SUSPECT)
     assert (found.kind, found.happened, found.until) == ("straggler", job.now + OFFSET, 0.0)
-    words = found.detail.split()
-    assert abs(int(words[3]) - 300) < 30 and abs(int(words[10]) - 100) < 30, found.detail
-    assert found.detail.startswith("rank 3 computes ") and found.detail.endswith("steps; in forward and backward (RUNNING)")
-    assert "(median of 3), for " in found.detail and int(found.detail.partition(", for ")[2].split()[0]) >= 60
+    assert said(found.detail, training_evidence.COMPUTES_LONGER, rank=3, others=3, activity="RUNNING")
+    figures = arguments_of(found.detail)
+    assert figures["own"] == pytest.approx(300, abs=30) and figures["usual"] == pytest.approx(100, abs=30), found.detail
+    assert int(str(figures["steps"])) >= 60
     assert job.now >= 31, "three windows, of ten seconds each"
 
 
@@ -143,7 +145,7 @@ def test_all_that_are_slower_than_most_of_their_replicas_are_named(running: tupl
 def test_a_rank_is_compared_with_ranks_of_its_role_only() -> None:
     assert ranks(0.1, 0.3, 0.1, 0.3, roles=(0, 1, 0, 1)).train(SLOW) == []
     (found,) = ranks(0.1, 0.1, 0.1, 0.3, roles=(0, 1, 0, 1)).until_found()
-    assert found.name == "w3" and "(median of 1)" in found.detail
+    assert found.name == "w3" and said(found.detail, training_evidence.COMPUTES_LONGER, rank=3, others=1)
     assert ranks(0.3, 0.1, roles=(0, 1)).train(SLOW) == [], "alone in its role"
 
 
@@ -157,7 +159,7 @@ def test_what_chance_may_explain_is_nothing_yet() -> None:
     job = ranks(0.05, 0.05, 0.05, 0.09, network=0.03)
     found = job.until_found(600)
     assert found and job.now > 61, "more windows than three were needed"
-    assert int(found[0].detail.partition(", for ")[2].split()[0]) > 300
+    assert int(str(arguments_of(found[0].detail)["steps"])) > 300
 
 
 def test_work_of_a_rank_s_own_behind_the_vote_or_between_steps_is_a_note() -> None:

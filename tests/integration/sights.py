@@ -26,7 +26,11 @@ from tests.integration.processes import wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG
 
-RULE = "by rule 'a node or a part of it that is suspected'"  # of the policy that ships
+from understudy.detectors.nvml_limits import XIDS
+from understudy.messages import gpu_evidence, kernel_log, node_programs, policies, prometheus
+
+GPU = "GPU-0 at 00000000:0B:00.0"
+RULE = "a node or a part of it that is suspected"  # of the policy that ships
 LOUD = {"subject": "device", "part": "fan0", "kind": "loud", "severity": "suspect", "detail": "the fan is loud"}
 OVER_KMSG = 'mount --bind "$0" /dev/kmsg && exec "$@"'
 
@@ -85,7 +89,7 @@ class Sight(ABC):
     @property
     def why(self) -> str:
         """As the shipped policy has it."""
-        return f"{self.detail} ({self.detector}), {RULE}"
+        return policies.DECIDED(detail=self.detail, detector=self.detector, rule=RULE)
 
     def begin(self, service: Service, names: str, slots: int) -> None:
         """A node of each name, where the detector has looked for the first time: what it sees from now on is new."""
@@ -120,7 +124,7 @@ class Passing(Sight):
 
 class Gpu(Sight):
     detector, kind, part = "nvml", "xid-79", "gpu0"
-    detail = "Xid 79: the GPU has fallen off the bus (GPU-0 at 00000000:0B:00.0)"
+    detail: str = gpu_evidence.XID(xid=79, meaning=XIDS[79], gpu=GPU)
     settings = ""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
@@ -144,7 +148,7 @@ class Gpu(Sight):
 class Erring(Gpu, Passing):
     """Each error counts for some seconds: more than the time between two looks on a machine that is busy."""
 
-    kind, detail = "nvml-error-999", "NVML: Unknown Error (GPU-0 at 00000000:0B:00.0)"
+    kind, detail = "nvml-error-999", gpu_evidence.NVML_ERROR(error="Unknown Error", gpu=GPU)
     settings = "[nvml]\nwears_off = 3\n"
 
     def appears(self, name: str) -> None:
@@ -158,7 +162,8 @@ class Erring(Gpu, Passing):
 
 class Log(Sight):
     detector, kind, part = "kernel", "xid-79", "pci:0000:01:00.0"
-    detail = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
+    record = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
+    detail: str = kernel_log.RECORD(record=record, again="")
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         super().__init__(folder, stack)
@@ -171,7 +176,7 @@ class Log(Sight):
         return self._file(name, 'off = ["nvml"]\n'), Around(["unshare", "--mount", "sh", "-c", OVER_KMSG, str(log)])
 
     def appears(self, name: str) -> None:
-        self.says(name, self.detail)
+        self.says(name, self.record)
 
     def says(self, name: str, *texts: str) -> None:
         """The kernel, now: a record of each."""
@@ -186,7 +191,8 @@ class Log(Sight):
 class Link(Log, Passing):
     kind, part = "link-down", "eth2"
     text = "mlx5_core 0000:01:00.0 {}: Link {}"
-    detail = text.format(part, "down")
+    record = text.format(part, "down")
+    detail = kernel_log.RECORD(record=record, again="")
 
     def goes(self, name: str) -> None:
         self.says(name, self.text.format(self.part, "up"))
@@ -210,7 +216,7 @@ class Page(Sight):
     detector, kind, part = "prometheus:dcgm", "xid", "gpu3"
     rules = '{name = "fell-off", sample = "DCGM_FI_DEV_XID_ERRORS", compare = "==", number = 79, subject = "device", kind = "xid"}'
     where = 'exporters = [{{url = "{}/metrics"}}]'
-    detail = "fell-off: 79, which is == 79: DCGM_FI_DEV_XID_ERRORS"
+    detail: str = prometheus.FOUND(rule="fell-off", value=79, compare="==", number=79, lasting="", expression="DCGM_FI_DEV_XID_ERRORS")
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         super().__init__(folder, stack)
@@ -254,7 +260,7 @@ class Asked(Page):
 
 
 class Fan(Passing):
-    detector, kind, part, detail = "command:fan", "loud", "fan0", "the check fan: the fan is loud"
+    detector, kind, part, detail = "command:fan", "loud", "fan0", node_programs.FINDING(check="fan", finding="the fan is loud")
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         super().__init__(folder, stack)

@@ -16,6 +16,8 @@ from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Started, Training, training, understudy
 
 from understudy.chaos.faults import network
+from understudy.messages import faults
+from understudy.messages.base import code_of
 
 __all__ = ["training"]
 
@@ -230,7 +232,9 @@ def test_what_cannot_be_done_is_refused_and_a_killed_agent_is_started_again(trai
     wanted = [("segfault", missed), ("gpu_illegal_access", missed)]
     wanted += [("pause", "undisturbed"), ("agent_kill", "undisturbed"), ("sigkill", "replaced")]
     assert outcomes(result) == wanted, result
-    assert "understudy run --chaos" in result["faults"][0]["why"] and not any(record["why"] for record in result["faults"][2:]), result
+    assert code_of(result["faults"][0]["why"]) == faults.NO_CONSENT_INSIDE.code and not any(
+        record["why"] for record in result["faults"][2:]
+    ), result
     finish(started, training)
 
 
@@ -240,5 +244,5 @@ def test_what_ends_the_job_ends_it(trains: Callable[..., Started], fault: str) -
     code, result = chaos(started, f'[[fault]]\nfault = "{fault}"\nrank = 1\npoint = "forward"\n[[fault]]\nfault = "sigkill"\nrank = 0')
     assert code == 1
     assert outcomes(result) == [(fault, "ends"), ("sigkill", "not injected")], result
-    assert [record["why"] for record in result["faults"]] == ["", "the job has ended"], result
+    assert [record["why"] for record in result["faults"]] == ["", faults.JOB_ENDED()], result
     assert started.ends().code == 1

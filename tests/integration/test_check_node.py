@@ -7,6 +7,7 @@ runs at its start, spoils one function (of numpy, of `os`, of the memory check),
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -26,11 +27,13 @@ from tests.checks.test_network import SHORT, listening, spoils
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import Mark, marked, wait_until
 from tests.integration.test_disk_full import small
+from tests.said import codes, said
 
 from understudy.checks import peers
 from understudy.checks.base import Report
 from understudy.checks.options import NAMES
 from understudy.detectors.base import GROUP
+from understudy.messages import detector_files, extensions, network_check, node_check_detectors, node_checks
 
 __all__ = ["small"]
 COMMAND = [sys.executable, "-m", "understudy.cli", "check-node"]
@@ -109,10 +112,10 @@ def test_json_has_every_figure(node: Node) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--only", "fan"], "input should be 'detectors', 'compute'"),
-        (["--only", "disk", "--skip", "disk"], "leave no check to be run"),
-        (["--memory-share", "1.5"], "memory_share: input should be less than or equal to 0.9"),
-        (["--peer", "host"], "give HOST:PORT"),
+        (["--only", "fan"], f"{detector_files.BAD_SETTING.code}: only.0: "),
+        (["--only", "disk", "--skip", "disk"], node_checks.NO_CHECKS()),
+        (["--memory-share", "1.5"], f"{detector_files.BAD_SETTING.code}: memory_share: "),
+        (["--peer", "host"], node_checks.NO_PEER_ADDRESS(peer="host")),
         (["--peer", "10.0.0.5:80"], "give both sides the same long random text with --token-file"),
         (["--serve", "--host", "0.0.0.0"], "give both sides the same long random text with --token-file"),
         (["--token-file", "away"], "away: No such file or directory"),
@@ -150,14 +153,14 @@ def test_a_cpu_that_computes_wrongly(node: Node) -> None:
         numpy.sqrt = wrong
         """
     )
-    assert node.fails("compute").startswith(f"CPU {cpus[-1]} computes wrongly (")
+    assert said(node.fails("compute"), node_checks.CPU_WRONG, cpu=cpus[-1])
 
 
 @pytest.mark.whole
 def test_a_cpu_that_ends_its_process(node: Node) -> None:
     """Stands in: `numpy.sqrt` that ends as an instruction does that the CPU takes for none."""
     node.spoil("import numpy, os, signal; numpy.sqrt = lambda numbers: os.kill(os.getpid(), signal.SIGILL)")
-    assert node.fails("compute") == "its process was ended by SIGILL"
+    assert node.fails("compute") == node_checks.KILLED(signal="SIGILL")
 
 
 def test_memory_that_does_not_hold(node: Node) -> None:
@@ -171,20 +174,20 @@ def test_memory_that_does_not_hold(node: Node) -> None:
         memory.write = spoilt
         """
     )
-    assert "1 words in block 0 of 1 do not hold the pattern that was written (bits that differ: 0x100000)" in node.fails("memory")
+    assert said(node.fails("memory"), node_checks.MEMORY_WRONG, words=1, block=0, blocks=1, pattern="the pattern", bits=0x100000)
 
 
 @pytest.mark.whole
 def test_memory_that_cannot_be_corrected(node: Node) -> None:
     """Stands in: the signal that the kernel sends then."""
     node.spoil("import os, signal; from understudy.checks import memory; memory.write = lambda *_: os.kill(os.getpid(), signal.SIGBUS)")
-    assert node.fails("memory") == "its process was ended by SIGBUS: the kernel found memory that it cannot correct"
+    assert node.fails("memory") == node_checks.BAD_MEMORY(signal="SIGBUS")
 
 
 @pytest.mark.whole
 def test_a_disk_that_is_full(node: Node, small: Path) -> None:
     (small / "filling").write_bytes(bytes(2 << 20))
-    assert f"{small} has 0.00 GiB free, 0.02 GiB are wanted" in node.fails("disk", "--folder", str(small))
+    assert said(node.fails("disk", "--folder", str(small)), node_checks.DISK_FULL, folder=small, free=0.0)
 
 
 @pytest.mark.whole
@@ -195,7 +198,7 @@ def test_a_disk_that_fills_up_while_it_is_written(node: Node) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20))
 
     detail = node.fails("disk", limits=limits)
-    assert detail == ".: 16 MiB could not be written and read back: File too large; make room there, or raise what this user may use"
+    assert detail == node_checks.NO_ROOM(folder=".", size=16, reason=os.strerror(errno.EFBIG))
 
 
 def test_a_disk_that_reads_other_bytes(node: Node) -> None:
@@ -210,7 +213,7 @@ def test_a_disk_that_reads_other_bytes(node: Node) -> None:
         os.preadv = spoilt
         """
     )
-    assert node.fails("disk") == ".: other bytes are read than were written, at 3 MiB of the file"
+    assert node.fails("disk") == node_checks.DISK_WRONG(folder=".", offset=3)
 
 
 FAN = """
@@ -228,13 +231,14 @@ class Fan(NodeDetector):
 
 def test_a_detector_of_another_package_suspects_it(node: Node) -> None:
     packages.install(node.packages, "fans", GROUP, "fans:Fan", FAN)
-    assert "fan: device fan0: the fan is loud (loud)" in node.fails("detectors")
+    assert said(node.fails("detectors"), node_check_detectors.FOUND, detector="fan", detail="the fan is loud")
 
 
 @pytest.mark.whole
 def test_a_detector_that_cannot_be_loaded(node: Node) -> None:
     packages.install(node.packages, "fans", GROUP, "fans:Away", FAN)
-    assert "the entry point fans = fans:Away of understudy.detectors (fans 1.0) cannot be loaded" in node.fails("detectors")
+    entry = "the entry point fans = fans:Away of understudy.detectors (fans 1.0)"
+    assert said(node.fails("detectors"), extensions.NOT_LOADED, entry=entry)
 
 
 @contextlib.contextmanager
@@ -302,25 +306,23 @@ def test_the_network_to_a_peer(node: Node, serve: Serve, secret: Path) -> None:
     assert [figure.name for figure in result.figures] == [f"to {peer}", f"from {peer}"] * 2
     assert all(figure.value > 0 for figure in result.figures)
     assert TOKEN not in done.stdout + done.stderr + (node.folder / "served.txt").read_text()
-    assert "1e+06 are wanted (--min-gbits)" in node.fails(*words[1:], "--min-gbits", "1e6")
-    assert "it does not know this token" in node.fails(*words[1:-2], UNDERSTUDY_TOKEN="another long text")
-    assert "it does not know this token" in node.fails(*words[1:-2])
+    assert said(node.fails(*words[1:], "--min-gbits", "1e6"), network_check.SLOW, wanted=1e6)
+    assert said(node.fails(*words[1:-2], UNDERSTUDY_TOKEN="another long text"), network_check.WRONG_TOKEN)
+    assert said(node.fails(*words[1:-2]), network_check.WRONG_TOKEN)
 
 
 @pytest.mark.whole
 def test_a_peer_that_is_away(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         peer = f"127.0.0.1:{free.getsockname()[1]}"
-    assert node.fails("network", "--peer", peer) == (
-        f"{peer}: cannot be reached: Connection refused; is `understudy check-node --serve` running there?"
-    )
+    assert node.fails("network", "--peer", peer) == (f"{peer}: {network_check.NOBODY_LISTENS(reason=os.strerror(errno.ECONNREFUSED))}")
 
 
 def test_a_peer_that_sends_spoilt_data(node: Node) -> None:
     """Stands in: a peer of the test's own, which changes a bit."""
     with listening(spoils) as peer:
         detail = node.fails("network", "--peer", peer, "--seconds", str(SHORT), UNDERSTUDY_TOKEN=TOKEN)
-    assert detail == f"from {peer}: 1 of 3 MiB arrive otherwise than they were sent"
+    assert detail == network_check.CORRUPT(way=f"from {peer}", wrong=1, count=3)
 
 
 @pytest.mark.whole
@@ -337,7 +339,7 @@ def test_a_peer_that_stops_in_the_middle(node: Node) -> None:
     with listening(stops) as peer:
         detail = node.fails("network", "--peer", peer, "--seconds", str(SHORT), UNDERSTUDY_TOKEN=TOKEN)
         over.set()
-    assert detail == f"{peer}: nothing came from it for 5 s"
+    assert detail == f"{peer}: {network_check.SENDS_NOTHING(seconds=5)}"
 
 
 @pytest.mark.whole
@@ -360,7 +362,7 @@ def test_two_hosts(tmp_path: Path, serve: Serve, secret: Path) -> None:
         one.slow("8mbit")
         code, result = check("slow", "--min-gbits", "0.015")
         assert code == 1
-        assert result.detail.startswith(f"to {peer}: 0.0") and "from" not in result.detail
+        assert said(result.detail, network_check.SLOW, way=f"to {peer}") and codes(result.detail) == [network_check.SLOW.code]
         other.cut()
         code, result = check("cut")
-        assert code == 1 and result.detail == f"{peer}: does not answer within 10 s"
+        assert code == 1 and result.detail == f"{peer}: {network_check.NO_ANSWER(seconds=10)}"

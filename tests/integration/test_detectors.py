@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,11 +15,14 @@ import pytest
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import Service
-from tests.integration.sights import Fan, fan
+from tests.integration.sights import RULE, Fan, fan
 from tests.integration.test_hosts import Spread
 from tests.integration.training import LONG, Outcome, Training
 
-WHY = "the check fan: the fan is loud (command:fan), by rule 'a node or a part of it that is suspected'"
+from understudy.messages import node_programs, policies
+
+FAN = node_programs.FINDING(check="fan", finding="the fan is loud")
+WHY = policies.DECIDED(detail=FAN, detector="command:fan", rule=RULE)
 
 
 def network_of(host: Host) -> str:
@@ -91,9 +96,9 @@ def test_all_jobs_leave_a_node_that_fails_a_check_of_its_agent(tmp_path: Path, u
 
 
 WRONG = {
-    "hangs": ("echo x >> runs; exec sleep 1000", "it had not ended after 0.3 s, and was killed"),
-    "floods": ("echo x >> runs; exec yes", "it printed more than 65536 bytes"),
-    "raises": ("echo x >> runs; exit 7", "it ended with exit code 7"),
+    "hangs": ("echo x >> runs; exec sleep 1000", node_programs.TIMEOUT(check="hangs", seconds=0.3, printed="")),
+    "floods": ("echo x >> runs; exec yes", node_programs.TOO_MUCH_OUTPUT(check="floods", most=65536, printed="")),
+    "raises": ("echo x >> runs; exit 7", node_programs.BAD_EXIT(check="raises", exit_code=7, printed="")),
 }
 
 
@@ -113,8 +118,8 @@ def test_checks_that_do_wrong_are_told_once_and_training_goes_on(training: Train
     (tmp_path / "detectors.toml").write_text(text)
     flags = ["--nproc-per-node", "1", "--spares", "0", "--run-dir", "FOLDER/run", "--detectors", str(tmp_path / "detectors.toml")]
     job = training.start(["-m", "understudy.cli", "run", *flags], "spread.py", WAIT="1", OMP_NUM_THREADS="1")
-    told = [f"the check {name} says nothing about the node: {what}" for name, (_, what) in WRONG.items()]
-    told.append("the check absent says nothing about the node: it cannot be started: No such file or directory")
+    told = [what for _, what in WRONG.values()]
+    told.append(node_programs.NOT_STARTED(check="absent", reason=os.strerror(errno.ENOENT)))
     wait_until(lambda: all(words in job.output for words in told), "what is told", LONG)
     wait_until(lambda: all((tmp_path / name).stat().st_size > 8 for name in WRONG), "more runs", LONG)
     (job.folder / "end").touch()

@@ -21,9 +21,17 @@ from tests.integration.processes import marked, wait_until
 from tests.integration.service import TOKEN, Service
 from tests.integration.test_prometheus import WHERE, started
 from tests.integration.training import LONG, Outcome, Started, Training
+from tests.said import said
 
+from understudy.messages import alertmanager as alerts
+from understudy.messages import policies
 from understudy.orchestrator.evidence_models import EvidenceItem
 from understudy.orchestrator.security import Access, Role
+
+
+def by_rule(rule: str) -> str:
+    return policies.DECIDED(detail=alerts.ALERT(summary="Xid 79"), detector="alertmanager:GpuXid", rule=rule)
+
 
 ALERTMANAGER = shutil.which("prometheus-alertmanager", path=WHERE)
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
@@ -87,14 +95,14 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
         assert http.post("/v1/jobs", json={}).status_code == 403
         assert http.post(f"/v1/nodes/{node}/drain", json={}).status_code == 403
         nobody = http.post("/v1/evidence", json=[{"node": "nowhere", "source": "site", "kind": "hot"}])
-        assert nobody.status_code == 409 and "no node here is called 'nowhere'" in nobody.text
+        assert nobody.status_code == 409 and said(nobody.text, alerts.UNKNOWN_NODE, name="nowhere")
         (strange,) = http.post("/v1/evidence/alertmanager", json=group("firing", since, Hostname="nowhere")).json()
-        assert (strange["node"], strange["refused"]) == ("", "no node here is called 'nowhere' (label Hostname)")
+        assert strange["node"] == "" and said(strange["refused"], alerts.UNKNOWN_NODE, name="nowhere")
         for _ in range(3):  # Alertmanager repeats itself
             answer = http.post("/v1/evidence/alertmanager", json=group("firing", since, Hostname=node))
             assert (answer.status_code, answer.json()) == (200, [heard])
         job.wait_for_pause()
-        assert job.status()["taints"] == {node: "Xid 79 (alertmanager:GpuXid), by rule 'alerts'"}
+        assert job.status()["taints"] == {node: by_rule("alerts")}
         assert len(job.status()["evidence"]) == 1, "it counts once"
         assert [line["taint"] for line in service.ask("nodes") if line["node"] == node] != [""], "no new jobs go there"
         job.let("let go")
@@ -104,10 +112,10 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
         assert [line["taint"] for line in service.ask("nodes") if line["node"] == node] == [""]
         note = [{"node": node, "source": "site", "kind": "dust", "severity": "note", "detail": "dusty", "happened": time.time()}]
         assert http.post("/v1/evidence", json=note).json() == [{**heard, "detector": "webhook:site"}]
-        wait_until(lambda: f"node {node}: dusty (webhook:site)" in job.output, "the note", LONG)
+        wait_until(lambda: said(job.output, policies.NO_RULE, detail="dusty", detector="webhook:site"), "the note", LONG)
     (incident,) = job.ends_like(undisturbed_spread(2)).incidents
     assert (incident["planned"], incident["cause"], incident["rank"]) == (True, "migrated", 1)
-    assert incident["ranks"][0]["detail"] == f"node {node} is tainted: Xid 79 (alertmanager:GpuXid), by rule 'alerts'"
+    assert incident["ranks"][0]["detail"].endswith(by_rule("alerts"))
 
 
 @pytest.mark.whole
@@ -167,7 +175,7 @@ class Watched:
         return str(self.status()["ranks"][0]["node"])
 
 
-WHY = "Xid 79 (alertmanager:GpuXid), by rule 'a node or a part of it that is suspected'"
+WHY = by_rule("a node or a part of it that is suspected")
 
 
 @pytest.mark.whole
@@ -184,11 +192,11 @@ def test_an_alert_comes_to_a_job_without_a_service(job: Started) -> None:
         found: list[dict[str, Any]] = answer.json()
         return found
 
-    assert send("firing", Hostname="elsewhere")[0]["refused"] == "no node here is called 'elsewhere' (label Hostname)"
+    assert said(send("firing", Hostname="elsewhere")[0]["refused"], alerts.UNKNOWN_NODE, name="elsewhere")
     for _ in range(2):
         assert send("firing") == [{"node": node, "detector": "alertmanager:GpuXid", "jobs": [watched.status()["job"]], "refused": ""}]
         wait_until(lambda: watched.taints() == {node: WHY}, "the taint", LONG)
-    assert job.output.count("is tainted: Xid 79") == 1, "told once"
+    assert job.output.count(WHY) == 1, "told once"
     send("resolved", now())
     wait_until(lambda: watched.taints() == {}, "the node is trusted again", LONG)
 
@@ -232,4 +240,4 @@ def test_a_real_alertmanager_sends_an_alert(job: Started, tmp_path: Path) -> Non
         wait_until(lambda: watched.taints() == {}, "that it is over has come", LONG)
         log = (tmp_path / "alertmanager.log").read_text()
         assert "level=error" not in log and "level=warn" not in log, log
-    assert "the alert GpuXid of Alertmanager goes nowhere: no node here is called 'elsewhere'" in job.output
+    assert said(job.output, alerts.UNKNOWN_NODE, name="elsewhere")

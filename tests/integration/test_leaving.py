@@ -63,7 +63,7 @@ def test_ranks_leave_a_node_of_which_a_detector_has_evidence(detector: str, mode
     assert [(one["planned"], one["cause"], one["rank"], one["decision"]) for one in incidents] == [
         (True, "migrated", rank, "boundary") for rank in (2, 3)
     ]
-    assert [one["ranks"][0]["detail"] for one in incidents] == [f"node {node} is tainted: {sight.why}"] * 2
+    assert all(one["ranks"][0]["detail"].endswith(sight.why) for one in incidents)
     assert [job.held_by(rank) for rank in range(4)] == [1, 1, 2, 2]
 
 
@@ -119,7 +119,7 @@ def test_what_comes_and_goes_moves_its_rank_once(detector: str, setting: Setting
     job.let("let go 9")
     (incident,) = job.ends_like(undisturbed_spread(2)).incidents
     assert (incident["planned"], incident["cause"], incident["rank"]) == (True, "migrated", 1)
-    assert incident["ranks"][0]["detail"] == f"node {node} is tainted: {sight.why}"
+    assert incident["ranks"][0]["detail"].endswith(sight.why)
 
 
 @pytest.mark.whole
@@ -157,4 +157,4 @@ def test_of_nodes_that_are_not_known_nothing_follows(setting: Setting, undisturb
     job.moves("let go", away_from=node)
     assert job.status()["taints"] == {node: sight.why}
     (incident,) = job.ends_like(undisturbed_spread(2)).incidents
-    assert incident["ranks"][0]["detail"] == f"node {node} is tainted: {sight.why}"
+    assert incident["ranks"][0]["detail"].endswith(sight.why)

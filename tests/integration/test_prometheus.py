@@ -18,10 +18,12 @@ from typing import Any
 
 import pytest
 from tests.integration.processes import LIMIT, wait_until
+from tests.said import said
 
 from understudy.detectors.base import Evidence, JobView, Severity, Subject
 from understudy.detectors.configuration import read
 from understudy.detectors.prometheus import Prometheus, PrometheusSettings
+from understudy.messages import prometheus
 
 WHERE = os.pathsep.join(filter(None, [os.environ.get("UNDERSTUDY_PROMETHEUS", ""), os.environ.get("PATH", os.defpath)]))
 SERVER, EXPORTER = shutil.which("prometheus", path=WHERE), shutil.which("prometheus-node-exporter", path=WHERE)
@@ -127,13 +129,9 @@ def test_the_instance_is_called_alike_on_both_ways(server: Running, exporter: Ru
 
 
 def test_a_query_that_is_wrong_or_gives_no_series(server: Running) -> None:
-    for query, words in (
-        ("sum(", "status 400: bad_data: invalid parameter"),
-        ("1", "no instant vector"),
-        ("sum(fake_gpu_xid)", "names no node"),
-    ):
+    for query, message in (("sum(", prometheus.BAD_STATUS), ("1", prometheus.NO_VECTOR), ("sum(fake_gpu_xid)", prometheus.NO_NODE)):
         (note,) = detector({"server": {"url": server.url}, "rules": [rule(query=query)]}).look(job())
-        assert words in note.detail and (note.severity, note.name) == (Severity.NOTE, "")
+        assert said(note.detail, message) and (note.severity, note.name) == (Severity.NOTE, "")
 
 
 def test_the_exporter_is_seen_to_be_down(exporter: Running, tmp_path: Path) -> None:

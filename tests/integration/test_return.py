@@ -12,6 +12,8 @@ from tests.integration.processes import send, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
 from tests.integration.training import LONG, Outcome
 
+from understudy.messages import policies
+
 __all__ = ["lamps"]
 
 POLICY = """
@@ -48,7 +50,7 @@ def test_a_node_passes_its_check_and_its_rank_goes_home(lamps: Service, undistur
     wait_until(lambda: f"node {node} is trusted again" in job.output, "that it has passed", LONG)
     job.moves("let go 9", to=node)
     left, home = job.ends_like(undisturbed_spread(2)).incidents
-    assert left["ranks"][0]["detail"] == f"node {node} is tainted: it burns (lamp), by rule 'lamps'"
+    assert left["ranks"][0]["detail"].endswith(policies.DECIDED(detail="it burns", detector="lamp", rule="lamps"))
     assert home["ranks"][0]["detail"] == f"node {node}, where it was at first, is trusted again"
 
 

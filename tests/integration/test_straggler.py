@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from tests.integration.processes import wait_for_end, wait_until
 from tests.integration.training import LONG, Training, survived, training
+from tests.said import said
+
+from understudy.messages import policies, training_evidence
 
 __all__ = ["training"]
 
@@ -98,9 +101,9 @@ def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path, s
     after = outcome.ask("status")
     (seen,) = after["evidence"]
     assert (seen["detector"], seen["kind"], seen["severity"], seen["name"]) == ("straggler", "straggler", "suspect", slow["worker"])
-    assert seen["detail"].startswith(f"rank {SLOW} computes ") and seen["detail"].endswith("in forward and backward (RUNNING)")
+    assert said(seen["detail"], training_evidence.COMPUTES_LONGER, rank=SLOW, activity="RUNNING")
     # As many steps as the job made until it was noticed: on a busy machine there are many.
     reference = training.torchrun("heavy.py", str(after["step"]), ranks=RANKS, limit=4 * LONG)
     (incident,) = survived(outcome, reference)
     assert (incident["planned"], incident["cause"], incident["rank"], incident["old_worker"]) == (True, "migrated", SLOW, slow["worker"])
-    assert incident["ranks"][0]["detail"] == f"{seen['detail']} (straggler), by rule 'slow'"
+    assert incident["ranks"][0]["detail"] == policies.DECIDED(detail=seen["detail"], detector="straggler", rule="slow")

@@ -7,6 +7,8 @@ import pytest
 from tests.integration.training import Outcome
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.jobs import KubernetesJob, Steady
+from tests.said import said
+from understudy.messages import kubernetes_jobs
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
 HELD = 6  # the step in which a rank waits for what the test does to its node
@@ -64,7 +66,7 @@ def test_kubectl_drain(kubernetes: Cluster, mode: str) -> None:
     job.wait_until(lambda: job.pod_of(2) == "job-4", "rank 2 on the spare pod")
     job.goes_on()
     (incident,) = job.ends_as_undisturbed()
-    assert incident["planned"] and "is cordoned" in incident["ranks"][0]["detail"]
+    assert incident["planned"] and said(incident["ranks"][0]["detail"], kubernetes_jobs.CORDONED)
     job.nothing_is_left()
 
 

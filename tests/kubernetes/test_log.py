@@ -12,6 +12,8 @@ from tests.integration.processes import wait_until
 from tests.integration.training import LONG
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.pods import SLEEPS, pod
+from tests.said import refused
+from understudy.messages import kubernetes_api, kubernetes_jobs
 from understudy.schedulers.base import SchedulerAway
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, path
 from understudy.schedulers.kubernetes.lock import Lock, Lost
@@ -81,7 +83,7 @@ def test_a_part_that_somebody_has_deleted_is_missed(kubernetes_cluster: Cluster)
     for number in range(3):
         log.write([f"event {number}"], "a")
     kubernetes_cluster.delete("ConfigMap", "gpt-log-000001")
-    with pytest.raises(ValueError, match="part 1 of the log"):
+    with refused(ValueError, kubernetes_jobs.LOG_PART_MISSING, number=1):
         log_of(kubernetes_cluster, api, owner).read()
 
 
@@ -112,7 +114,7 @@ def test_a_label_that_is_written_from_what_was_read_before_is_refused(kubernetes
     where = path("pods", kubernetes_cluster.namespace, "one")
     read = api.read(where)["metadata"]["resourceVersion"]
     api.patch(where, {"metadata": {"labels": {"role": "active"}}})
-    with pytest.raises(Conflict, match=r"\(409\)"):
+    with refused(Conflict, kubernetes_api.REFUSED, status=409):
         api.patch(where, {"metadata": {"resourceVersion": read, "labels": {"role": "retired"}}})
     assert api.read(where)["metadata"]["labels"]["role"] == "active"
     with pytest.raises(Missing):

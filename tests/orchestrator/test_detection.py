@@ -9,11 +9,13 @@ from dataclasses import replace
 
 import pytest
 from tests.core.core_job import Job
+from tests.said import said
 
 from understudy import extensions
 from understudy.core.events import Committed, Event, MigrationAsked, NodeTainted, WorkerLost
 from understudy.core.model import JobSpec, LossCause
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
+from understudy.messages import policies
 from understudy.orchestrator.detection import MOST, SHARE, TAINTS, OtherDetectors, Responses, observed
 from understudy.policy.rules import default, parse
 
@@ -73,10 +75,10 @@ def test_evidence_becomes_an_event_once() -> None:
     job = Answered()
     worker = job.state.ranks[1]
     lost = Evidence("pulse", Subject.WORKER, worker, Severity.LOST, "no pulse", 100.0)
-    why = "no pulse (pulse), by rule 'a worker that is lost'"
+    why = policies.DECIDED(detail="no pulse", detector="pulse", rule="a worker that is lost")
     assert job.sees(lost, 101.0) == WorkerLost(worker, LossCause.HUNG, why, 100.0)
     assert job.sees(lost, 102.0) is None, "it is known"
-    by = "91 degrees (thermometer), by rule 'a node or a part of it that is suspected'"
+    by = policies.DECIDED(detail="91 degrees", detector="thermometer", rule="a node or a part of it that is suspected")
     assert job.sees(HOT, 102.0) == NodeTainted("n0", by, "thermometer", "", 0.0, True)
     assert job.sees(replace(HOT, happened=103.0, detail="92 degrees"), 103.0) is None, "it is known"
     assert job.sees(replace(DEAD, name="nobody"), 103.0) is None
@@ -90,7 +92,8 @@ def test_a_note_is_for_a_person_and_told_once() -> None:
     job = Answered()
     for _ in range(3):
         assert job.sees(Evidence("d", Subject.DEVICE, "n0", Severity.NOTE, "warm", 1.0, part="gpu0"), 5.0) is None
-    assert job.told == ["gpu0 of node n0: warm (d)"]
+    (told,) = job.told
+    assert said(told, policies.NO_RULE, detail="warm", detector="d") and "gpu0 of node n0" in told
 
 
 def test_a_taint_s_end_is_put_off_when_it_is_worth_it() -> None:
@@ -108,7 +111,8 @@ def test_what_a_limit_does_not_let_happen_now_is_a_taint_and_asked_again() -> No
     first, second = job.sees(HOT, 100.0), job.sees(replace(HOT, name="n1"), 101.0)
     assert isinstance(first, NodeTainted) and first.leave
     assert isinstance(second, NodeTainted) and not second.leave
-    assert job.told == ["ranks do not leave node n1 yet: ranks are leaving n0 (domains_at_a_time = 1)"]
+    (told,) = job.told
+    assert said(told, policies.OTHERS_LEAVE, domains="n0", most=1) and "node n1" in told
     assert job.sees(replace(HOT, name="n1", happened=102.0), 102.0) is None and job.looks(103.0) is None
     assert len(job.told) == 1, "told once"
     job.job.machine.handle(NodeTainted("n0", ""), 104.0)

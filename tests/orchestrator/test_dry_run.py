@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.core.core_job import Job
+from tests.said import said
 from typer.testing import CliRunner, Result
 
 import understudy.cli
@@ -17,6 +18,7 @@ from understudy.common.names import JOURNAL
 from understudy.core.events import Event, NodeTainted
 from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.messages import policies
 from understudy.orchestrator.detection import Responses, observed, observed_as
 from understudy.orchestrator.journal import Journal
 from understudy.orchestrator.settings import Settings
@@ -73,14 +75,12 @@ def done(result: Result) -> list[str]:
 
 def test_another_policy_is_tried_out_on_what_was_seen(dry_run: Callable[..., Result]) -> None:
     events = seen_at(100.0, 200.0, 300.0, 400.0)
-    left = "node n0: ranks would leave it: many replays (nvml), by rule 'flaky'"
-    assert done(dry_run(THRICE, events, "--json"))[-1:] == [left]
-    noted = "gpu3 of node n0: many replays (nvml), by rule 'flaky': seen 1 of 3 times in 600 s"
-    assert done(dry_run(THRICE, events, "--json")) == [noted, left], "once, however often it is seen"
+    noted, left = done(dry_run(THRICE, events, "--json"))  # each once, however often it is seen
+    assert said(left, policies.DECIDED, detail="many replays", detector="nvml", rule="flaky") and "node n0" in left
+    assert said(noted, policies.NOT_OFTEN_ENOUGH, rule="flaky", times=1, after=3, within=600) and "gpu3 of node n0" in noted
     assert left not in done(dry_run(THRICE.replace("after = 3", "after = 5"), events, "--json"))
-    assert done(dry_run('[[rule]]\nname = "all"\naction = "taint"', events[:1], "--json")) == [
-        "node n0: it would get no more ranks and spares: many replays (nvml), by rule 'all'"
-    ]
+    (tainted,) = done(dry_run('[[rule]]\nname = "all"\naction = "taint"', events[:1], "--json"))
+    assert said(tainted, policies.DECIDED, detail="many replays", detector="nvml", rule="all") and "node n0" in tainted
 
 
 def test_limits_and_ends_count_as_they_would_have(dry_run: Callable[..., Result]) -> None:
@@ -89,7 +89,7 @@ def test_limits_and_ends_count_as_they_would_have(dry_run: Callable[..., Result]
     found = done(dry_run(leave, both, "--json"))
     assert found[0].startswith("node n0: ranks would leave it")
     assert found[1].startswith("node n1: it would get no more")
-    assert found[2].startswith("ranks do not leave node n1 yet: ranks are leaving n0")
+    assert said(found[2], policies.OTHERS_LEAVE, domains="n0") and "node n1" in found[2]
     assert found[3] == "node n0 would be trusted again, as far as nvml is asked"
     later = [*both, *seen_at(200.0, name="n1")]
     assert any(one.startswith("node n1: ranks would leave it") for one in done(dry_run(leave, later, "--json"))[4:])
@@ -98,7 +98,8 @@ def test_limits_and_ends_count_as_they_would_have(dry_run: Callable[..., Result]
 def test_what_was_done_then_does_not_count_but_what_people_did_does(dry_run: Callable[..., Result]) -> None:
     then = (99.0, NodeTainted("n0", "as it was", "nvml", "gpu3", leave=True))
     leave = '[[rule]]\nname = "all"\naction = "leave"'
-    assert done(dry_run(leave, [then, *seen_at(100.0)], "--json")) == ["node n0: ranks would leave it: many replays (nvml), by rule 'all'"]
+    (left,) = done(dry_run(leave, [then, *seen_at(100.0)], "--json"))
+    assert said(left, policies.DECIDED, detail="many replays", detector="nvml", rule="all") and "node n0" in left
     person = (99.0, NodeTainted("n1", "a person's", leave=True))
     assert done(dry_run(leave, [person, *seen_at(100.0)], "--json"))[0].startswith("node n0: it would get no more")
 

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.detectors.test_alertmanager import alert, message
+from tests.said import said
 
 from understudy.common.names import JOURNAL
 from understudy.core.events import Event, NodeJoined, Observed
@@ -23,6 +24,7 @@ from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.labels import KnownNodes
 from understudy.links.messages import Hello
+from understudy.messages import alertmanager, policies
 from understudy.orchestrator import cluster as cluster_module
 from understudy.orchestrator import evidence_routes, limits
 from understudy.orchestrator import service as service_module
@@ -123,7 +125,8 @@ def test_it_goes_to_the_jobs_that_have_the_node(within: Callable[..., None], ser
         assert served.taints("a") == served.taints("b") == {"n1": [("webhook:thermometer", "gpu3")]}
         none = await served.post([{**ITEM, "node": "nobody"}, {**ITEM, "node": "n\x1b\u202e"}])
         assert none.status_code == 409
-        assert none.json()["detail"] == "no node here is called 'nobody'; no node here is called 'n\\x1b\\u202e'"
+        for name in ("nobody", "n\x1b\u202e"):
+            assert said(none.json()["detail"], alertmanager.UNKNOWN_NODE, name=name)
         several = await served.post([{**ITEM, "node": f"m{number}"} for number in range(9)])
         assert several.json()["detail"].endswith("'m4'; and 4 other reasons")
 
@@ -144,7 +147,7 @@ def test_a_token_of_a_job_reaches_that_job_only(within: Callable[..., None]) -> 
             refused = await served.post([{**ITEM, "node": node}], token)
             assert refused.status_code == 409 and served.cluster.nodes[node].suspected == {}
         for one in await served.alerts(alert(node="n0"), alert(node="10.0.0.9"), token=token):
-            assert one["refused"].startswith("no node here is called") and one["node"] == ""
+            assert said(one["refused"], alertmanager.UNKNOWN_NODE) and one["node"] == ""
         assert served.taints("a") == {}
 
     within(check)
@@ -233,7 +236,7 @@ def test_alerts_that_go_nowhere_are_answered_and_told_once(within: Callable[...,
         await served.alerts(alert(node="nobody"))
         assert await served.alerts() == []
         told = [text for text in served.told if "Alertmanager" in text]
-        assert told == ["the alert GpuXid of Alertmanager goes nowhere: no node here is called 'nobody' (label node)"]
+        assert len(told) == 1 and said(told[0], alertmanager.UNKNOWN_NODE, name="nobody") and "GpuXid" in told[0]
         await served.alerts(alert(node="n1", severity="p1", host="n2"), node_label=["host"], suspect=["p0", "p1"])
         assert served.taints("b") == {"n2": [("alertmanager:GpuXid", "")]}
         wrong = await served.post(message(), path="/v1/evidence/alertmanager", node_lable="host")
@@ -302,7 +305,7 @@ def test_what_a_person_sees_is_plain(within: Callable[..., None]) -> None:
         await served.post([{**ITEM, "detail": "\n \x1b[31mhot \u202e\nmore"}])
         served.taints("a")
         why = served.job("a").service.machine.state.nodes["n0"].taint
-        assert why.startswith("\\x1b[31mhot \\u202e (webhook:thermometer)")
+        assert said(why, policies.DECIDED, detail="\\x1b[31mhot \\u202e", detector="webhook:thermometer")
 
     within(check)
 

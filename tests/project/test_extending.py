@@ -15,10 +15,12 @@ import pytest
 from tests import packages
 from tests.contract.backend import Kind, broken_promises
 from tests.orchestrator.test_detection import VIEW, collect
+from tests.said import refused
 from torch import nn
 
 from understudy import extensions
 from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.messages import schedulers
 from understudy.orchestrator.detection import OtherDetectors
 from understudy.schedulers.base import Work
 from understudy.schedulers.registry import find
@@ -102,5 +104,5 @@ def test_the_scheduler(installed: Path) -> None:
     assert running.wait(60.0)
     assert (scheduler.status(), told.read_text()) == ({"n0": "exit code 0"}, str(min(os.getpriority(os.PRIO_PROCESS, 0) + 7, 19)))
     running.close()
-    with pytest.raises(ValueError, match="there is no scheduler 'slate'; there are local, slurm, jobset, kubernetes, nice"):
+    with refused(ValueError, schedulers.NO_SUCH_SCHEDULER, scheduler="slate", known="local, slurm, jobset, kubernetes, nice"):
         find("slate")

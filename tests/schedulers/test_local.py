@@ -8,7 +8,9 @@ import signal
 import sys
 
 import pytest
+from tests.said import refused
 
+from understudy.messages import schedulers
 from understudy.schedulers.base import Ended, Work
 from understudy.schedulers.local import LocalScheduler
 from understudy.schedulers.registry import find
@@ -28,7 +30,7 @@ def test_it_starts_drains_and_tells() -> None:
     node = scheduler.add_node(Work("n0", waiting, {"READY": str(theirs)}, (theirs,)))
     job = scheduler.submit(Work("job", (sys.executable, "-c", "raise SystemExit(3)")))
     assert os.read(ready, 1) == b"." and node.ended() is None and not node.wait(0.0)
-    with pytest.raises(ValueError, match="n0 is running already"):
+    with refused(ValueError, schedulers.RUNS_ALREADY, name="n0"):
         scheduler.add_node(Work("n0", waiting))
     scheduler.drain_node("n0")
     assert job.wait(LIMIT) and node.wait(LIMIT)

@@ -6,8 +6,11 @@ import signal
 
 import pytest
 
+from tests.said import said
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import Steady
+from understudy.messages import policies
+from understudy.messages import slurm as messages
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
 
@@ -39,7 +42,7 @@ def test_a_node_that_an_operator_drains(slurm: Cluster, mode: str, state: str) -
     (incident,) = job.ends_as_undisturbed()
     assert incident["planned"]
     detail = incident["ranks"][0]["detail"]
-    assert "a bad DIMM (root)" in detail and "by rule" in detail
+    assert said(detail, policies.DECIDED, detector="slurm") and said(detail, messages.NODE_STATE) and "a bad DIMM (root)" in detail
     job.nothing_is_left()
 
 

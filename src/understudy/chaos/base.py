@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from understudy.common.bounds import known_pid
+from understudy.messages import faults
 
 Value = int | float | str
 Values = Mapping[str, Value]
@@ -78,27 +79,28 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.outside is None and self.inside is None:
-            raise ValueError(f"the fault {self.name!r} has nothing to do: give outside, inside or both")
+            raise ValueError(faults.NOTHING_TO_DO(fault=self.name))
         if self.inside is not None and self.hits is not Hits.WORKER:
-            raise ValueError(f"the fault {self.name!r} is done inside a worker, so it hits a worker")
+            raise ValueError(faults.INSIDE_A_WORKER(fault=self.name))
 
     def values(self, given: Values) -> dict[str, Value]:
         """All parameters, with defaults for those that are not given. Raises `ValueError`."""
         known = {parameter.name: parameter for parameter in self.parameters}
         if unknown := sorted(given.keys() - known.keys()):
-            raise ValueError(f"{self.name} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+            raise ValueError(faults.NO_SUCH_PARAMETER(fault=self.name, parameter=unknown[0], known=", ".join(known) or "none"))
         return {name: _checked(self.name, parameter, given.get(name, parameter.default)) for name, parameter in known.items()}
 
 
 def _checked(fault: str, parameter: Parameter, value: Value) -> Value:
     kind = type(parameter.default)
     if parameter.choices and value not in parameter.choices:
-        raise ValueError(f"{fault}: {parameter.name} is one of {', '.join(map(str, parameter.choices))}, not {value!r}")
+        choices = ", ".join(map(str, parameter.choices))
+        raise ValueError(faults.NOT_A_CHOICE(fault=fault, parameter=parameter.name, choices=choices, value=value))
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, kind) or isinstance(value, bool):
         words = {int: "a whole number", float: "a number", str: "a text"}[kind]
-        raise ValueError(f"{fault}: {parameter.name} is {words}, not {value!r}")
+        raise ValueError(faults.WRONG_TYPE(fault=fault, parameter=parameter.name, wanted=words, value=value))
     if isinstance(value, int | float) and value < 0:
-        raise ValueError(f"{fault}: {parameter.name} must not be negative")
+        raise ValueError(faults.NEGATIVE(fault=fault, parameter=parameter.name))
     return value

@@ -23,6 +23,7 @@ from understudy.chaos.base import Victim
 from understudy.common.bounds import known_pid
 from understudy.common.names import CHAOS_VARIABLE, ORCHESTRATOR, RUN_DIR_VARIABLE, WORKER_VARIABLE, page_path
 from understudy.links.page import PageReader
+from understudy.messages import faults
 
 STALE = 0.5  # seconds after which a look is taken again without news
 AGAIN = 0.2  # seconds between two attempts to follow the events
@@ -152,14 +153,12 @@ class WatchedJob:
         """Of an entry of status. Raises `NotHere`."""
         worker, pid, node = holder["worker"], known_pid(holder["pid"]), holder["node"]
         if pid is None:
-            raise NotHere(
-                f"the process id of worker {worker} on {node} is not known yet, as it is still starting: try again once it is warm"
-            )
+            raise NotHere(faults.PID_UNKNOWN(worker=worker, node=node))
         run_dir = environment_entry(pid, RUN_DIR_VARIABLE)
         name = (environment_entry(pid, WORKER_VARIABLE) or "").rstrip("\0")
         ours = self._run_dir is None or run_dir == str(self._run_dir)
         if run_dir is None or name != worker or not ours:
-            raise NotHere(f"worker {worker} is on {node}, and its process {pid} is not on this machine, or not ours: run this there")
+            raise NotHere(faults.PROCESS_NOT_HERE(worker=worker, node=node, pid=pid))
         return Local(worker, pid, Path(run_dir), environment_entry(pid, CHAOS_VARIABLE) == "1")
 
     def node(self, name: str, view: View) -> Victim:
@@ -167,13 +166,13 @@ class WatchedJob:
         holders = [holder for holder in (*view.status["ranks"], *view.spares) if holder["node"] == name]
         there = [self.local(holder) for holder in holders]
         if not there:
-            raise NotHere(f"node {name} has no worker by which its agent is found")
+            raise NotHere(faults.NODE_NOT_HERE(node=name))
         try:
             agent = known_pid(psutil.Process(there[0].pid).ppid())
         except psutil.NoSuchProcess as error:
-            raise NotHere(f"worker {there[0].worker} of {name} has ended in this moment") from error
+            raise NotHere(faults.WORKER_ENDED(worker=there[0].worker, node=name)) from error
         if agent is None:
-            raise NotHere(f"the agent of node {name} is outside of this process namespace: run this where it is")
+            raise NotHere(faults.AGENT_ELSEWHERE(node=name))
         return Victim(agent, tuple(local.pid for local in there))
 
     def orchestrator(self) -> Victim:
@@ -188,7 +187,7 @@ class WatchedJob:
             for connection in psutil.net_connections("tcp"):
                 if connection.status == psutil.CONN_LISTEN and connection.laddr.port == place.port and connection.pid:
                     return Victim(connection.pid)
-        raise NotHere(f"the orchestrator at {self._url} is not on this machine: run this there")
+        raise NotHere(faults.ORCHESTRATOR_NOT_HERE(url=self._url))
 
     def steps(self, view: View) -> dict[int, int]:
         """What each rank has committed."""

@@ -27,6 +27,8 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StrictBool, Stri
 from understudy.chaos.base import Fault, Hits, Outcome
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import Registry
+from understudy.messages import faults
+from understudy.messages.base import code_of
 
 RANDOM = "random"
 
@@ -63,18 +65,18 @@ class Entry(BaseModel):
     def _consistent(self) -> Entry:
         targets = [name for name, given in (("rank", self.rank), ("node", self.node), ("spare", self.spare or None)) if given is not None]
         if len(targets) > 1:
-            raise ValueError(f"{' and '.join(targets)}: a fault has one target")
+            raise ValueError(faults.SEVERAL_TARGETS(targets=" and ".join(targets)))
         if self.at_step is not None and self.after is not None:
-            raise ValueError("at_step and after: give one of them")
+            raise ValueError(faults.STEP_OR_TIME())
         if self.count > 1 and self.every is None:
-            raise ValueError(f"count = {self.count} needs every: the steps (with at_step) or seconds between two of them")
+            raise ValueError(faults.COUNT_NEEDS_EVERY(count=self.count))
         if self.every is not None and self.count == 1:
-            raise ValueError("every needs count: how many times in all")
+            raise ValueError(faults.EVERY_NEEDS_COUNT())
         if self.at_step is not None and any(value != int(value) for value in (self.every or 0, self.jitter)):
-            raise ValueError("with at_step, every and jitter are whole numbers of steps")
+            raise ValueError(faults.WHOLE_STEPS())
         unknown = [point for point in self.points if point not in POINTS]
         if unknown:
-            raise ValueError(f"there is no point {unknown[0]!r}; there are {', '.join(POINTS)}")
+            raise ValueError(faults.NO_SUCH_POINT(point=unknown[0], known=", ".join(POINTS)))
         return self
 
     @property
@@ -100,7 +102,7 @@ def read(path: Path, registry: Registry) -> Plan:
     try:
         found = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadPlan(f"{path}: not TOML: {error}") from error
+        raise BadPlan(faults.NOT_TOML(path=path, problem=str(error))) from error
     try:
         return make(found, registry)
     except BadPlan as error:
@@ -130,12 +132,14 @@ def _told(error: Any) -> str:
         where, place = f"fault {place[1] + 1}: ", place[2:]
     if error["type"] == "extra_forbidden":
         allowed = Entry.model_fields if where else Plan.model_fields
-        return f"{where}there is no {place[-1]!r}; there are {', '.join(allowed)}"
+        return faults.UNKNOWN_SETTING(place=where, name=place[-1], known=", ".join(allowed))
     if error["type"] == "missing":
-        return f"{where}{'.'.join(map(str, place))} is missing"
+        return faults.MISSING_SETTING(place=where, name=".".join(map(str, place)))
     words = error["msg"].removeprefix("Value error, ")
     name = f"{place[0]}: " if place else ""
-    return f"{where}{name}{words[0].lower()}{words[1:]}"
+    if code_of(words):
+        return f"{where}{name}{words}"
+    return faults.BAD_SETTING(place=where + name, problem=words[0].lower() + words[1:])
 
 
 def _check(entry: Entry, fault: Fault) -> None:
@@ -143,19 +147,21 @@ def _check(entry: Entry, fault: Fault) -> None:
     shared = {name: value for name, value in entry.parameters.items() if len(entry.weights) == 1 or name in parameter_names(fault)}
     fault.values(shared)
     if entry.points and fault.inside is None and entry.at_rank is None and entry.rank is None:
-        raise ValueError(f"{fault.name} does not happen inside a worker: give at_rank, the rank that waits at the point meanwhile")
-    if entry.at_rank is not None and (fault.inside is not None or not entry.points):
-        why = f"{fault.name} happens inside the worker" if fault.inside is not None else "there is no point"
-        raise ValueError(f"at_rank is the rank that waits at a point while something is done from outside, and {why}")
+        raise ValueError(faults.NEEDS_AT_RANK(fault=fault.name))
+    if entry.at_rank is not None and fault.inside is not None:
+        raise ValueError(faults.AT_RANK_INSIDE(fault=fault.name))
+    if entry.at_rank is not None and not entry.points:
+        raise ValueError(faults.AT_RANK_WITHOUT_POINT())
     if entry.spare and fault.outside is None:
-        raise ValueError(f"{fault.name} happens inside a rank's script, and a spare does not run it yet")
+        raise ValueError(faults.NOT_IN_A_SPARE(fault=fault.name))
     on_rank, on_node = entry.rank is not None or entry.spare, entry.node is not None
     if fault.hits is Hits.WORKER and on_node:
-        raise ValueError(f"{fault.name} hits a worker: give rank (a number or {RANDOM!r}) or spare = true, not node")
+        raise ValueError(faults.HITS_A_WORKER(fault=fault.name, random=RANDOM))
     if fault.hits is not Hits.WORKER and on_rank:
-        raise ValueError(f"{fault.name} hits {_ARTICLE[fault.hits]}: not rank or spare{', but node' * (fault.hits is Hits.NODE)}")
+        node = ", but node" * (fault.hits is Hits.NODE)
+        raise ValueError(faults.HITS_NO_WORKER(fault=fault.name, target=_ARTICLE[fault.hits], node=node))
     if fault.hits is Hits.ORCHESTRATOR and on_node:
-        raise ValueError(f"{fault.name} hits the orchestrator: no node")
+        raise ValueError(faults.HITS_THE_ORCHESTRATOR(fault=fault.name))
 
 
 _ARTICLE = {Hits.NODE: "a node", Hits.ORCHESTRATOR: "the orchestrator", Hits.WORKER: "a worker"}

@@ -10,6 +10,7 @@ from functools import cache
 from understudy import extensions
 from understudy.chaos.base import Fault
 from understudy.chaos.faults import control, gpu, network, process, signals
+from understudy.messages import faults
 
 GROUP = "understudy.faults"
 
@@ -20,11 +21,11 @@ class Registry:
     def __init__(self) -> None:
         self._faults: dict[str, Fault] = {}
 
-    def add(self, *faults: Fault) -> None:
+    def add(self, *more: Fault) -> None:
         """Raises `ValueError` for a name that is taken."""
-        for fault in faults:
+        for fault in more:
             if fault.name in self._faults:
-                raise ValueError(f"there are two faults named {fault.name!r}")
+                raise ValueError(faults.TWO_OF_ONE_NAME(fault=fault.name))
             self._faults[fault.name] = fault
 
     def all(self) -> list[Fault]:
@@ -33,7 +34,7 @@ class Registry:
     def find(self, name: str) -> Fault:
         """Raises `ValueError`."""
         if name not in self._faults:
-            raise ValueError(f"there is no fault {name!r}; there are {', '.join(self._faults)}")
+            raise ValueError(faults.NO_SUCH_FAULT(fault=name, known=", ".join(self._faults)))
         return self._faults[name]
 
 

@@ -20,6 +20,8 @@ from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Undo, Victim
 from understudy.chaos.job import NotHere, View, WatchedJob
 from understudy.chaos.registry import Registry
 from understudy.chaos.schedule import Injection
+from understudy.messages import faults
+from understudy.messages.base import code_of
 
 LIMIT = 300.0  # seconds after a fault, and after its own length, within which its outcome must be there
 PROGRESS = 2  # steps that every rank commits after a fault without an incident, before that counts as undisturbed
@@ -120,7 +122,7 @@ class Runner:
             elapsed = time.monotonic() - began
             if not self._open and (view.ended or self.enough):
                 for one in (one for queue in waiting for one in queue if view.ended):
-                    self._miss(one, "the job has ended")
+                    self._miss(one, faults.JOB_ENDED())
                 return
             due = self._due(waiting, max(steps.values(), default=0), elapsed)
             if due is not None and not view.ended and not self.enough and self._may_go(due[0], view):
@@ -159,10 +161,10 @@ class Runner:
             if why := fault.why_not():
                 raise Refused(why)
             if injection.expected is Outcome.REPLACED and not view.spares:
-                raise Refused("no spare is warm, so the job would end: start it with more --spares")
+                raise Refused(faults.NO_SPARE_TO_REPLACE())
             one = self._begin(record, fault, view, step)
         except (Refused, NotHere, OSError) as error:
-            self._finish(record, MISSED, str(error))
+            self._finish(record, MISSED, _why(error))
             return
         self._together = [*self._together, one] if self._open else [one]
         self._open.append(one)
@@ -197,7 +199,7 @@ class Runner:
             assert injection.node is not None
             return self._job.node(injection.node, view)
         if injection.spare and not view.spares:
-            raise Refused("no spare is warm")
+            raise Refused(faults.NO_WARM_SPARE())
         local = self._job.local(view.spares[0] if injection.spare else _holder(view, _rank(injection)))
         record.worker = local.worker
         return Victim(local.pid)
@@ -209,8 +211,8 @@ class Runner:
         assert rank is not None
         local = self._job.local(_holder(view, rank))
         if not local.consents:
-            what = "is done while a worker waits at a point" if held else "happens inside a worker"
-            raise Refused(f"{fault.name} {what}, which a job allows when it is started with understudy run --chaos")
+            message = faults.NO_CONSENT_TO_WAIT if held else faults.NO_CONSENT_INSIDE
+            raise Refused(message(fault=fault.name))
         folder, name = Folder(local.run_dir), f"{self._tag}-{injection.number}"
         what = HOLD if held else fault.name
         folder.arm(Armed(name, what, rank, injection.point or ANY, injection.at_step, {} if held else injection.values))
@@ -260,7 +262,7 @@ class Runner:
             try:
                 self._do(one, view, where["step"])
             except (Refused, NotHere, OSError) as error:
-                self._finish(record, MISSED, str(error))
+                self._finish(record, MISSED, _why(error))
                 return
             finally:
                 one.folder.disarm(one.armed)
@@ -277,11 +279,11 @@ class Runner:
         now, expected = time.monotonic(), one.record.injection.expected
         if view.ended:
             happened = one.over_at > 0
-            return (Outcome.ENDS, "") if happened else (MISSED, "the job has ended")
+            return (Outcome.ENDS, "") if happened else (MISSED, faults.JOB_ENDED())
         if now > one.limit:
             if not one.over_at:
-                return MISSED, f"its point was not reached within {self._limit:.0f} s"
-            return "", f"neither over nor whole again within {self._limit:.0f} s: state {view.status['state']}"
+                return MISSED, faults.POINT_NOT_REACHED(seconds=self._limit)
+            return "", faults.NOT_WHOLE_AGAIN(seconds=self._limit, state=view.status["state"])
         if not one.over_at:
             return None
         fresh = [incident for incident in _unplanned(view) if incident["number"] not in one.known and self._belongs(one, incident)]
@@ -312,27 +314,32 @@ class Runner:
         every = [part for incident in incidents for part in incident["ranks"]]
         parts = [part for part in every if part["new_worker"] != part["old_worker"]]  # else a migration was called off
         outcome = Outcome.REPLACED if parts else Outcome.REJOINED
-        problems = []
+        problems = list[str]()
         if one.fault.hits is Hits.WORKER and parts and one.holder not in {part["old_worker"] for part in parts}:
-            problems.append(f"not {one.holder} was lost, but {', '.join(part['old_worker'] for part in parts)}")
+            problems.append(faults.ANOTHER_LOST(wanted=one.holder, lost=", ".join(part["old_worker"] for part in parts)))
         if outcome is Outcome.REPLACED and any(not incident["digests_verified"] for incident in incidents):
-            problems.append("no digest was verified")
+            problems.append(faults.NO_DIGEST())
         if any(incident["steps_lost"] for incident in incidents):
-            problems.append("steps were lost")
+            problems.append(faults.STEPS_LOST())
         if len(incidents) > 1 and not record.injection.overlap:
-            problems.append(f"{len(incidents)} incidents instead of one")
+            problems.append(faults.SEVERAL_INCIDENTS(count=len(incidents)))
         return outcome, "; ".join(problems)
 
     def _finish(self, record: Record, outcome: str, why: str) -> None:
         record.outcome, record.why = outcome, why
         if outcome in set(Outcome) and outcome != record.injection.expected and not why:
-            record.why = f"{record.injection.expected} was expected"
+            record.why = faults.OTHERWISE_EXPECTED(expected=record.injection.expected)
         self._tell(record)
 
     def _miss(self, injection: Injection, why: str) -> None:
         record = Record(injection)
         self.records.append(record)
         self._finish(record, MISSED, why)
+
+
+def _why(error: Exception) -> str:
+    """Why a fault is not injected."""
+    return str(error) if code_of(error) else faults.SYSTEM_REFUSED(reason=str(error))
 
 
 def _unplanned(view: View) -> list[dict[str, Any]]:

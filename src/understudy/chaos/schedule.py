@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from understudy.chaos.base import Fault, Hits, Outcome, Value
 from understudy.chaos.plan import RANDOM, BadPlan, Entry, Plan, parameter_names
 from understudy.chaos.registry import Registry
+from understudy.messages import faults
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ def schedule(plan: Plan, registry: Registry, ranks: int, nodes: Sequence[str], s
 def _check(number: int, entry: Entry, ranks: int, nodes: Sequence[str]) -> None:
     """Whether the job has what the entry names. Raises `BadPlan`."""
     if isinstance(entry.rank, int) and not 0 <= entry.rank < ranks:
-        raise BadPlan(f"fault {number}: the job has no rank {entry.rank}; its ranks are 0 to {ranks - 1}")
+        raise BadPlan(faults.NO_SUCH_RANK(number=number, rank=entry.rank, last=ranks - 1))
     if entry.at_rank is not None and entry.at_rank >= ranks:
-        raise BadPlan(f"fault {number}: at_rank: the job has no rank {entry.at_rank}; its ranks are 0 to {ranks - 1}")
+        raise BadPlan(faults.NO_SUCH_AT_RANK(number=number, rank=entry.at_rank, last=ranks - 1))
     if entry.node not in (None, RANDOM, *nodes):
-        raise BadPlan(f"fault {number}: the job has no node {entry.node!r}; it has {', '.join(nodes)}")
+        raise BadPlan(faults.NO_SUCH_NODE(number=number, node=entry.node, known=", ".join(nodes)))
 
 
 def _drawn(number: int, entry: Entry, registry: Registry, ranks: int, nodes: Sequence[str], chance: random.Random) -> Iterator[Injection]:

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, computed_field
 from understudy.checks.options import Name, Options
 from understudy.common.bounds import cut, plain
 from understudy.detectors.configuration import Configured
+from understudy.messages import node_checks
 
 MOST = 2000  # figures of one check: a node may have many CPUs
 MOST_NOTES = 100
@@ -84,7 +85,7 @@ class Check(ABC):
 
     def judged(self, failures: Sequence[str], otherwise: str, figures: Sequence[Figure] = (), notes: Sequence[str] = ()) -> Result:
         """Failed if there are `failures`; else passed, with the words of `otherwise`."""
-        more = [f"and {len(failures) - TOLD} more like these"] if len(failures) > TOLD else []
+        more = [node_checks.MORE_FAILURES(count=len(failures) - TOLD)] if len(failures) > TOLD else []
         return Result(
             check=self.name,
             verdict=Verdict.FAILED if failures else Verdict.PASSED,

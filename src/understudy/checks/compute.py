@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from understudy.checks.base import Check, Figure, Result
 from understudy.checks.options import Options
+from understudy.messages import node_checks
 
 SIDE = 64  # of a matrix
 SIZE = SIDE * SIDE  # numbers in an array
@@ -70,14 +71,14 @@ class Compute(Check):
         """Moves this thread from CPU to CPU."""
         wrong: dict[int, set[str]] = {}  # what each CPU came to instead
         times: dict[int, float] = {}
-        notes = []
+        notes = list[str]()
         before = os.sched_getaffinity(0)
         try:
             for cpu in sorted(before):
                 try:
                     os.sched_setaffinity(0, {cpu})
                 except OSError as error:  # taken away meanwhile, by a control group or as a whole
-                    notes.append(f"CPU {cpu} is left out: {error.strerror}")
+                    notes.append(node_checks.CPU_LEFT_OUT(cpu=cpu, reason=error.strerror))
                     continue
                 found, times[cpu] = self._passes()
                 if found:
@@ -89,12 +90,12 @@ class Compute(Check):
     def _judged(self, wrong: Mapping[int, set[str]], times: Mapping[int, float], notes: Sequence[str]) -> Result:
         failures, slow = _failures(wrong, len(times)), dict[bool, list[str]]({True: [], False: []})
         for cpu, ratio in compared(times).items():
-            slow[ratio > MUCH_TOO_SLOW].append(f"CPU {cpu} takes {ratio:.1f} times as long as the others")
+            slow[ratio > MUCH_TOO_SLOW].append(node_checks.CPU_SLOW(cpu=cpu, ratio=ratio))
         if not times:
-            failures.append("there was no CPU to be tried out")
+            failures.append(node_checks.NO_CPU())
         figures = [Figure(name=f"CPU {cpu}", value=1000 * seconds, unit="ms") for cpu, seconds in times.items()]
         most, least = (1000 * choice(times.values(), default=0.0) for choice in (max, min))
-        passed = f"{len(times)} CPUs compute as they should, {self.options.compute_passes} passes, {least:.1f} to {most:.1f} ms each"
+        passed = node_checks.CPUS_COMPUTE(cpus=len(times), passes=self.options.compute_passes, least=least, most=most)
         return self.judged([*failures, *slow[True]], passed, figures, [*notes, *slow[False]])
 
     def _passes(self) -> tuple[set[str], float]:
@@ -112,8 +113,8 @@ class Compute(Check):
 def _failures(wrong: Mapping[int, set[str]], tried: int) -> list[str]:
     results = set().union(*wrong.values())
     if len(wrong) == tried > 1 and len(results) == 1:
-        return [f"all CPUs come to the same wrong result ({results.pop()[:16]}...): numpy {np.__version__} is rather the cause than they"]
-    return [f"CPU {cpu} computes wrongly ({min(found)[:16]}... instead of {DIGEST[:16]}...)" for cpu, found in wrong.items()]
+        return [node_checks.ALL_CPUS_WRONG(found=results.pop()[:16], numpy=np.__version__)]
+    return [node_checks.CPU_WRONG(cpu=cpu, found=min(found)[:16], wanted=DIGEST[:16]) for cpu, found in wrong.items()]
 
 
 def compared(times: Mapping[int, float]) -> dict[int, float]:

@@ -16,6 +16,7 @@ from understudy.checks.options import Options
 from understudy.detectors.base import Evidence, NodeDetector, Severity
 from understudy.detectors.choice import Choice, choose
 from understudy.detectors.configuration import first_line
+from understudy.messages import node_check_detectors as messages
 
 MOST = 100  # pieces of evidence of one look
 LONGEST = 120.0  # seconds that all looks together may take, however many detectors there are
@@ -34,7 +35,7 @@ class Detectors(Check):
         for choice in choose() if self._kinds is None else map(Choice.of, self._kinds()):
             look = _Look(choice)
             if why := look.missing():
-                notes.append(f"{look.title} is left out: {why}")
+                notes.append(messages.LEFT_OUT(detector=look.title, reason=why))
             else:
                 looked.append(look)
         end = time.monotonic() + LONGEST
@@ -42,11 +43,12 @@ class Detectors(Check):
             look.begin()
         for look in looked:
             if problem := look.problem(end):
-                notes.append(f"{look.title} says nothing about the node: {problem}")
+                notes.append(messages.SAYS_NOTHING(detector=look.title, problem=problem))
             for evidence in look.found:
                 (failures if evidence.severity is Severity.SUSPECT else notes).append(_words(evidence))
         figures = [Figure(name=look.title, value=look.seconds, unit="s") for look in looked]
-        silent = f"{', '.join(look.title for look in looked)}: nothing is suspected" if looked else "there is no detector that could look"
+        titles = ", ".join(look.title for look in looked)
+        silent = messages.NOTHING_SUSPECTED(detectors=titles) if looked else messages.NO_DETECTOR()
         return self.judged(failures, silent, figures, notes)
 
 
@@ -75,7 +77,7 @@ class _Look:
         """After its end, or when its limit is over: what is wrong with the detector itself; "" if nothing is."""
         self._thread.join(max(0.0, min(self._limit, end - time.monotonic())))
         if self._thread.is_alive():
-            return "its look takes too long"
+            return messages.TOO_SLOW()
         return self._error
 
     def _look(self) -> None:
@@ -94,11 +96,12 @@ def _current(detector: NodeDetector) -> Iterator[Evidence]:
     now = time.time()
     for number, one in enumerate(islice(detector.look(), MOST + 1)):
         if number == MOST or not isinstance(one, Evidence) or not isinstance(one.severity, Severity):
-            raise ValueError(f"it finds more than {MOST} things in one look" if number == MOST else f"{one!r} is no evidence")
+            raise ValueError(messages.TOO_MUCH(most=MOST) if number == MOST else messages.NO_EVIDENCE(found=repr(one)))
         if not 0 < one.until <= now:
             yield one
 
 
 def _words(evidence: Evidence) -> str:
     what = " ".join(filter(None, (str(evidence.subject), evidence.part)))
-    return f"{evidence.detector}: {what}: {evidence.detail}" + (f" ({evidence.kind})" if evidence.kind else "")
+    kind = f" ({evidence.kind})" if evidence.kind else ""
+    return messages.FOUND(detector=evidence.detector, subject=what, detail=evidence.detail, kind=kind)

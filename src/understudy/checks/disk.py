@@ -22,6 +22,7 @@ import xxhash
 from understudy.checks import stream
 from understudy.checks.base import Check, Figure, Result
 from understudy.checks.options import MIB, Options
+from understudy.messages import node_checks
 
 SLOWEST = 10e6  # bytes a second: whoever is slower has failed
 
@@ -44,14 +45,14 @@ class Disk(Check):
             return self._tried(size, figures)
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            why = f"{error.strerror}; make room there, or raise what this user may use" if full else error.strerror
-            return self.judged([f"{folder}: {size // MIB} MiB could not be written and read back: {why}"], "")
+            message = node_checks.NO_ROOM if full else node_checks.DISK_FAILED
+            return self.judged([message(folder=folder, size=size // MIB, reason=error.strerror)], "")
 
     def _short_of_room(self, free: int, size: int) -> list[str]:
         needed = max(size, int(self.options.min_free * (1 << 30)))
         if free >= needed:
             return []
-        return [f"{self.options.folder} has {free / (1 << 30):.2f} GiB free, {needed / (1 << 30):.2f} GiB are wanted (--min-free)"]
+        return [node_checks.DISK_FULL(folder=self.options.folder, free=free / (1 << 30), wanted=needed / (1 << 30))]
 
     def _tried(self, size: int, figures: list[Figure]) -> Result:
         """Raises `OSError`."""
@@ -79,9 +80,9 @@ class Disk(Check):
             Figure(name="written", value=size / max(written, 1e-9) / 1e6, unit="MB/s"),
             Figure(name="read", value=size / max(read, 1e-9) / 1e6, unit="MB/s"),
         ]
-        failures = [f"{self.options.folder}: other bytes are read than were written, at {number} MiB of the file" for number in wrong]
-        notes = [] if direct else ["this file system cannot be read past the cache: what was read may have come from there"]
-        return self.judged(failures, f"{size // MIB} MiB in {self.options.folder} are read as they were written", figures, notes)
+        failures = [node_checks.DISK_WRONG(folder=self.options.folder, offset=number) for number in wrong]
+        notes = [] if direct else [node_checks.DISK_CACHED()]
+        return self.judged(failures, node_checks.DISK_HOLDS(size=size // MIB, folder=self.options.folder), figures, notes)
 
 
 def _write(descriptor: int, data: memoryview) -> None:

@@ -24,6 +24,7 @@ from pydantic import Field
 from understudy.checks.base import Check, Figure, Result, Text
 from understudy.checks.options import MIB, Options
 from understudy.detectors.configuration import Configured, first_line, read
+from understudy.messages import node_checks
 
 COMMAND = (sys.executable, "-P", "-m", "understudy.worker.doctor.devices")
 MOST_OUTPUT = 1 << 24  # characters
@@ -62,9 +63,9 @@ class Gpu(Check):
 
     def missing(self) -> str:
         if not any(found for pattern in PLACES for found in self._places.glob(pattern)):
-            return "there is no GPU here"
+            return node_checks.NO_GPU()
         if find_spec("torch") is None:  # looked for, not imported
-            return f"torch, which it is tried out with, is not installed for {sys.executable}"
+            return node_checks.NO_TORCH(python=sys.executable)
         return ""
 
     def run(self) -> Result:
@@ -72,7 +73,7 @@ class Gpu(Check):
         if done.returncode or len(done.stdout) > MOST_OUTPUT:
             how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else f"ended with exit code {done.returncode}"
             last = first_line((done.stderr.strip().splitlines() or [""])[-1])
-            return self.judged([f"the program that tries out the GPUs {how}" + (f": {last}" if last else "")], "")
+            return self.judged([node_checks.PROGRAM_FAILED(how=how, last=f": {last}" if last else "")], "")
         found = read(Devices, json.loads(done.stdout))
         if not found.devices:
             return self.judged([_unseen(found.built)], "")
@@ -85,24 +86,24 @@ class Gpu(Check):
         ]
         figures += [Figure(name=f"{one.device} memory", value=one.bytes / MIB, unit="MiB") for one in found.devices]
         models = ", ".join(f"{count} x {model}" for model, count in Counter(one.model for one in found.devices).items())
-        return self.judged(failures, f"{models}: all compute the same, and their memory holds", figures)
+        return self.judged(failures, node_checks.GPUS_COMPUTE(models=models), figures)
 
 
 def _unseen(built: str) -> str:
     hidden = [name for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if name in os.environ]
     why = f"; {', '.join(hidden)} is set" * bool(hidden)
-    return f"there are GPUs here, but torch, which is built for {built or 'CPUs only'}, finds none{why}"
+    return node_checks.GPUS_UNSEEN(built=built or "CPUs only", hidden=why)
 
 
 def _alone(one: Device) -> Iterator[str]:
     """What speaks against a device by itself."""
     if one.error:
-        yield f"{one.device}: {first_line(one.error)}"
+        yield node_checks.GPU_ERROR(device=one.device, error=first_line(one.error))
     for kind, digests in one.digests.items():
         if len(set(digests)) > 1:
-            yield f"{one.device} comes to {len(set(digests))} different results in {len(digests)} times the same {kind} product"
+            yield node_checks.GPU_UNSTEADY(device=one.device, results=len(set(digests)), repeats=len(digests), kind=kind)
     if one.wrong:
-        yield f"{one.device}: {one.wrong} words of its memory do not hold what was written"
+        yield node_checks.GPU_MEMORY_WRONG(device=one.device, words=one.wrong)
 
 
 def _together(devices: Sequence[Device]) -> Iterator[str]:
@@ -116,6 +117,6 @@ def _together(devices: Sequence[Device]) -> Iterator[str]:
             continue
         if 2 * most > len(of):
             names = ", ".join(device for device, digest in of.items() if digest != usual)
-            yield f"{names}: not the same {kind} product as the {most} other devices of model {model}"
+            yield node_checks.GPUS_DIFFER(devices=names, kind=kind, others=most, model=model)
         else:
-            yield f"{', '.join(of)}: {len(votes)} different {kind} products on devices of model {model}, and no majority for one"
+            yield node_checks.NO_MAJORITY(devices=", ".join(of), results=len(votes), kind=kind, model=model)

@@ -29,6 +29,7 @@ from understudy.checks.base import Result, Verdict
 from understudy.checks.options import Name, Options
 from understudy.checks.registry import CHECKS
 from understudy.common.names import TOKEN_VARIABLE
+from understudy.messages import node_checks
 
 COMMAND = (sys.executable, "-P", "-m", "understudy.checks", "--one")
 START = 30.0  # seconds beside the check's own limit, to start Python
@@ -44,7 +45,7 @@ def isolated(name: Name, options: Options, token: str = "") -> Result:
     try:
         found = _run(name, options, token, limit)
     except OSError as error:
-        found = f"it could not be started: {error.strerror}"
+        found = node_checks.NOT_STARTED(reason=error.strerror)
     if isinstance(found, str):
         found = Result(check=name, verdict=Verdict.FAILED, detail=found)
     return found.model_copy(update={"seconds": time.monotonic() - began})
@@ -67,9 +68,9 @@ def _run(name: Name, options: Options, token: str, limit: float) -> Result | str
             os.killpg(process.pid, signal.SIGKILL)  # while its end is not collected, its number, and so its group's, is nobody else's
             ended = _ended(process)
     if text is None:
-        return f"it was not done after {limit:.0f} s" + ("" if ended else ", and it cannot be ended: it waits in the kernel")
+        return node_checks.NOT_DONE(seconds=limit, stuck="" if ended else ", and it cannot be ended: it waits in the kernel")
     if len(text) > MOST_OUTPUT:
-        return f"it said more than {MOST_OUTPUT} bytes"
+        return node_checks.TOO_MUCH_OUTPUT(most=MOST_OUTPUT)
     return _result(name, text, process.returncode)
 
 
@@ -113,8 +114,8 @@ def _result(name: Name, text: bytes, code: int | None) -> Result | str:
                 return found
     if code is not None and code < 0:
         known = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        return f"its process was ended by {known}" + (": the kernel found memory that it cannot correct" if known == "SIGBUS" else "")
-    return f"its process ended with exit code {code} and said nothing that could be read"
+        return node_checks.BAD_MEMORY(signal=known) if known == "SIGBUS" else node_checks.KILLED(signal=known)
+    return node_checks.NO_RESULT(exit_code=code)
 
 
 def serve_one(name: Name) -> int:
@@ -145,4 +146,5 @@ def _tried(name: Name, options: Options, token: str) -> Result:
             return Result(check=name, verdict=Verdict.SKIPPED, detail=why)
         return check.run()
     except Exception as error:
-        return Result(check=name, verdict=Verdict.FAILED, detail=f"it could not be carried out: {type(error).__name__}: {error}")
+        why = node_checks.RAISED(kind=type(error).__name__, reason=str(error))
+        return Result(check=name, verdict=Verdict.FAILED, detail=why)

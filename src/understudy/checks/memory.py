@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from understudy.checks.base import Check, Figure, Result
 from understudy.checks.options import MIB, Options
 from understudy.common.room import room
+from understudy.messages import node_checks
 
 BLOCK = 64 * MIB
 RESERVE = 512 * MIB  # always left to others
@@ -66,7 +67,9 @@ class Memory(Check):
         self.limit = 60.0 + 4 * options.memory_most * MIB / SLOWEST
 
     def missing(self) -> str:
-        return "" if self._size() >= BLOCK else f"less than {BLOCK // MIB} MiB could be tried out: {room().available // MIB} MiB are free"
+        if self._size() >= BLOCK:
+            return ""
+        return node_checks.TOO_LITTLE_MEMORY(least=BLOCK // MIB, free=room().available // MIB)
 
     def _size(self) -> int:
         free = room().available
@@ -75,13 +78,13 @@ class Memory(Check):
     def run(self) -> Result:
         wanted, blocks, notes = self._size() // BLOCK, list[Numbers](), list[str]()
         written, read = list[float](), list[float]()  # seconds, for each pattern
-        failures = []
+        failures = list[str]()
         for complement in (False, True):
             began = time.monotonic()
             for number in range(wanted):
                 if number == len(blocks):
                     if room().available < RESERVE + BLOCK:
-                        notes.append(f"memory got scarce meanwhile: {number} of {wanted} blocks of {BLOCK // MIB} MiB are tried out")
+                        notes.append(node_checks.MEMORY_SCARCE(done=number, wanted=wanted, size=BLOCK // MIB))
                         wanted = number
                         break
                     blocks.append(np.empty(BLOCK // 8, np.uint64))
@@ -92,21 +95,19 @@ class Memory(Check):
             read.append(time.monotonic() - began)
         size = len(blocks) * BLOCK
         if not size:
-            failures.append("there was no memory to be tried out")
+            failures.append(node_checks.NO_MEMORY_TRIED())
         figures = [
             Figure(name="size", value=size / MIB, unit="MiB"),
             Figure(name="written", value=size / max(min(written), 1e-9) / 1e9, unit="GB/s"),
             Figure(name="read", value=size / max(min(read), 1e-9) / 1e9, unit="GB/s"),
         ]
-        return self.judged(failures, f"{size // MIB} MiB hold what is written into them", figures, notes)
+        return self.judged(failures, node_checks.MEMORY_HOLDS(size=size // MIB), figures, notes)
 
     def _read(self, blocks: list[Numbers], complement: bool) -> list[str]:
         pattern = "the complement" if complement else "the pattern"
-        failures = []
+        failures = list[str]()
         for number, block in enumerate(blocks):
             words, bits = wrong_bits(block, number * BLOCK // 8, complement)
             if words:
-                failures.append(
-                    f"{words} words in block {number} of {len(blocks)} do not hold {pattern} that was written (bits that differ: {bits:#x})"
-                )
+                failures.append(node_checks.MEMORY_WRONG(words=words, block=number, blocks=len(blocks), pattern=pattern, bits=bits))
         return failures

@@ -14,6 +14,7 @@ from understudy.checks.base import Check, Figure, Result
 from understudy.checks.options import Options, address
 from understudy.checks.peers import Broken, Line, Received, Request
 from understudy.common.bounds import plain
+from understudy.messages import network_check
 
 CONNECT = 10.0  # seconds
 SLACK = 20.0  # seconds beside those of sending
@@ -27,7 +28,7 @@ class Network(Check):
         self.limit = 30.0 + len(options.peers) * (2 * options.network_seconds + CONNECT + peers.HANDSHAKE + SLACK)
 
     def missing(self) -> str:
-        return "" if self.options.peers else "there is no peer to measure with (--peer; understudy check-node --serve on another node)"
+        return "" if self.options.peers else network_check.NO_PEER()
 
     def run(self) -> Result:
         failures, figures = list[str](), list[Figure]()
@@ -41,11 +42,11 @@ class Network(Check):
             figures.append(Figure(name=f"from {peer}", value=received.gbits, unit="Gbit/s"))
             for way, found in ((f"to {peer}", sent), (f"from {peer}", received)):
                 if found.wrong:
-                    failures.append(f"{way}: {found.wrong} of {found.count} MiB arrive otherwise than they were sent")
+                    failures.append(network_check.CORRUPT(way=way, wrong=found.wrong, count=found.count))
                 if found.gbits < self.options.min_gbits:
-                    failures.append(f"{way}: {found.gbits:.2f} Gbit/s, {self.options.min_gbits:g} are wanted (--min-gbits)")
+                    failures.append(network_check.SLOW(way=way, gbits=found.gbits, wanted=self.options.min_gbits))
         lowest = min((figure.value for figure in figures), default=0.0)
-        return self.judged(failures, f"at least {lowest:.2f} Gbit/s to and from each peer", figures)
+        return self.judged(failures, network_check.CARRIES(least=lowest), figures)
 
     def _measured(self, peer: str) -> tuple[Received, Received]:
         """What arrived there, and here. Raises `Broken`."""
@@ -53,10 +54,11 @@ class Network(Check):
         try:
             connection = socket.create_connection(address(peer), CONNECT)
         except TimeoutError:
-            raise Broken(f"does not answer within {CONNECT:g} s") from None
+            raise Broken(network_check.NO_ANSWER(seconds=CONNECT)) from None
         except OSError as error:
-            asked = "; is `understudy check-node --serve` running there?" if isinstance(error, ConnectionRefusedError) else ""
-            raise Broken(f"cannot be reached: {plain(str(error.strerror or error))}{asked}") from error
+            refused = isinstance(error, ConnectionRefusedError)
+            message = network_check.NOBODY_LISTENS if refused else network_check.UNREACHABLE
+            raise Broken(message(reason=plain(str(error.strerror or error)))) from error
         request = Request(seconds, int.from_bytes(os.urandom(8), "big"))
         upwards, downwards = peers.both(request.seed)
         with connection:
@@ -67,5 +69,5 @@ class Network(Check):
             sent = Received.read(line.receive(Received.form.size))
             received = downwards.receive(line)
         if not (sent.count and received.count):
-            raise Broken("nothing was sent: more time is needed (--seconds)")
+            raise Broken(network_check.NOTHING_SENT())
         return sent, received

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, Field, model_validator
 
 from understudy.detectors.configuration import Configured
+from understudy.messages import node_checks
 
 MIB = 1 << 20
 Name = Literal["detectors", "compute", "memory", "disk", "gpu", "network"]
@@ -22,7 +23,7 @@ def address(peer: str) -> tuple[str, int]:
     """Host and port of HOST:PORT or [HOST]:PORT. Raises `ValueError`."""
     match = _PEER.fullmatch(peer)
     if match is None or not 0 < int(match["port"]) < 1 << 16:
-        raise ValueError(f"{peer[:80]!a} is no peer: give HOST:PORT, and an IPv6 address in brackets")
+        raise ValueError(node_checks.NO_PEER_ADDRESS(peer=peer[:80]))
     return match["bracketed"] or match["host"], int(match["port"])
 
 
@@ -58,5 +59,5 @@ class Options(Configured):
     @model_validator(mode="after")
     def _something_is_left(self) -> Options:
         if not self.chosen():
-            raise ValueError("only and skip leave no check to be run")
+            raise ValueError(node_checks.NO_CHECKS())
         return self

@@ -28,6 +28,7 @@ from typing import ClassVar
 import xxhash
 
 from understudy.checks import stream
+from understudy.messages import network_check
 
 GREETING, BUSY = b"USnode1\n", b"USbusy1\n"
 NONCE = PROOF = 32  # bytes
@@ -59,7 +60,7 @@ class Request:
     def read(cls, data: bytes) -> Request:
         found = cls(*cls.form.unpack(data))
         if not 0 < found.seconds <= MOST_SECONDS:  # nor is NaN
-            raise Broken(f"it asks for {found.seconds} seconds")
+            raise Broken(network_check.BAD_REQUEST(seconds=found.seconds))
         return found
 
 
@@ -78,7 +79,7 @@ class Received:
     def read(cls, data: bytes) -> Received:
         found = cls(*cls.form.unpack(data))
         if not (found.wrong <= found.count <= MOST_BYTES // stream.BLOCK and 0 <= found.seconds < math.inf):
-            raise Broken(f"it says that it received {found.count} blocks, {found.wrong} of them wrong, in {found.seconds} seconds")
+            raise Broken(network_check.BAD_COUNT(count=found.count, wrong=found.wrong, seconds=found.seconds))
         return found
 
     @property
@@ -106,9 +107,9 @@ class Line:
             try:
                 view = view[self._socket.send(view) :]
             except TimeoutError:
-                raise Broken(f"it took nothing for {STALL:g} s") from None
+                raise Broken(network_check.TAKES_NOTHING(seconds=STALL)) from None
             except OSError as error:
-                raise Broken(f"the connection broke: {error.strerror}") from error
+                raise Broken(network_check.BROKEN(reason=error.strerror)) from error
 
     def receive(self, count: int) -> bytes:
         data = bytearray(count)
@@ -121,17 +122,17 @@ class Line:
             try:
                 got = self._socket.recv_into(view)
             except TimeoutError:
-                raise Broken(f"nothing came from it for {STALL:g} s") from None
+                raise Broken(network_check.SENDS_NOTHING(seconds=STALL)) from None
             except OSError as error:
-                raise Broken(f"the connection broke: {error.strerror}") from error
+                raise Broken(network_check.BROKEN(reason=error.strerror)) from error
             if not got:
-                raise Broken("it closed the connection in the middle")
+                raise Broken(network_check.CLOSED())
             view = view[got:]
 
     def _patience(self) -> None:
         left = self._end - time.monotonic()
         if left <= 0:
-            raise Broken(f"it was not done after {self._seconds:.0f} s")
+            raise Broken(network_check.ENDLESS(seconds=self._seconds))
         self._socket.settimeout(min(STALL, left))
 
 
@@ -156,12 +157,12 @@ class Blocks:
         began = time.monotonic()
         while (mark := line.receive(1)) == _BLOCK:
             if count >= MOST_BYTES // stream.BLOCK:
-                raise Broken(f"it sends more than {MOST_BYTES} bytes")
+                raise Broken(network_check.TOO_MUCH_SENT(most=MOST_BYTES))
             line.fill(memoryview(block))
             wrong += xxhash.xxh3_128_digest(block) != self._digests[count % VARIETY]
             count += 1
         if mark != _END:
-            raise Broken(f"it sent {mark!r} between two blocks")
+            raise Broken(network_check.BAD_MARK(mark=mark))
         return Received(count, wrong, time.monotonic() - began)
 
 
@@ -180,15 +181,15 @@ def introduce(line: Line, token: str, request: Request) -> None:
     """The client's part of the handshake. Raises `Broken`."""
     greeting = line.receive(len(GREETING))
     if greeting == BUSY:
-        raise Broken("it serves as many others as it may at the same time: try again in a while")
+        raise Broken(network_check.BUSY())
     if greeting != GREETING:
-        raise Broken("what listens there is no `understudy check-node --serve`")
+        raise Broken(network_check.NOT_OURS())
     greeted, answered, asked = line.receive(NONCE), os.urandom(NONCE), request.packed()
     line.send(answered + asked + proof(token, b"client", greeted, answered, asked))
     if line.receive(1) != YES:
-        raise Broken("it does not know this token: give both sides the same one (--token-file, or UNDERSTUDY_TOKEN)")
+        raise Broken(network_check.WRONG_TOKEN())
     if not hmac.compare_digest(line.receive(PROOF), proof(token, b"server", greeted, answered, asked)):
-        raise Broken("it does not know the token itself: something else answers there")
+        raise Broken(network_check.NO_TOKEN_THERE())
 
 
 def admit(line: Line, tokens: tuple[str, ...]) -> Request:
@@ -199,6 +200,6 @@ def admit(line: Line, tokens: tuple[str, ...]) -> Request:
     known = [token for token in tokens if hmac.compare_digest(shown, proof(token, b"client", greeted, answered, asked))]
     if not known:
         line.send(NO)
-        raise Broken("it does not know the token")
+        raise Broken(network_check.UNKNOWN_TOKEN())
     line.send(YES + proof(known[0], b"server", greeted, answered, asked))
     return Request.read(asked)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from understudy.checks import peers
 from understudy.checks.peers import Broken, Line
+from understudy.messages import network_check
 
 AT_ONCE = 8  # clients
 SLACK = 20.0  # seconds beside those of sending
@@ -64,4 +65,4 @@ def serve(connection: socket.socket, tokens: tuple[str, ...]) -> str:
     received = upwards.receive(line)
     line.send(received.packed())
     downwards.send(line, request.seconds)
-    return f"{received.gbits:.2f} Gbit/s from it, {received.wrong} of {received.count} blocks wrong; and as long to it"
+    return network_check.SERVED(gbits=received.gbits, wrong=received.wrong, count=received.count)

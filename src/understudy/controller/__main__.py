@@ -15,6 +15,7 @@ from prometheus_client import start_http_server
 from understudy.common.console import say
 from understudy.controller.controller import Controller
 from understudy.controller.lead import Lead
+from understudy.messages import controller as messages
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes.api import Api
 from understudy.schedulers.kubernetes.names import GROUP
@@ -37,14 +38,14 @@ def main(argv: list[str] | None = None) -> int:
     lead.wait()
     try:
         controller = Controller(api, arguments.group, arguments.image, arguments.namespace, arguments.drain_requests, say)
-        say(f"looks after all UnderstudyJobs of {arguments.group}" + (f" in {arguments.namespace}" if arguments.namespace else ""))
+        say(messages.LOOKS_AFTER(group=arguments.group, namespace=f" in {arguments.namespace}" if arguments.namespace else ""))
         controller.run(lead)
     except SchedulerFailed as error:
         say(str(error))
         return 1
     finally:
         lead.give_up()
-    say("another controller leads, or the lock could not be renewed: this one begins anew")
+    say(messages.LOST_LEAD())
     return 1
 
 
@@ -58,7 +59,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--metrics-port", type=int, default=0, help="for /metrics, which also says that it lives; 0: none")
     arguments = parser.parse_args(argv)
     if not arguments.image:
-        parser.error("--image (or UNDERSTUDY_IMAGE) is needed: orchestrators run in pods of this image")
+        parser.error(messages.IMAGE_NEEDED())
     return arguments
 
 

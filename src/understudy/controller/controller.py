@@ -17,6 +17,7 @@ from understudy.controller import objects
 from understudy.controller.changes import Changes
 from understudy.controller.drain_requests import DrainRequests
 from understudy.controller.reconcile import Plan, plan
+from understudy.messages import controller as messages
 from understudy.orchestrator.settings import Settings
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes import names, standing
@@ -150,7 +151,7 @@ class Controller:
         elif (phase := (raw.get("status") or {}).get("phase")) in OVER:
             return
         elif phase:
-            raise SchedulerFailed(f"what its resource says now cannot be, so it goes on as it was, and gets no new pods: {why}")
+            raise SchedulerFailed(messages.CANNOT_BE(reason=why))
         else:
             self._refuse(where, raw, why)
 
@@ -160,14 +161,14 @@ class Controller:
         since = standing.stamp(time.time())
         failed = {"type": "Failed", "status": "True", "reason": "Refused", "message": message, "lastTransitionTime": since}
         self._api.patch(f"{where}/status", {"status": {"phase": "Failed", "message": message, "exitCode": 2, "conditions": [failed]}})
-        self._tell(f"{metadata['namespace']}/{metadata['name']} is refused: {why}")
+        self._tell(messages.REFUSED(job=f"{metadata['namespace']}/{metadata['name']}", reason=why))
 
     def _fails(self, what: str, error: SchedulerFailed) -> None:
         """Told once, until it goes well."""
         ERRORS.inc()
         if self._told.get(what) != str(error):
             self._told[what] = str(error)
-            self._tell(f"{what}: {error}; trying again")
+            self._tell(messages.TRIES_AGAIN(what=what, problem=str(error)))
 
     def _path(self, namespace: str, name: str = "") -> str:
         return group_path(f"{self._group}/{names.VERSION}", names.PLURAL, namespace, name)

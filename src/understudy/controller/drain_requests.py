@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from understudy.common.bounds import plain
+from understudy.messages import controller
 from understudy.schedulers.kubernetes import names, standing
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path
 from understudy.schedulers.kubernetes.names import Keys
@@ -63,7 +64,7 @@ class DrainRequests:
             "type": COMPLETE,
             "status": "True",
             "reason": "NoRanksThere",
-            "message": "no pod of an UnderstudyJob runs on this node",
+            "message": controller.NO_RANKS_THERE(),
             "lastTransitionTime": standing.stamp(time.time()),
         }
         where = group_path(self._group, PLURAL, metadata["namespace"], metadata["name"], "status")

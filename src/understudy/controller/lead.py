@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from understudy.messages import controller
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes.api import Api
 from understudy.schedulers.kubernetes.lock import Lock, Lost
@@ -32,9 +33,9 @@ class Lead:
             try:
                 taken = self._lock.take()
                 other = self._lock.other.partition(" ")[0] or "another controller"
-                why = f"{other} leads: this controller takes over when that is gone"
+                why = controller.WAITS_FOR_LEAD(other=other)
             except SchedulerFailed as error:
-                taken, why = None, f"{error}; trying again"
+                taken, why = None, controller.LEAD_NOT_KNOWN(problem=str(error))
             if taken is not None:
                 self._good_until = asked + SECONDS
                 threading.Thread(target=self._keep, name="lock", daemon=True).start()

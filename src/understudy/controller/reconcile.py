@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from understudy.messages import kubernetes_jobs
 from understudy.schedulers.kubernetes import names, pods
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
@@ -60,7 +61,7 @@ def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str],
     for pod in workers:
         if _phase(pod) == "Failed" and "deletionTimestamp" not in pod["metadata"]:
             if made.restarts >= job.spec.max_restarts:
-                made.failed = f"pod {pod['metadata']['name']} has failed before the job had formed: {_why(pod)}"
+                made.failed = kubernetes_jobs.POD_FAILED(pod=pod["metadata"]["name"], reason=_why(pod))
             else:
                 made.restarts += 1
                 made.delete.append(_deletion(pod, silent))

@@ -25,6 +25,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.configuration import first_line
 from understudy.detectors.labels import PART_LABELS, KnownNodes, Unnamed, first_of, part_of, without_port
+from understudy.messages import alertmanager
 
 NAME = "alertmanager"
 NODE_LABELS = ("node", "Hostname", "hostname", "nodename", "instance")
@@ -35,7 +36,7 @@ LONGEST = 64  # characters of a name or a part
 
 def _text(value: Any) -> Any:
     if not isinstance(value, str) or not re.match(r"\d{4}-", value):
-        raise ValueError("a time is a text as 2026-01-31T12:00:00Z")
+        raise ValueError(alertmanager.NO_TIME())
     return value
 
 
@@ -89,7 +90,7 @@ def evidence_of(alerts: Sequence[Alert], nodes: KnownNodes, reading: Reading, no
     """Of each alert; or why it says nothing."""
     found = [_heard(alert, nodes, reading, now) for alert in alerts]
     fires = {(*_thing(one), one.severity) for one in found if isinstance(one, Evidence) and not one.until}
-    again = "it is resolved, but another alert of this name and group still fires about the same part"
+    again = alertmanager.STILL_FIRES()
 
     def lasts(one: Evidence | str) -> bool:
         return (
@@ -108,14 +109,14 @@ def _thing(evidence: Evidence) -> tuple[str, str, str]:
 def _heard(alert: Alert, nodes: KnownNodes, reading: Reading, now: float) -> Evidence | str:
     label, value = first_of(alert.labels, reading.node_label)
     if not value:
-        return f"it has no label {' or '.join(reading.node_label)}, which would name a node"
+        return alertmanager.NO_NODE_LABEL(labels=" or ".join(reading.node_label))
     try:
         node = nodes.find(without_port(value))
     except Unnamed as why:
         return f"{why} (label {label})"
     began, ended = alert.starts.timestamp(), alert.ends.timestamp() if alert.ends is not None else 0.0
     if not 0 < began <= now + SKEW:
-        return f"it began at {alert.starts.isoformat()}: look at the clocks"
+        return alertmanager.WRONG_TIME(began=alert.starts.isoformat())
     until = 0.0
     if alert.status == "resolved":
         until = min(ended, now) if ended > 0 else now  # it is over, whatever their clock says
@@ -128,7 +129,7 @@ def _heard(alert: Alert, nodes: KnownNodes, reading: Reading, now: float) -> Evi
         Subject.DEVICE if part else Subject.NODE,
         node,
         Severity.SUSPECT if alert.labels.get("severity") in reading.suspect else Severity.NOTE,
-        told,
+        alertmanager.ALERT(summary=told),
         min(began, now),
         _kind(alert.name),
         part,

@@ -46,6 +46,7 @@ from understudy.detectors.configuration import Configured, Period, read
 from understudy.detectors.kernel import Kernel
 from understudy.detectors.nvml import Nvml
 from understudy.detectors.nvml_limits import DEFAULT, Limits, Rate
+from understudy.messages import detector_files
 
 LONGEST = 1 << 20  # characters of a file
 MOST = 64  # entries of one kind: each looks on a thread of its own
@@ -106,7 +107,7 @@ class NvmlSettings(Configured):
 
 def _several(value: object) -> object:
     if isinstance(value, Mapping):
-        raise ValueError("there may be several: write its name in two pairs of brackets")
+        raise ValueError(detector_files.NOT_SEVERAL())
     return value
 
 
@@ -127,9 +128,10 @@ def read_file(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             text = file.read(LONGEST + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise BadFile(f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is no text in UTF-8'}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise BadFile(detector_files.UNREADABLE_FILE(path=path, reason=reason)) from error
     if len(text) > LONGEST:
-        raise BadFile(f"{path} is longer than {LONGEST} characters")
+        raise BadFile(detector_files.LONG_FILE(path=path, most=LONGEST))
     choose(text, str(path))
     return text
 
@@ -141,7 +143,7 @@ def choose(text: str = "", file: str = "the detectors' file", names: Sequence[st
     try:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadFile(f"{file} is not TOML: {plain(str(error))}") from None
+        raise BadFile(detector_files.NOT_TOML(path=file, problem=plain(str(error)))) from None
     mistakes: list[str] = []
     settings = _read(Settings, found, f"{file}: ", mistakes)
     if settings is None:
@@ -154,7 +156,7 @@ def choose(text: str = "", file: str = "the detectors' file", names: Sequence[st
     ]
     known = [choice.name for choice in choices]
     for name in sorted(set(settings.off).difference(known)):
-        mistakes.append(f"{file}: off: there is no {plain(name[:64])!r} here; there are {', '.join(known)}")
+        mistakes.append(detector_files.NO_SUCH_DETECTOR(path=file, name=plain(name[:64]), known=", ".join(known)))
     choices = [replace(choice, off=choice.name in settings.off) for choice in choices]
     for check in _entries(CommandCheck, "command", settings.command, file, mistakes):
         choices.append(Choice(f"command:{check.name}", file, check.every, partial(Command, check)))
@@ -167,7 +169,7 @@ def choose(text: str = "", file: str = "the detectors' file", names: Sequence[st
         raise BadFile("\n".join(mistakes))
     taken = [choice.name for choice in choices]
     if twice := next((choice for choice in choices if taken.count(choice.name) > 1 and choice.origin not in (BUILT_IN, file)), None):
-        raise ValueError(f"the detector {twice.name} of {twice.origin} has the name of another one, for which it would be taken")
+        raise ValueError(detector_files.NAME_TAKEN(name=twice.name, origin=twice.origin))
     return choices
 
 
@@ -186,7 +188,7 @@ def _entries(model: type[M], what: str, entries: Sequence[Mapping[str, Any]], fi
         where = f"{file}: {what} {number}" + (f" ({plain(name[:64])})" if isinstance(name, str) and name else "") + ": "
         made = _read(model, entry, where, mistakes)
         if made is not None and name in names:
-            mistakes.append(f"{where}another one has the same name")
+            mistakes.append(where + detector_files.TWO_ENTRIES())
         elif made is not None:
             names.add(name)
             yield made

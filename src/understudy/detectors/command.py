@@ -44,6 +44,8 @@ from understudy.common.dying import dying_with
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 from understudy.detectors.configuration import Configured, Kind, Name, NodeSeverity, NodeSubject, Part, Period, Seconds, first_line, problem
+from understudy.messages import node_programs
+from understudy.messages.base import Text
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL, and for the kernel after that
 MARGIN = 5.0  # seconds beyond that before somebody else loses patience
@@ -70,9 +72,9 @@ class CommandCheck(Configured):
     @classmethod
     def _can_be_run(cls, argv: tuple[str, ...]) -> tuple[str, ...]:
         if not argv[0].startswith("/"):
-            raise ValueError("the program needs its whole path, beginning with /")
+            raise ValueError(node_programs.RELATIVE_PATH())
         if any("\0" in word for word in argv):
-            raise ValueError("no word can hold a zero byte")
+            raise ValueError(node_programs.ZERO_BYTE())
         return argv
 
 
@@ -90,9 +92,9 @@ class Finding(Configured):
     @model_validator(mode="after")
     def _consistent(self) -> Finding:
         if self.until is not None and self.for_ is not None:
-            raise ValueError("until and for: give one of them")
+            raise ValueError(node_programs.UNTIL_OR_FOR())
         if (self.subject == "node") == bool(self.part):
-            raise ValueError("a device or a link needs its part, and a node has none")
+            raise ValueError(node_programs.PART_AND_SUBJECT())
         return self
 
 
@@ -139,12 +141,13 @@ class Command(NodeDetector):
             if self._wake is not None:
                 raise RuntimeError(f"{self.name} is being run already")
             if self._process is not None and not self._gone():
-                return [self._note("check-stuck", "a run that was killed has not ended yet: it waits in the kernel, and none is started")]
+                return [self._note("check-stuck", node_programs.STUCK(check=self._check.name))]
             self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         try:
             run = self._run(self._wake)
         except OSError as error:
-            return [self._note("check-start", f"it cannot be started: {error.strerror or type(error).__name__}")]
+            reason = error.strerror or type(error).__name__
+            return [self._note("check-start", node_programs.NOT_STARTED(check=self._check.name, reason=reason))]
         finally:
             with self._changed:
                 os.close(self._wake)
@@ -268,25 +271,26 @@ class Command(NodeDetector):
 
     def _judged(self, run: _Run) -> list[Evidence]:
         output, errors = run.output.decode(errors="replace"), run.errors.decode(errors="replace")
-        said = first_line(output) or first_line(errors)
+        c, said = self._check, first_line(output) or first_line(errors)
         if run.cut == "limit":
-            return [self._note("check-timeout", f"it had not ended after {self._check.limit:g} s, and was killed", said)]
+            return [self._note("check-timeout", node_programs.TIMEOUT(check=c.name, seconds=c.limit, printed=_printed(said)))]
         if run.cut == "output":
-            return [self._note("check-output", f"it printed more than {MOST_OUTPUT} bytes", said)]
+            return [self._note("check-output", node_programs.TOO_MUCH_OUTPUT(check=c.name, most=MOST_OUTPUT, printed=_printed(said)))]
         if run.taken or run.ended is None:
-            return [self._note("check-status", "how it ended went to another process", said)]
+            return [self._note("check-status", node_programs.STATUS_TAKEN(check=c.name, printed=_printed(said)))]
         how, number = run.ended
         if how != os.CLD_EXITED:
             known = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-            return [self._note("check-signal", f"it was ended by {known}", said)]
-        if self._check.output == "json" and number == 0:
+            return [self._note("check-signal", node_programs.SIGNALLED(check=c.name, signal=known, printed=_printed(said)))]
+        if c.output == "json" and number == 0:
             return self._findings(run.output)
-        if self._check.output == "json" or number > 1:
-            return [self._note("check-exit", f"it ended with exit code {number}", first_line(errors) or said)]
+        if c.output == "json" or number > 1:
+            printed = _printed(first_line(errors) or said)
+            return [self._note("check-exit", node_programs.BAD_EXIT(check=c.name, exit_code=number, printed=printed))]
         if number == 0:
             return []
-        c, now = self._check, self._now()
-        detail = f"the check {c.name} failed" + (f": {said}" if said else "")
+        now = self._now()
+        detail = node_programs.FAILED(check=c.name, printed=f": {said}" if said else "")
         until = now + c.holds if c.holds else 0.0
         return [Evidence(self.name, Subject.NODE, "", Severity(c.severity), detail, now, c.kind, until=until)]
 
@@ -295,7 +299,8 @@ class Command(NodeDetector):
             findings = _FINDINGS.validate_json(bytes(output), strict=True)
         except ValidationError as error:
             wrong = problem(error.errors(include_url=False, include_context=False, include_input=False)[0])
-            return [self._note("check-output", f"its output is no list of findings: {wrong}", first_line(output.decode(errors="replace")))]
+            printed = _printed(first_line(output.decode(errors="replace")))
+            return [self._note("check-output", node_programs.NO_FINDINGS(check=self._check.name, problem=wrong, printed=printed))]
         now = self._now()
         return [self._evidence(finding, now) for finding in findings]
 
@@ -304,13 +309,16 @@ class Command(NodeDetector):
         if until is None:
             seconds = self._check.holds if finding.for_ is None else finding.for_
             until = now + seconds if seconds else 0.0
-        detail = f"the check {self._check.name}: {first_line(finding.detail) or finding.kind}"
+        detail = node_programs.FINDING(check=self._check.name, finding=first_line(finding.detail) or finding.kind)
         return Evidence(self.name, Subject(finding.subject), "", Severity(finding.severity), detail, now, finding.kind, finding.part, until)
 
-    def _note(self, kind: str, what: str, said: str = "") -> Evidence:
+    def _note(self, kind: str, detail: Text) -> Evidence:
         """About the check itself. The words of its command line are left out: they may be secret."""
-        detail = f"the check {self._check.name} says nothing about the node: {what}" + (f" (it printed: {said})" if said else "")
         return Evidence(self.name, Subject.NODE, "", Severity.NOTE, detail, self._now(), kind)
+
+
+def _printed(said: str) -> str:
+    return f" (it printed: {said})" if said else ""
 
 
 def _wait(pidfd: int, seconds: float) -> None:

@@ -9,6 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from understudy.common.bounds import LAST_TIME, plain
 from understudy.detectors.base import Severity, Subject
+from understudy.messages import detector_files
+from understudy.messages.base import code_of
 
 PART = r"^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,63}$"
 SHOWN = 200  # characters of others' text in a note
@@ -54,14 +56,16 @@ def _within(place: tuple[int | str, ...], other: tuple[int | str, ...]) -> bool:
 
 
 def problem(item: Mapping[str, Any]) -> str:
-    """One of the errors of pydantic, without the value, which may be long or secret."""
+    """One of the errors of pydantic, without the value, which may be long or secret. One of our own keeps its code, behind its place."""
     where = plain(".".join(map(str, item["loc"])))[:SHOWN]
-    words = plain(item["msg"].removeprefix("Value error, "))[:SHOWN]
+    place, words = f"{where}: " if where else "", plain(item["msg"].removeprefix("Value error, "))[:SHOWN]
     if item["type"] == "extra_forbidden":
-        return f"there is no {where!r}"
+        return detector_files.UNKNOWN_SETTING(name=where)
     if item["type"] == "missing":
-        return f"{where} is missing"
-    return f"{where}: {words[:1].lower()}{words[1:]}" if where else words
+        return detector_files.MISSING_SETTING(name=where)
+    if code_of(words):
+        return place + words
+    return detector_files.BAD_SETTING(place=place, problem=f"{words[:1].lower()}{words[1:]}" if where else words)
 
 
 def first_line(text: str) -> str:

@@ -43,15 +43,10 @@ from dataclasses import dataclass
 from understudy.common.page_view import Activity, PageView
 from understudy.core.model import Timeouts
 from understudy.detectors.base import Detector, Evidence, JobView, Severity, Subject
+from understudy.messages import training_evidence
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})
 _STAGE = {Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3}
-
-_LEFT_BEHIND = (
-    "it is in {where}, and the script of rank {others} has ended in front of that one: every rank must run the same "
-    "transactions, in the same order and number. What ends the loop (a count, the best loss so far) was not the same on all ranks: let a "
-    "transaction decide it with a collective, and register what it is decided from"
-)
 
 
 @dataclass(frozen=True)
@@ -162,7 +157,7 @@ class HangWatch(Detector):
                 self._left_behind[key] = before.get(key, one.at)
                 if one.at > self._left_behind[key]:
                     where = f"transaction {page.transaction}" if page.transaction >= 0 else "the first transaction"
-                    return rank, page, _LEFT_BEHIND.format(where=where, others=ended[page.transaction])
+                    return rank, page, training_evidence.LEFT_BEHIND(where=where, others=ended[page.transaction])
         return None
 
     def limit(self, worker: str) -> float:
@@ -194,8 +189,7 @@ class HangWatch(Detector):
         silence, limit = silences[name], self._limit(name, longest)
         if silence <= limit:
             return None
-        detail = f"no sign of life for {silence:.1f} s (limit {limit:.1f} s): stopped, or stuck in a call"
-        return Verdict(name, detail, self._workers[name].at - silence)
+        return Verdict(name, training_evidence.SILENT(silence=silence, limit=limit), self._workers[name].at - silence)
 
     def _standstill(self, ranks: Mapping[int, str], now: float) -> Verdict | None:
         if len(ranks) < 2 or self.moves(ranks, now):
@@ -205,20 +199,17 @@ class HangWatch(Detector):
         if stalled <= self._timeouts.hang_floor:
             return None
         watched = {rank: self._workers[worker] for rank, worker in ranks.items()}
-        rank, why = self._behind(watched), "is behind"
+        rank, message = self._behind(watched), training_evidence.BEHIND
         if rank is None:
-            rank, why = self._unhindered(watched, now), "waits for nobody"
+            rank, message = self._unhindered(watched, now), training_evidence.WAITS_FOR_NOBODY
         if rank is None:
             return None
         limit = self.limit(ranks[rank])
         if stalled <= limit:
             return None
         page = watched[rank].page
-        detail = (
-            f"no progress of the job for {stalled:.1f} s (limit {limit:.1f} s), and rank {rank} alone {why}:"
-            f" {page.activity.name.lower()} in transaction {page.transaction} after {page.collectives} collectives"
-        )
-        return Verdict(ranks[rank], detail, now - stalled)
+        how = {"activity": page.activity.name.lower(), "transaction": page.transaction, "collectives": page.collectives}
+        return Verdict(ranks[rank], message(stalled=stalled, limit=limit, rank=rank, **how), now - stalled)
 
     def _behind(self, watched: Mapping[int, _Watched]) -> int | None:
         recovering = [rank for rank, w in watched.items() if w.page.activity is Activity.RECOVERING]

@@ -38,6 +38,7 @@ from dataclasses import dataclass, replace
 
 from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 from understudy.detectors.kernel_patterns import HOUR, Meaning, meaning
+from understudy.messages import kernel_log
 
 KMSG = "/dev/kmsg"
 RECORD = 16384  # bytes; the kernel's longest records have some 8,000
@@ -75,9 +76,10 @@ class _Seen:
         self.last, self.last_text, self.count = happened, text, self.count + 1
 
     def evidence(self, until: float) -> Evidence:
-        pattern, detail = self.meaning.pattern, _plain(self.text)
+        pattern, again = self.meaning.pattern, ""
         if self.count > 1:
-            detail += f" ({self.count} times" + (f", last: {_plain(self.last_text)})" if self.last_text != self.text else ")")
+            again = f" ({self.count} times" + (f", last: {_plain(self.last_text)})" if self.last_text != self.text else ")")
+        detail = kernel_log.RECORD(record=_plain(self.text), again=again)
         kind, part = self.meaning.kind, self.meaning.part
         return Evidence(Kernel.name, pattern.subject, "", pattern.severity, detail, self.first, kind, part, until)
 
@@ -136,17 +138,17 @@ class Kernel(NodeDetector):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         except FileNotFoundError:
-            return f"there is no {path}: into a container it has to be mounted from the host"
+            return kernel_log.ABSENT(path=path)
         except PermissionError:
-            return f"no permission to read {path}: it takes root, or CAP_SYSLOG if kernel.dmesg_restrict is 1"
+            return kernel_log.FORBIDDEN(path=path)
         except OSError as error:
-            return f"{path} cannot be opened: {error.strerror}"
+            return kernel_log.UNREADABLE(path=path, reason=error.strerror)
         try:
             status = os.fstat(descriptor)
         finally:
             os.close(descriptor)
         if stat.S_ISDIR(status.st_mode) or (stat.S_ISCHR(status.st_mode) and status.st_rdev != os.makedev(1, 11)):
-            return f"{path} is not the kernel's log: a container may have its console in that place, or nothing"
+            return kernel_log.NO_LOG(path=path)
         return ""
 
     def close(self) -> None:
@@ -238,8 +240,7 @@ class Kernel(NodeDetector):
         before, self._before = list(self._before.values()), {}
         named = [f"{one.meaning.kind} {one.meaning.part}".strip() + f": {_plain(one.text)}" for one in before[-NAMED:]]
         more = f", and {len(before) - NAMED} more" if len(before) > NAMED else ""
-        detail = f"the kernel's log tells of trouble from before the job began here, which counts for nothing: {'; '.join(named)}{more}"
-        return [_note("log-before", detail, now)]
+        return [_note("log-before", kernel_log.BEFORE(records="; ".join(named), more=more), now)]
 
     def _lasting(self, now: float) -> list[Evidence]:
         told = []
@@ -269,8 +270,7 @@ def _note(kind: str, detail: str, now: float) -> Evidence:
 
 
 def _lost(records: int, now: float) -> list[Evidence]:
-    detail = f"{records} records of the kernel's log were overwritten before they were read: it may have said more of this node's hardware"
-    return [_note("log-overwritten", detail, now)] if records else []
+    return [_note("log-overwritten", kernel_log.OVERWRITTEN(count=records), now)] if records else []
 
 
 def _bounded(evidence: list[Evidence], now: float) -> list[Evidence]:
@@ -278,5 +278,4 @@ def _bounded(evidence: list[Evidence], now: float) -> list[Evidence]:
     evidence = sorted(evidence, key=lambda one: _SEVERITIES.index(one.severity))
     if len(evidence) <= PIECES:
         return evidence
-    detail = f"{len(evidence) - PIECES + 1} more kinds and parts in the kernel's log at the same time, which are left out here: see dmesg"
-    return [*evidence[: PIECES - 1], _note("log-more", detail, now)]
+    return [*evidence[: PIECES - 1], _note("log-more", kernel_log.MORE(count=len(evidence) - PIECES + 1), now)]

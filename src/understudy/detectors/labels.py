@@ -6,6 +6,8 @@ import ipaddress
 import re
 from collections.abc import Collection, Mapping
 
+from understudy.messages import alertmanager
+
 PART_LABELS = ("gpu", "device")
 
 
@@ -58,8 +60,8 @@ class KnownNodes:
         if len(found) == 1:
             return next(iter(found))
         if found:
-            raise Unnamed(f"{said[:200]!a} may be {' or '.join(sorted(found)[:3])}")
-        raise Unnamed(f"no node here is called {said[:200]!a}")
+            raise Unnamed(alertmanager.AMBIGUOUS_NODE(name=said[:200], nodes=" or ".join(sorted(found)[:3])))
+        raise Unnamed(alertmanager.UNKNOWN_NODE(name=said[:200]))
 
 
 def _is_address(host: str) -> bool:

@@ -24,6 +24,7 @@ from typing import Any
 
 from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 from understudy.detectors.nvml_limits import DEFAULT, RECOVERY_ACTIONS, SLOWDOWNS, XIDS, Limits, Rate
+from understudy.messages import gpu_evidence
 
 # Fields of nvmlDeviceGetFieldValues, with their scopes, and the kind that each counts for.
 _RECOVERY_ACTION = (230, 0)  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
@@ -54,17 +55,17 @@ class Nvml(NodeDetector):
         try:
             nvml: Any = importlib.import_module("pynvml")
         except ImportError:
-            return "the package nvidia-ml-py is not installed (pip install 'understudy[nvidia]')"
+            return gpu_evidence.NO_PACKAGE()
         try:
             nvml.nvmlInit()
             try:
-                return "" if nvml.nvmlDeviceGetCount() else "NVML finds no NVIDIA device"
+                return "" if nvml.nvmlDeviceGetCount() else gpu_evidence.NO_DEVICE()
             finally:
                 nvml.nvmlShutdown()
         except nvml.NVMLError as error:
             if error.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-                return "libnvidia-ml.so.1, which comes with NVIDIA's driver, is not found"
-            return f"NVML cannot be used: {error}"
+                return gpu_evidence.NO_LIBRARY()
+            return gpu_evidence.UNUSABLE(error=str(error))
 
     def look(self) -> list[Evidence]:
         now = self._clock()
@@ -189,18 +190,19 @@ class _Device:
     def _xid(self, xid: int) -> None:
         kind, meaning = f"xid-{xid}", XIDS.get(xid)
         if meaning is not None:
-            self._tell(Severity.SUSPECT, kind, f"Xid {xid}: {meaning}")
+            self._tell(Severity.SUSPECT, kind, gpu_evidence.XID(xid=xid, meaning=meaning, gpu=self._title))
         else:
-            self._tell(Severity.NOTE, kind, f"Xid {xid}: no fault of the GPU by itself, as NVIDIA's catalogue has it")
+            self._tell(Severity.NOTE, kind, gpu_evidence.XID_NO_FAULT(xid=xid, gpu=self._title))
 
     def _ecc(self) -> None:
         query, volatile = self._nvml.nvmlDeviceGetTotalEccErrors, self._nvml.NVML_VOLATILE_ECC
         count = self._ask("uncorrected ECC", query, self._nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, volatile)
         if count is not None:
             if "uncorrected ECC" not in self._values and count:
-                self._tell(Severity.NOTE, "ecc-uncorrected-before", f"{count} uncorrected ECC errors from before the first look")
+                self._tell(Severity.NOTE, "ecc-uncorrected-before", gpu_evidence.UNCORRECTED_BEFORE(count=count, gpu=self._title))
             if rise := self._rise("uncorrected ECC", count):
-                self._tell(Severity.SUSPECT, "ecc-uncorrected", f"{rise} more uncorrected ECC errors, {count} since the driver was loaded")
+                detail = gpu_evidence.UNCORRECTED(rise=rise, count=count, gpu=self._title)
+                self._tell(Severity.SUSPECT, "ecc-uncorrected", detail)
         count = self._ask("corrected ECC", query, self._nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, volatile)
         if count is not None:
             self._rate("ecc-corrected-rate", "corrected ECC errors", self._rise("corrected ECC", count), self._limits.corrected_ecc)
@@ -210,22 +212,19 @@ class _Device:
         if rows is not None:
             corrected, uncorrected, pending, failed = rows
             if failed:
-                self._state(Severity.SUSPECT, "row-remap-failed", "a row of its memory could not be remapped: the GPU has to be replaced")
+                self._state(Severity.SUSPECT, "row-remap-failed", gpu_evidence.ROW_NOT_REMAPPED(gpu=self._title))
             if pending:
-                self._state(
-                    Severity.SUSPECT,
-                    "row-remap-pending",
-                    f"a row of its memory waits to be remapped, which a reset of the GPU does ({corrected + uncorrected} are)",
-                )
+                detail = gpu_evidence.ROW_WAITS(remapped=corrected + uncorrected, gpu=self._title)
+                self._state(Severity.SUSPECT, "row-remap-pending", detail)
         if self._ask("retired pages", self._nvml.nvmlDeviceGetRetiredPagesPendingStatus):
-            self._state(Severity.SUSPECT, "page-retirement-pending", "memory pages wait to be retired, which a reset of the GPU does")
+            self._state(Severity.SUSPECT, "page-retirement-pending", gpu_evidence.PAGES_WAIT(gpu=self._title))
 
     def _clocks(self) -> None:
         reasons = self._ask("clocks", self._nvml.nvmlDeviceGetCurrentClocksEventReasons) or 0
-        for bit, kind, detail, halved in SLOWDOWNS:
+        for bit, kind, message, halved in SLOWDOWNS:
             if reasons & bit:
-                severity = Severity.SUSPECT if halved else Severity.NOTE
-                self._state(severity, kind, detail, self._now + self._limits.wears_off, after=self._limits.slowdown)
+                severity, until = Severity.SUSPECT if halved else Severity.NOTE, self._now + self._limits.wears_off
+                self._state(severity, kind, message(gpu=self._title), until, after=self._limits.slowdown)
 
     def _links(self) -> None:
         count = self._ask("PCIe replays", self._nvml.nvmlDeviceGetPcieReplayCounter)
@@ -235,17 +234,18 @@ class _Device:
         action = values.pop(_RECOVERY_ACTION, 0)
         if action:
             asked = RECOVERY_ACTIONS.get(action, f"recovery action {action}")
-            self._state(Severity.SUSPECT, f"recovery-action-{action}", f"the driver asks for {asked}")
+            detail = gpu_evidence.RECOVERY_ASKED(action=asked, gpu=self._title)
+            self._state(Severity.SUSPECT, f"recovery-action-{action}", detail)
         rises = dict.fromkeys(_KINDS.values(), 0)
         for field, value in values.items():
             rises[_KINDS[field]] += self._rise(field, value)
         until = self._now + self._limits.wears_off
-        for kind, what in (("nvlink-replay", "replays"), ("nvlink-recovery", "recoveries")):
+        for kind, message in (("nvlink-replay", gpu_evidence.NVLINK_REPLAYS), ("nvlink-recovery", gpu_evidence.NVLINK_RECOVERIES)):
             if rises[kind]:
-                self._tell(Severity.SUSPECT, kind, f"{rises[kind]} more NVLink {what}", until)
+                self._tell(Severity.SUSPECT, kind, message(count=rises[kind], gpu=self._title), until)
         crc = rises["nvlink-crc"]
         if not self._rate("nvlink-crc-rate", "NVLink CRC errors", crc, self._limits.nvlink_crc) and crc:
-            self._tell(Severity.NOTE, "nvlink-crc", f"{crc} more NVLink CRC errors", until)
+            self._tell(Severity.NOTE, "nvlink-crc", gpu_evidence.NVLINK_CRC(count=crc, gpu=self._title), until)
 
     def _fields(self, query: str, fields: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
         """Those of `fields` that the device has."""
@@ -279,11 +279,14 @@ class _Device:
             self._left_out.add(query)
             return
         severity = Severity.NOTE if error.value == self._nvml.NVML_ERROR_NO_PERMISSION else Severity.SUSPECT
-        self._state(severity, f"nvml-error-{error.value}", f"NVML: {error}", self._now + self._limits.wears_off)
+        detail = gpu_evidence.NVML_ERROR(error=str(error), gpu=self._title)
+        self._state(severity, f"nvml-error-{error.value}", detail, self._now + self._limits.wears_off)
 
     def _gone(self, error: Any) -> None:
         self._forget_events()
-        self._state(Severity.SUSPECT, "gpu-lost", f"NVML: {error}" if error is not None else "NVML does not list it any more")
+        known = error is not None
+        detail = gpu_evidence.NVML_ERROR(error=str(error), gpu=self._title) if known else gpu_evidence.NOT_LISTED(gpu=self._title)
+        self._state(Severity.SUSPECT, "gpu-lost", detail)
 
     def _forget_events(self) -> None:
         if self._events is not None:
@@ -305,8 +308,8 @@ class _Device:
         count, seconds = self._meters.setdefault(kind, _Meter(rate.seconds)).add(self._now, rise)
         if not rise or not rate.exceeded(count, seconds):
             return False
-        limit = f"limit: {rate.count} in {rate.seconds:g} s"
-        self._tell(Severity.SUSPECT, kind, f"{count} {what} in {seconds:.0f} s ({limit})", self._now + self._limits.wears_off)
+        detail = gpu_evidence.TOO_MANY(count=count, errors=what, seconds=seconds, limit=rate.count, within=rate.seconds, gpu=self._title)
+        self._tell(Severity.SUSPECT, kind, detail, self._now + self._limits.wears_off)
         return True
 
     def _state(self, severity: Severity, kind: str, detail: str, until: float = 0.0, after: float = 0.0) -> None:
@@ -318,8 +321,7 @@ class _Device:
 
     def _tell(self, severity: Severity, kind: str, detail: str, until: float = 0.0, happened: float | None = None) -> None:
         happened = self._now if happened is None else happened
-        detail, part = f"{detail} ({self._title})", f"gpu{self.index}"
-        self._found.append(Evidence(Nvml.name, Subject.DEVICE, "", severity, detail, happened, kind, part, until))
+        self._found.append(Evidence(Nvml.name, Subject.DEVICE, "", severity, detail, happened, kind, f"gpu{self.index}", until))
 
 
 class _Meter:

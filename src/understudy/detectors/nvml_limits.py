@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from understudy.messages import gpu_evidence
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -78,7 +80,7 @@ RECOVERY_ACTIONS = {
 
 # nvmlClocksEventReasons: bit, kind, what it says, and whether that halves the clocks or more, which all ranks then wait for.
 SLOWDOWNS = (
-    (0x40, "slowdown-hw-thermal", "too hot: the hardware has cut the clocks to half or less", True),
-    (0x80, "slowdown-power-brake", "the power supply has cut the clocks to half or less (power brake)", True),
-    (0x20, "slowdown-sw-thermal", "too warm: the driver holds the clocks back", False),
+    (0x40, "slowdown-hw-thermal", gpu_evidence.HARDWARE_TOO_HOT, True),
+    (0x80, "slowdown-power-brake", gpu_evidence.POWER_BRAKE, True),
+    (0x20, "slowdown-sw-thermal", gpu_evidence.TOO_WARM, False),
 )

@@ -34,6 +34,7 @@ from understudy.detectors.base import Detector, Evidence, JobView, Severity, Sub
 from understudy.detectors.configuration import PART, Configured, Kind, Name, NodeSeverity, NodeSubject, Period, Seconds, first_line
 from understudy.detectors.labels import PART_LABELS, first_of, part_of, without_port
 from understudy.detectors.prometheus_answers import Page, Request, Series, Unusable, fetch, vector
+from understudy.messages import prometheus
 
 PATIENCE = 3  # looks in which nothing could be seen before `for` begins anew
 MOST = 900  # pieces of evidence of one look
@@ -65,20 +66,20 @@ class Server(Configured):
     def _can_be_asked(cls, url: str) -> str:
         parts = _split(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("a URL begins with http:// or https:// and a host")
+            raise ValueError(prometheus.URL_WITHOUT_SCHEME())
         if parts.username is not None or parts.password is not None:
-            raise ValueError("a URL holds no user and password here: put a token into token_file")
+            raise ValueError(prometheus.URL_WITH_PASSWORD())
         if parts.fragment or not url.isprintable() or " " in url:
-            raise ValueError("a URL has no fragment, no blanks and no control characters")
+            raise ValueError(prometheus.URL_WITH_OTHERS())
         return url
 
     @model_validator(mode="after")
     def _safe(self) -> Server:
         parts = urlsplit(self.url)
         if self.token_file and parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-            raise ValueError("a token goes to https:// only, or to this host: everybody on the way could read it")
+            raise ValueError(prometheus.TOKEN_IN_THE_CLEAR())
         if self.ca_file and parts.scheme != "https":
-            raise ValueError("ca_file is for https:// only")
+            raise ValueError(prometheus.CA_WITHOUT_TLS())
         return self
 
     @property
@@ -122,11 +123,11 @@ class Rule(Configured):
     @model_validator(mode="after")
     def _consistent(self) -> Rule:
         if (self.query is None) == (self.sample is None):
-            raise ValueError("give query (of the server) or sample (on exporters' pages), one of them")
+            raise ValueError(prometheus.QUERY_OR_SAMPLE())
         if self.query is not None and (self.labels or self.labels_not):
-            raise ValueError("labels and labels_not are for sample: a query has its matchers in itself")
+            raise ValueError(prometheus.LABELS_OF_A_QUERY())
         if self.subject == "node" and self.part_label is not None:
-            raise ValueError("part_label is for a device or a link: give subject")
+            raise ValueError(prometheus.PART_OF_A_NODE())
         return self
 
     def fits(self, labels: Mapping[str, str]) -> bool:
@@ -150,13 +151,13 @@ class PrometheusSettings(Configured):
     def _consistent(self) -> PrometheusSettings:
         names = [rule.name for rule in self.rules]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two rules are called {twice[0]}")
+            raise ValueError(prometheus.TWO_RULES(rule=twice[0]))
         if self.server is not None and urlsplit(self.server.url).query:
-            raise ValueError("the URL of a server has nothing behind a ?")
+            raise ValueError(prometheus.URL_WITH_QUERY())
         if self.server is None and any(rule.query for rule in self.rules):
-            raise ValueError("a rule has a query, and there is no server to ask")
+            raise ValueError(prometheus.NO_SERVER())
         if not self.exporters and any(rule.sample for rule in self.rules):
-            raise ValueError("a rule has a sample, and there are no exporters to read it from")
+            raise ValueError(prometheus.NO_EXPORTERS())
         return self
 
 
@@ -165,7 +166,7 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        raise ValueError("this is no URL") from None
+        raise ValueError(prometheus.NO_URL()) from None
     return parts
 
 
@@ -229,7 +230,7 @@ class _Look:
         try:
             series = vector(_usable(body))
         except Unusable as error:
-            self._note("prometheus-answer", rule.name, f"{server.shown} does not answer the rule {rule.name}: {error}")
+            self._note("prometheus-answer", rule.name, prometheus.NO_ANSWER(server=server.shown, rule=rule.name, reason=str(error)))
             return
         self._judge(rule, server.shown, "", series)
 
@@ -241,7 +242,7 @@ class _Look:
             try:
                 page = Page.read(_usable(body), [name for _, name in rules])
             except Unusable as error:
-                self._note("prometheus-page", exporter.url, f"{exporter.shown} cannot be read: {error}")
+                self._note("prometheus-page", exporter.url, prometheus.NO_PAGE(exporter=exporter.shown, reason=str(error)))
                 continue
             usable += 1
             for rule, name in rules:
@@ -249,14 +250,15 @@ class _Look:
                     series = page.series(name)
                 except Unusable as error:
                     absent.pop(rule.name, None)
-                    self._note("prometheus-page", rule.name, f"{exporter.shown} cannot be read for the rule {rule.name}: {error}")
+                    words = prometheus.NO_PAGE_FOR_RULE(exporter=exporter.shown, rule=rule.name, reason=str(error))
+                    self._note("prometheus-page", rule.name, words)
                     continue
                 if series:
                     absent.pop(rule.name, None)
                 fitting = [Series({"instance": exporter.instance, **one.labels}, one.value) for one in series if rule.fits(one.labels)]
                 self._judge(rule, exporter.url, exporter.node, fitting)
         for rule_name, name in absent.items() if usable else ():
-            self._note("prometheus-absent", rule_name, f"no exporter has {name}, which the rule {rule_name} is about")
+            self._note("prometheus-absent", rule_name, prometheus.ABSENT(metric=name, rule=rule_name))
 
     def _judge(self, rule: Rule, where: str, node: str, series: list[Series]) -> None:
         self._read.add((rule.name, where))
@@ -277,7 +279,7 @@ class _Look:
         wanted = (rule.node_label,) if rule.node_label is not None else NODE_LABELS
         label, value = first_of(labels, wanted)
         if not node and not value:
-            self._note("prometheus-labels", rule.name, f"a series of the rule {rule.name} names no node: it has no {' or '.join(wanted)}")
+            self._note("prometheus-labels", rule.name, prometheus.NO_NODE(rule=rule.name, labels=" or ".join(wanted)))
             return "", ""
         bare = without_port(value) if label == "instance" else value
         name = node or self._settings.nodes.get(value) or self._settings.nodes.get(bare, bare)
@@ -286,14 +288,19 @@ class _Look:
         wanted = (rule.part_label,) if rule.part_label is not None else PART_LABELS
         part = part_of(*first_of(labels, wanted))
         if not re.fullmatch(PART, part):
-            words = f"a series of the rule {rule.name} names no part: there is no name in {' or '.join(wanted)}"
-            self._note("prometheus-labels", rule.name, words)
+            self._note("prometheus-labels", rule.name, prometheus.NO_PART(rule=rule.name, labels=" or ".join(wanted)))
             return "", ""
         return name, part
 
     def _tell(self, rule: Rule, node: str, part: str, value: float, since: float) -> None:
-        lasting = f" for {self._now - since:.0f} s" if rule.for_ else ""
-        what = f"{rule.name}: {value:g}, which is {rule.compare} {rule.number:g}{lasting}: {first_line(rule.query or rule.sample or '')}"
+        what = prometheus.FOUND(
+            rule=rule.name,
+            value=value,
+            compare=rule.compare,
+            number=rule.number,
+            lasting=f" for {self._now - since:.0f} s" if rule.for_ else "",
+            expression=first_line(rule.query or rule.sample or ""),
+        )
         until = self._now + rule.until if rule.until else 0.0
         evidence = Evidence("prometheus", Subject(rule.subject), node, Severity(rule.severity), what, since, rule.kind, part, until)
         known = self._found.get((rule.name, node, part))
@@ -307,7 +314,7 @@ class _Look:
     def evidence(self) -> list[Evidence]:
         found = sorted(self._found.values(), key=lambda one: (one.severity is Severity.NOTE, one.happened, one.name, one.part))
         if len(found) + len(self._notes) > MOST:
-            self._note("prometheus-many", "", f"{len(found)} things were found, and the first of them are told")
+            self._note("prometheus-many", "", prometheus.TOO_MUCH_FOUND(count=len(found)))
         notes = list(self._notes.values())[-MOST // 2 :]
         return [*found[: MOST - len(notes)], *notes]
 

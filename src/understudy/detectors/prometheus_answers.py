@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import BaseModel, Field, ValidationError
 
 from understudy.detectors.configuration import first_line, problem
+from understudy.messages import prometheus
 
 AT_ONCE = 16  # requests
 MOST_SERIES = 10_000  # of one rule in one answer
@@ -72,7 +73,7 @@ async def _fetch(request: Request) -> bytes:
     try:
         trust = ssl.create_default_context(cafile=request.ca_file or None) if request.url.startswith("https:") else True
     except OSError as error:  # as ssl.SSLError is
-        raise Unusable(f"the CA file cannot be used: {error.strerror or type(error).__name__}") from None
+        raise Unusable(prometheus.BAD_CA_FILE(reason=error.strerror or type(error).__name__)) from None
     try:
         async with (
             asyncio.timeout(request.limit),
@@ -82,21 +83,21 @@ async def _fetch(request: Request) -> bytes:
         ):
             body = await _body(answer, request.most)
     except TimeoutError:
-        raise Unusable(f"no whole answer within {request.limit:g} s") from None
+        raise Unusable(prometheus.TOO_SLOW(seconds=request.limit)) from None
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
-        raise Unusable(f"{type(error).__name__}: {first_line(str(error))}") from None
+        raise Unusable(prometheus.NOT_REACHED(kind=type(error).__name__, reason=first_line(str(error)))) from None
     if answer.status_code != 200:
-        raise Unusable(f"status {answer.status_code}" + _reason(body))
+        raise Unusable(prometheus.BAD_STATUS(status=answer.status_code, reason=_reason(body)))
     return body
 
 
 async def _body(answer: httpx.Response, most: int) -> bytes:
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise Unusable("the answer is compressed, which was not asked for")
+        raise Unusable(prometheus.COMPRESSED())
     body = bytearray()
     async for block in answer.aiter_raw():
         if len(body) + len(block) > most:
-            raise Unusable(f"the answer is longer than {most} bytes")
+            raise Unusable(prometheus.TOO_LONG(most=most))
         body += block
     return bytes(body)
 
@@ -107,9 +108,9 @@ def _token(file: str) -> str:
         with Path(file).open("rb") as opened:
             token = opened.read(MOST_TOKEN + 1).strip()
     except OSError as error:
-        raise Unusable(f"the token file cannot be read: {error.strerror or type(error).__name__}") from None
+        raise Unusable(prometheus.BAD_TOKEN_FILE(reason=error.strerror or type(error).__name__)) from None
     if not 0 < len(token) <= MOST_TOKEN or not all(33 <= byte < 127 for byte in token):
-        raise Unusable("the token file holds no token")
+        raise Unusable(prometheus.NO_TOKEN())
     return token.decode()
 
 
@@ -150,7 +151,7 @@ def vector(body: bytes) -> list[Series]:
         answer = _Answer.model_validate_json(body, strict=True)
     except ValidationError as error:
         wrong: Mapping[str, Any] = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise Unusable(f"the answer is no instant vector: {problem(wrong)}") from None
+        raise Unusable(prometheus.NO_VECTOR(problem=problem(wrong))) from None
     return [Series(sample.metric, _number(sample.value[1])) for sample in answer.data.result if sample.value is not None]
 
 
@@ -158,7 +159,7 @@ def _number(text: str | float) -> float:
     try:
         return float(text)
     except (ValueError, OverflowError):
-        raise Unusable("a value is no number") from None
+        raise Unusable(prometheus.NO_NUMBER()) from None
 
 
 # -- an exporter's page -----------------------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ class Page:
         try:
             text = body.decode()
         except UnicodeDecodeError:
-            raise Unusable("the page is not UTF-8") from None
+            raise Unusable(prometheus.NO_UTF8()) from None
         lines: dict[str, list[str]] = {name: [] for name in names}
         for line in text.split("\n"):
             name = line.lstrip().partition("{")[0].partition(" ")[0].partition("\t")[0]
@@ -188,16 +189,16 @@ class Page:
         """All of a metric; none if it is not on the page. Raises `Unusable`."""
         found = self.lines[name]
         if len(found) > MOST_SERIES:
-            raise Unusable(f"the page has more than {MOST_SERIES} series of {name}")
+            raise Unusable(prometheus.TOO_MANY_SERIES(most=MOST_SERIES, metric=name))
         return [series for line in found for series in _parsed(line, name)]
 
 
 def _parsed(line: str, name: str) -> list[Series]:
     if len(line) > MOST_LINE:
-        raise Unusable(f"a line of {name} is longer than {MOST_LINE} characters")
+        raise Unusable(prometheus.LINE_TOO_LONG(most=MOST_LINE, metric=name))
     try:
         # Line by line and without its type: the parser would give a counter another name.
         samples = [sample for family in text_string_to_metric_families(line) for sample in family.samples]
     except Exception:  # it has no error of its own, and some lines lead it to others than ValueError
-        raise Unusable(f"a line of {name} cannot be read") from None
+        raise Unusable(prometheus.BAD_LINE(metric=name)) from None
     return [Series(sample.labels, _number(sample.value)) for sample in samples if sample.name == name]

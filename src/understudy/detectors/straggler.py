@@ -33,6 +33,8 @@ from operator import attrgetter
 
 from understudy.common.page_view import Activity, PageView
 from understudy.detectors.base import Detector, Evidence, JobView, Severity, Subject
+from understudy.messages import training_evidence
+from understudy.messages.base import Message
 
 MARGIN = 1.5
 STEPS, SECONDS, LOOKS = 20, 10.0, 40  # of a window, at least
@@ -49,13 +51,13 @@ class _Phase:
     own: Callable[[PageView], int]  # milliseconds
     kind: str
     severity: Severity
-    where: str
+    message: Message
 
 
 _PHASES = (
-    _Phase(Activity.RUNNING, attrgetter("own_running"), "straggler", Severity.SUSPECT, "in forward and backward"),
-    _Phase(Activity.COMMITTING, attrgetter("own_committing"), "busy-behind-votes", Severity.NOTE, "behind the vote"),
-    _Phase(Activity.IDLE, attrgetter("own_idle"), "busy-between-steps", Severity.NOTE, "between transactions"),
+    _Phase(Activity.RUNNING, attrgetter("own_running"), "straggler", Severity.SUSPECT, training_evidence.COMPUTES_LONGER),
+    _Phase(Activity.COMMITTING, attrgetter("own_committing"), "busy-behind-votes", Severity.NOTE, training_evidence.BUSY_AFTER_VOTES),
+    _Phase(Activity.IDLE, attrgetter("own_idle"), "busy-between-steps", Severity.NOTE, training_evidence.BUSY_BETWEEN_STEPS),
 )
 
 
@@ -189,10 +191,7 @@ class Straggler(Detector):
         if streak.proven(self._margin):
             del self._streaks[key]
             own, usual = (1000 * seconds / streak.steps for seconds in (streak.own, streak.usual))
-            detail = (
-                f"rank {rank} computes {own:.0f} ms a step itself, its replicas {usual:.0f} ms (median of {others}), "
-                f"for {streak.steps} steps; {phase.where} ({phase.activity.name})"
-            )
+            detail = phase.message(rank=rank, own=own, usual=usual, others=others, steps=streak.steps, activity=phase.activity.name)
             self._found[key] = Evidence(self.name, Subject.WORKER, job.ranks[rank], phase.severity, detail, job.now, phase.kind)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
+from understudy.messages import policies
 from understudy.policy.rules import Action, Limits, Policy, Rule
 
 HOUR = 3600.0
@@ -51,19 +52,19 @@ class Engine:
         node = nodes.get(evidence.name, "") if evidence.subject is Subject.WORKER else evidence.name
         itself = evidence.kind == LEFT_OUT  # says nothing of the node
         rule = next((rule for rule in self._policy.rule if rule.fits(evidence, node)), None) if not itself else None
-        seen = f"{evidence.detail} ({evidence.detector})"
+        seen = {"detail": evidence.detail, "detector": evidence.detector}
         if rule is None:
-            return Decision(Action.NOTE, evidence, node, "", 0.0, seen)
+            return Decision(Action.NOTE, evidence, node, "", 0.0, policies.NO_RULE(**seen))
         ended = 0 < evidence.until <= now
         until = (evidence.until if ended else now) + rule.hold if rule.hold is not None else evidence.until
         if 0 < until <= now:
-            return Decision(Action.NOTE, evidence, node, rule.name, 0.0, f"{seen}, which is over", over=True)
+            return Decision(Action.NOTE, evidence, node, rule.name, 0.0, policies.IS_OVER(**seen), over=True)
         times = self._count(rule, node, evidence, again)
-        by = f"{seen}, by rule {rule.name!r}"
         if len(times) < rule.after:
-            often = f"seen {len(times)} of {rule.after} times in {rule.within:g} s"
-            return Decision(Action.NOTE, evidence, node, rule.name, 0.0, f"{by}: {often}")
-        return Decision(rule.action, evidence, node, rule.name, until, by)
+            often = {"times": len(times), "after": rule.after, "within": rule.within}
+            why = policies.NOT_OFTEN_ENOUGH(rule=rule.name, **seen, **often)
+            return Decision(Action.NOTE, evidence, node, rule.name, 0.0, why)
+        return Decision(rule.action, evidence, node, rule.name, until, policies.DECIDED(rule=rule.name, **seen))
 
     def _count(self, rule: Rule, node: str, evidence: Evidence, again: bool) -> deque[float]:
         key = rule.name, node, evidence.part or evidence.name
@@ -83,15 +84,15 @@ def held_back(limits: Limits, standing: Standing, domain: str) -> str:
     minute = clock.hour * 60 + clock.minute
     for first, last in limits.quiet_hours:
         if first <= minute < last if first < last else minute >= first or minute < last:
-            return f"it is {clock:%H:%M} UTC, in quiet hours"
+            return policies.QUIET_HOURS(clock=f"{clock:%H:%M}")
     recent = sum(then > standing.now - HOUR for then in standing.left)
     if recent >= limits.nodes_per_hour:
-        return f"{recent} node(s) were left within an hour (nodes_per_hour = {limits.nodes_per_hour})"
+        return policies.ENOUGH_AN_HOUR(count=recent, most=limits.nodes_per_hour)
     others = {other for other in standing.leaving if other != domain}
     if len(others) >= limits.domains_at_a_time:
-        return f"ranks are leaving {', '.join(sorted(others))} (domains_at_a_time = {limits.domains_at_a_time})"
+        return policies.OTHERS_LEAVE(domains=", ".join(sorted(others)), most=limits.domains_at_a_time)
     if standing.spares - 1 < limits.spares_left:
-        return f"{standing.spares} warm spares are on trusted nodes (spares_left = {limits.spares_left}, and one is taken)"
+        return policies.TOO_FEW_SPARES(spares=standing.spares, least=limits.spares_left)
     return ""
 
 

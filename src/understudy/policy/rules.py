@@ -45,6 +45,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt,
 
 from understudy.core.model import JobSpec
 from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.messages import policies
+from understudy.messages.base import code_of
 
 LONGEST = 366 * 86400.0  # seconds
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -68,10 +70,10 @@ def seconds(value: Any) -> Any:
     if isinstance(value, str):
         found = _DURATION.fullmatch(value.strip())
         if found is None:
-            raise ValueError(f"{value!r} is no duration: write 30s, 10m, 1.5h or 2d")
+            raise ValueError(policies.NO_DURATION(value=value))
         return float(found[1]) * _UNITS[found[2]]
     if isinstance(value, bool):
-        raise ValueError(f"{value!r} is no duration: write 30s, 10m, 1.5h or 2d")
+        raise ValueError(policies.NO_DURATION(value=value))
     return value
 
 
@@ -81,10 +83,10 @@ def minutes_of_day(value: Any) -> Any:
         return value
     found = _HOURS.fullmatch(value.strip())
     if found is None:
-        raise ValueError(f"{value!r} is no time of day: write 22:00-06:00")
+        raise ValueError(policies.NO_TIME_OF_DAY(value=value))
     first, last = int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4])
     if first == last:
-        raise ValueError(f"{value!r} begins when it ends")
+        raise ValueError(policies.EMPTY_HOURS(value=value))
     return first, last
 
 
@@ -131,7 +133,7 @@ class Rule(_Part):
     @model_validator(mode="after")
     def _possible(self) -> Rule:
         if self.action is Action.LOST and self.subject != {Subject.WORKER}:
-            raise ValueError('action = "lost" ends a worker: say subject = ["worker"]')
+            raise ValueError(policies.LOST_IS_FOR_WORKERS())
         return self
 
     def fits(self, evidence: Evidence, node: str) -> bool:
@@ -155,7 +157,7 @@ class Policy(_Part):
     def _distinct(self) -> Policy:
         names = [rule.name for rule in self.rule]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two rules have the name {twice[0]!r}: a decision says by its rule's name where it comes from")
+            raise ValueError(policies.TWO_RULES(name=twice[0]))
         return self
 
 
@@ -169,7 +171,7 @@ def read(path: Path) -> Policy:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadPolicy(f"the policy {path} cannot be read: {error}") from error
+        raise BadPolicy(policies.UNREADABLE(path=path, reason=str(error))) from error
     return parse(text, str(path))
 
 
@@ -186,7 +188,7 @@ def parse(text: str, name: str) -> Policy:
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadPolicy(f"{name} is not TOML: {error}") from error
+        raise BadPolicy(policies.NOT_TOML(path=name, problem=str(error))) from error
     try:
         return Policy.model_validate(found)
     except ValidationError as error:
@@ -200,5 +202,5 @@ def _told(name: str, found: dict[str, Any], error: Any) -> str:
         rule = found["rule"][place[1]]
         title = rule.get("name") if isinstance(rule, dict) else None
         where = f"rule {place[1] + 1}" + (f" ({title})" if isinstance(title, str) else "") + "".join(f", {part}" for part in place[2:3])
-    told = str(error["msg"]).removeprefix("Value error, ")
-    return f"{name}: {where}: {told}" if where else f"{name}: {told}"
+    within, told = f"{where}: " if where else "", str(error["msg"]).removeprefix("Value error, ")
+    return f"{name}: {within}{told}" if code_of(told) else policies.BAD_VALUE(path=name, place=within, problem=told)

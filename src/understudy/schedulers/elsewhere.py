@@ -7,6 +7,7 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 
+from understudy.messages import schedulers
 from understudy.schedulers.base import Ended, Scheduler, SchedulerFailed, Work
 
 LOOK = 1.0  # seconds between two looks
@@ -73,9 +74,9 @@ class ElsewhereScheduler(Scheduler):
 
     def _start(self, work: Work) -> Elsewhere:
         if work.descriptors:
-            raise ValueError(f"{work.name}: what {self.name} starts on another machine cannot inherit descriptors")
+            raise ValueError(schedulers.NO_DESCRIPTORS(name=work.name, scheduler=self.name))
         if self.status().get(work.name) == "running":
-            raise ValueError(f"{work.name} is running already")
+            raise ValueError(schedulers.RUNS_ALREADY(name=work.name))
         try:
             self._started[work.name] = started = self.begin(work)
         except SchedulerFailed as error:

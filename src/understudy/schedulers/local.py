@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Collection
 
 from understudy.common.dying import dying_with
+from understudy.messages import schedulers
 from understudy.schedulers.base import Ended, Scheduler, Work
 
 
@@ -78,7 +79,7 @@ class LocalScheduler(Scheduler):
 
     def _start(self, work: Work, among: dict[str, Child]) -> Child:
         if self.status().get(work.name) == "running":
-            raise ValueError(f"{work.name} is running already")
+            raise ValueError(schedulers.RUNS_ALREADY(name=work.name))
         among[work.name] = child = Child(work, self._ignored)
         return child
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from understudy import extensions
+from understudy.messages import kubernetes_api, schedulers
 from understudy.schedulers.base import Allocation, Scheduler
 from understudy.schedulers.kubernetes import names as kubernetes
 from understudy.schedulers.kubernetes.jobset import JobSetScheduler
@@ -19,7 +20,7 @@ def _kubernetes() -> Scheduler:
     try:
         from understudy.schedulers.kubernetes.scheduler import KubernetesScheduler
     except ImportError as error:
-        raise ValueError(f"Kubernetes needs its client: pip install 'understudy[kubernetes]' ({error})") from error
+        raise ValueError(kubernetes_api.NO_CLIENT(reason=str(error))) from error
     return KubernetesScheduler()
 
 
@@ -37,7 +38,7 @@ def find(name: str) -> Scheduler:
         return OURS[name]()
     others = {kind.name: kind for kind in extensions.classes(GROUP, Scheduler)}  # type: ignore[type-abstract]
     if name not in others:
-        raise ValueError(f"there is no scheduler {name!r}; there are {', '.join((*OURS, *others))}")
+        raise ValueError(schedulers.NO_SUCH_SCHEDULER(scheduler=name, known=", ".join((*OURS, *others))))
     return others[name]()
 
 

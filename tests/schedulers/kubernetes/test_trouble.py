@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.schedulers.kubernetes.objects import GROUP, job, pod
 
+from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import ShownIncident, Standing
 from understudy.schedulers.kubernetes import names, standing
 from understudy.schedulers.kubernetes.api import Object
@@ -74,9 +75,9 @@ def test_a_pod_that_is_deleted_and_one_that_is_to_be_left() -> None:
     ]
     found = of_pod(gone, leave)
     assert found is not None and found.kind == "deleted" and found.since == standing_time(TIME)
-    assert found.reason == "its pod is being deleted: EvictionByEvictionAPI evicting\\x1b[2J"
+    assert found.reason == kubernetes_jobs.POD_DELETED(reason=": EvictionByEvictionAPI evicting\\x1b[2J")
     asked = of_pod(pod("gpt-1", annotations={leave: "a bad DIMM"}), leave)
-    assert asked is not None and (asked.kind, asked.reason) == ("asked", "its pod is to be left: a bad DIMM")
+    assert asked is not None and (asked.kind, asked.reason) == ("asked", kubernetes_jobs.POD_TO_BE_LEFT(reason="a bad DIMM"))
 
 
 def standing_time(text: str) -> float:
@@ -88,7 +89,7 @@ def standing_time(text: str) -> float:
 def test_all_troubles_are_told_and_the_first_names_them() -> None:
     found = seen(pod("gpt-1", node="w1"), of_node(node(True, [taint("x=:NoExecute")]), Evidence()))
     assert (found.name, found.state, found.trouble, found.suspect) == ("gpt-1", "Running on w1", "cordon", True)
-    assert found.reason == "w1 is cordoned; w1 has the taint x=:NoExecute"
+    assert found.reason == f"{kubernetes_jobs.CORDONED(node='w1')}; {kubernetes_jobs.TAINTED(node='w1', taint='x=:NoExecute')}"
 
 
 SLICE = {
@@ -120,7 +121,7 @@ def test_the_pods_that_have_a_tainted_device() -> None:
     mine = pod("gpt-1")
     mine["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "c"}]
     (found,) = of_devices(mine, claims, tainted([SLICE], []))
-    assert found.reason == "device gpu.nvidia.com/w1/gpu-1 has the taint hot=1:NoExecute"
+    assert found.reason == kubernetes_jobs.DEVICE_TAINTED(device="gpu.nvidia.com/w1/gpu-1", taint="hot=1:NoExecute")
     assert not of_devices(pod("gpt-2"), claims, tainted([SLICE], []))
 
 
@@ -183,4 +184,5 @@ def test_phases(changes: dict[str, Any], phase: str) -> None:
 def test_an_event_for_each_incident_that_is_not_counted_yet() -> None:
     (event,) = standing.events(stands(), job({"incidents": 1}))
     assert event["metadata"]["name"] == "gpt.u-1.incident-2"
-    assert (event["type"], event["reason"], event["message"]) == ("Normal", "RanksMoved", "incident 2: w1 is cordoned")
+    assert (event["type"], event["reason"]) == ("Normal", "RanksMoved")
+    assert event["message"] == kubernetes_jobs.INCIDENT(number=2, text="w1 is cordoned")

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.said import refused
 from tests.schedulers.slurm.programs import Programs
 
 from understudy.common.names import LEAVE
+from understudy.messages import slurm
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.slurm import leave, secret
 
@@ -72,14 +74,14 @@ def test_who_reads_it_removes_it(there: Path) -> None:
 def test_one_that_does_not_come_whole_is_not_taken(text: str | None, there: Path) -> None:
     if text is not None:
         put(there, text)
-    with pytest.raises(SchedulerFailed, match=r"has not sent the job's secret within 0.1 s .*--token-file"):
+    with refused(SchedulerFailed, slurm.NO_SECRET, seconds=0.1):
         secret.shared(NAME, 0.1)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o622, 0o601])
 def test_one_that_others_may_touch_is_not_believed(mode: int, there: Path) -> None:
     put(there, mode=mode)
-    with pytest.raises(SchedulerFailed, match="somebody else has made"):
+    with refused(SchedulerFailed, slurm.SECRET_OF_OTHERS):
         secret.shared(NAME, 5.0)
 
 
@@ -87,7 +89,7 @@ def test_one_of_another_user_is_not_believed(there: Path, monkeypatch: pytest.Mo
     put(there)
     other = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: other)
-    with pytest.raises(SchedulerFailed, match="somebody else has made"):
+    with refused(SchedulerFailed, slurm.SECRET_OF_OTHERS):
         secret.shared(NAME, 5.0)
 
 
@@ -100,7 +102,8 @@ def test_what_is_no_file_is_neither_read_nor_waited_for(kind: str, there: Path, 
         os.mkfifo(there, 0o600)
     else:
         there.mkdir(0o700)
-    with pytest.raises(SchedulerFailed, match=f"{there.name}, in which the job's secret comes"):
+    message = slurm.SECRET_UNREADABLE if kind.endswith("link") else slurm.SECRET_OF_OTHERS
+    with refused(SchedulerFailed, message, path=there):
         secret.shared(NAME, 5.0)
     assert (tmp_path / "mine").exists()
 

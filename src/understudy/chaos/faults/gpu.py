@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 
 from understudy.chaos.base import Fault, Hits, Outcome, Values
+from understudy.messages import faults
 
 # Stores to address 0. Any GPU of the last ten years takes this version.
 _WILD_STORE = b"""
@@ -37,13 +38,13 @@ def why_not() -> str:
     try:
         _driver()
     except OSError as error:
-        return f"no GPU here ({error})"
+        return faults.NO_GPU(reason=str(error))
     return ""
 
 
 def _checked(code: int, what: str) -> None:
     if code != 0:
-        raise RuntimeError(f"{what} failed with CUDA error {code}")
+        raise RuntimeError(faults.CUDA_FAILED(call=what, error=code))
 
 
 def _context(driver: ctypes.CDLL) -> None:

@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Undo, Values, Victim
+from understudy.messages import faults
 
 LOOK = 0.05  # seconds between two looks for new ports
 START = 10.0  # seconds that nft may take
@@ -22,9 +23,9 @@ _DIRECTIONS = ("both", "in", "out")
 
 def why_not() -> str:
     if shutil.which("nft") is None or shutil.which("nsenter") is None:
-        return "the commands nft (nftables) and nsenter (util-linux) are needed"
+        return faults.NO_NFT()
     if os.geteuid() != 0:
-        return "rules for packets need root"
+        return faults.NOT_ROOT()
     return ""
 
 
@@ -115,7 +116,7 @@ class Rules:
         self._owner.kill()
         assert self._owner.stderr is not None
         words = self._owner.stderr.read()
-        raise OSError(f"nft did not take the rules: {words.strip() or done.stderr.strip()}")
+        raise OSError(faults.NFT_REFUSED(reason=words.strip() or done.stderr.strip()))
 
     def remove(self) -> None:
         self._over.set()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Values
+from understudy.messages import faults
 
 _AF_UNSPEC = struct.pack("H14x", 0)
 _PIECE = 16 << 20  # bytes
@@ -34,12 +35,12 @@ def exit_code(values: Values) -> None:
 
 
 def exception(values: Values) -> None:
-    raise RuntimeError("a fault of understudy chaos: an exception in the script")
+    raise RuntimeError(faults.EXCEPTION_IN_SCRIPT())
 
 
 def exception_in_thread(values: Values) -> None:
     def fail() -> None:
-        raise RuntimeError("a fault of understudy chaos: an exception in a thread")
+        raise RuntimeError(faults.EXCEPTION_IN_THREAD())
 
     thread = threading.Thread(target=fail, name="chaos")
     thread.start()

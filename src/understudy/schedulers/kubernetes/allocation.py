@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from understudy.common.bounds import plain
+from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, Place, SchedulerFailed, Standing, Work
 from understudy.schedulers.kubernetes import names, pods, standing, trouble
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
@@ -45,10 +46,10 @@ class KubernetesAllocation(Allocation):
         self._shown_at = 0.0
 
     def share(self, secret: str) -> None:
-        raise SchedulerFailed("the secret of a job on Kubernetes is in an object that the controller makes")
+        raise SchedulerFailed(kubernetes_jobs.SECRET_IS_AN_OBJECT())
 
     def shared(self, seconds: float) -> str:
-        raise SchedulerFailed("the secret of a job on Kubernetes is in an object that the controller makes")
+        raise SchedulerFailed(kubernetes_jobs.SECRET_IS_AN_OBJECT())
 
     # What is known.
 
@@ -60,19 +61,21 @@ class KubernetesAllocation(Allocation):
         for name in self._known.keys() - there.keys() - self._gone:
             if self._keys.claim not in self._known[name]["metadata"]["labels"]:
                 # of those that are claimed, `claims` tells
-                found.append(NodeSeen(name, "gone", TAKEN, True, "its pod is not there any more"))
+                found.append(NodeSeen(name, "gone", TAKEN, True, kubernetes_jobs.POD_GONE()))
         self._known |= there
         return found
 
     def cancelled(self) -> str:
-        return f"{names.KIND} {self._job.namespace}/{self._job.name} is deleted" if self._job.deleted else ""
+        if not self._job.deleted:
+            return ""
+        return kubernetes_jobs.RESOURCE_DELETED(kind=names.KIND, namespace=self._job.namespace, job=self._job.name)
 
     def _troubles(self, pod: Object, nodes: Mapping[str, Object]) -> list[trouble.Trouble]:
         deleted = trouble.of_pod(pod, self._keys.leave)
         found = [deleted] if deleted is not None else []
         where = pod["spec"].get("nodeName")
         if where and where not in nodes:
-            found.append(trouble.Trouble("gone", f"the cluster has no node {plain(where)} any more"))
+            found.append(trouble.Trouble("gone", kubernetes_jobs.NODE_GONE(node=plain(where))))
         elif where:
             found += trouble.of_node(nodes[where], self._job.spec.evidence)
         return found + (self._devices.of(pod) if self._devices is not None else [])

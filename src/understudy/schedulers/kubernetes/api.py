@@ -14,6 +14,7 @@ import kubernetes.client
 import kubernetes.config
 import urllib3
 
+from understudy.messages import kubernetes_api
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 from understudy.schedulers.kubernetes.names import FIELDS
 
@@ -51,7 +52,7 @@ class Api:
             else:
                 kubernetes.config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except (kubernetes.config.ConfigException, OSError) as error:
-            raise SchedulerFailed(f"no Kubernetes cluster is configured here: {error}") from error
+            raise SchedulerFailed(kubernetes_api.NO_CLUSTER(reason=str(error))) from error
         return Api(configuration)
 
     def read(self, path: str) -> Object:
@@ -79,7 +80,7 @@ class Api:
                 *whole, rest = (rest + chunk).split(b"\n")
                 yield from map(json.loads, filter(None, whole))
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise SchedulerAway(f"GET {path}: the API server does not go on ({type(error).__name__})") from error
+            raise SchedulerAway(kubernetes_api.STOPPED(request=f"GET {path}", kind=type(error).__name__)) from error
         finally:
             answer.response.close()
 
@@ -108,9 +109,9 @@ class Api:
         try:
             found: Object = json.loads(answer.read() or b"{}")
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise SchedulerAway(f"{_what(method, path)}: the API server does not go on ({type(error).__name__})") from error
+            raise SchedulerAway(kubernetes_api.STOPPED(request=_what(method, path), kind=type(error).__name__)) from error
         except ValueError as error:
-            raise SchedulerFailed(f"{_what(method, path)}: the answer is no JSON") from error
+            raise SchedulerFailed(kubernetes_api.NOT_JSON(request=_what(method, path))) from error
         return found
 
     def _request(self, method: str, path: str, body: Object | None, kind: str, seconds: float) -> Any:
@@ -123,9 +124,9 @@ class Api:
             if not 200 <= answer.status < 300:
                 raise _failed(_what(method, path), answer.status, _message(answer.read()) or answer.reason)
         except kubernetes.client.ApiException as error:  # it could not even be asked
-            raise SchedulerAway(f"{_what(method, path)}: {error.reason}") from None
+            raise SchedulerAway(kubernetes_api.NOT_ASKED(request=_what(method, path), reason=error.reason)) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise SchedulerAway(f"{_what(method, path)}: the API server does not answer ({type(error).__name__})") from error
+            raise SchedulerAway(kubernetes_api.SILENT(request=_what(method, path), kind=type(error).__name__)) from error
         return answer
 
 
@@ -134,7 +135,7 @@ def _what(method: str, path: str) -> str:
 
 
 def _failed(what: str, status: int, said: str) -> SchedulerFailed:
-    text = f"{what}: {said} ({status})"
+    text = kubernetes_api.REFUSED(request=what, answer=said, status=status)
     if status == 404:
         return Missing(text)
     if status == 409:

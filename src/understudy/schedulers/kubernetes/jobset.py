@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import Allocation, Held, NodeSeen, Place, Running, Scheduler, SchedulerFailed, Work
 from understudy.schedulers.kubernetes.names import PORT
 
@@ -31,15 +32,16 @@ def place_of(environment: Mapping[str, str]) -> Place | None:
     kind, index = environment.get(JOB_VARIABLE, ""), environment.get(INDEX_VARIABLE, "")
     count, spares = environment.get(NODES_VARIABLE, ""), environment.get(SPARES_VARIABLE, "0")
     if kind not in (TRAINS, WAITS):
-        raise ValueError(f"{JOB_VARIABLE}={kind!r}: the replicated jobs of {name} are to be called {TRAINS} and {WAITS}")
+        raise ValueError(kubernetes_jobs.WRONG_JOBSET_JOB(variable=JOB_VARIABLE, value=kind, jobset=name, trains=TRAINS, waits=WAITS))
     for variable, value in ((INDEX_VARIABLE, index), (NODES_VARIABLE, count), (SPARES_VARIABLE, spares)):
         if not (value.isascii() and value.isdecimal()):
-            raise ValueError(f"{variable}={value!r} is no number: the runtime of a TrainJob (torch-understudy) says it in each pod")
+            raise ValueError(kubernetes_jobs.NOT_A_NUMBER(variable=variable, value=value))
     hosts = [f"{name}-{TRAINS}-0-{number}" for number in range(int(count))]
     hosts += [f"{name}-{WAITS}-0-{number}" for number in range(int(spares))]
     number = int(index) + (int(count) if kind == WAITS else 0)
     if number >= len(hosts):
-        raise ValueError(f"pod {index} of {kind} is beyond what {NODES_VARIABLE}={count} and {SPARES_VARIABLE}={spares} say")
+        variables = {"nodes_variable": NODES_VARIABLE, "nodes": count, "spares_variable": SPARES_VARIABLE, "spares": spares}
+        raise ValueError(kubernetes_jobs.BEYOND_THE_SET(index=index, job=kind, **variables))
     leading = min(ORCHESTRATORS, int(count))
     addresses = tuple(f"{host}.{name}" for host in hosts[:leading])
     return Place(NAME, name, tuple(hosts), number, addresses, (PORT,) * leading)
@@ -52,10 +54,10 @@ class JobSetAllocation(Allocation):
         self.place = place
 
     def share(self, secret: str) -> None:
-        raise SchedulerFailed("pods of a JobSet have their secret from an object (UNDERSTUDY_TOKEN), see deploy/kubernetes/trainer")
+        raise SchedulerFailed(kubernetes_jobs.JOBSET_SECRET())
 
     def shared(self, seconds: float) -> str:
-        raise SchedulerFailed("pods of a JobSet have their secret from an object (UNDERSTUDY_TOKEN), see deploy/kubernetes/trainer")
+        raise SchedulerFailed(kubernetes_jobs.JOBSET_SECRET())
 
     def look(self) -> Sequence[NodeSeen]:
         return ()
@@ -67,10 +69,10 @@ class JobSetAllocation(Allocation):
         return ()
 
     def drain(self, nodes: Collection[str], reason: str) -> None:
-        raise SchedulerFailed("a pod of a JobSet may not drain nodes")
+        raise SchedulerFailed(kubernetes_jobs.JOBSET_DRAINS_NOT())
 
     def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
-        raise SchedulerFailed("a JobSet has the pods that it was made with: floating spares are for UnderstudyJobs")
+        raise SchedulerFailed(kubernetes_jobs.JOBSET_CLAIMS_NOT())
 
     def claims(self) -> Mapping[int, Held]:
         return {}
@@ -94,10 +96,10 @@ class JobSetScheduler(Scheduler):
     name = NAME
 
     def submit(self, job: Work) -> Running:
-        raise ValueError(f"{job.name}: the JobSet controller starts pods, nobody else")
+        raise ValueError(kubernetes_jobs.JOBSET_STARTS(name=job.name))
 
     def add_node(self, node: Work) -> Running:
-        raise ValueError(f"{node.name}: the JobSet controller starts pods, nobody else")
+        raise ValueError(kubernetes_jobs.JOBSET_STARTS(name=node.name))
 
     def drain_node(self, name: str) -> None:
         raise KeyError(name)

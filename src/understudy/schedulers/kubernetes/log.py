@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from understudy.messages import kubernetes_jobs
 from understudy.schedulers.kubernetes.api import Api, Conflict, Object, labelled, path
 from understudy.schedulers.kubernetes.names import Keys
 
@@ -39,7 +40,7 @@ class Log:
         parts = {int(each["metadata"]["labels"][self._keys.number]): each for each in objects}
         for number in range(len(parts)):
             if number not in parts:
-                raise ValueError(f"part {number} of the log of {self._namespace}/{self._job} is not there any more")
+                raise ValueError(kubernetes_jobs.LOG_PART_MISSING(number=number, namespace=self._namespace, job=self._job))
         self._next = len(parts)
         return [entry for number in sorted(parts) for entry in json.loads(parts[number]["data"]["entries"])]
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from understudy.messages import kubernetes_jobs
 from understudy.schedulers.kubernetes.names import GROUP, JOB, KIND, VERSION
 
 
@@ -28,9 +29,9 @@ class Wish:
 def manifest(wish: Wish) -> str:
     """Raises `ValueError` for what cannot be written into one."""
     if not wish.program:
-        raise ValueError("give the training script, and its arguments behind it")
+        raise ValueError(kubernetes_jobs.NO_PROGRAM())
     if JOB.fullmatch(wish.name) is None:
-        raise ValueError(f"--name {wish.name}: small letters, digits and dashes, at most 40, a letter first")
+        raise ValueError(kubernetes_jobs.BAD_JOB_NAME(name=wish.name))
     words = ["understudy", "run", *wish.options, *wish.program]
     lines = [f"apiVersion: {GROUP}/{VERSION}", f"kind: {KIND}", "metadata:", f"  name: {wish.name}"]
     lines += [f"  namespace: {_text(wish.namespace)}"] if wish.namespace else []

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from understudy.core.model import JobSpec, Timeouts
+from understudy.messages import kubernetes_jobs
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import JOB, KIND, PORT, VERSION
 
@@ -103,7 +104,7 @@ def owner_reference(group: str, name: str, uid: str) -> Object:
 def _look_at(template: Object) -> None:
     containers = (template.get("spec") or {}).get("containers")
     if not isinstance(containers, list) or not containers or not all(isinstance(each, dict) for each in containers):
-        raise ValueError("spec.template.spec.containers: there has to be one, which runs `understudy run`")
+        raise ValueError(kubernetes_jobs.NO_CONTAINER())
 
 
 @dataclass(frozen=True)
@@ -124,16 +125,16 @@ class Job:
         """Raises `ValueError` that says what is wrong with it."""
         metadata = raw["metadata"]
         if not JOB.fullmatch(metadata["name"]):
-            raise ValueError("metadata.name: at most 40 of a-z, 0-9 and -, with a letter in front, and no - behind")
+            raise ValueError(kubernetes_jobs.BAD_NAME())
         try:
             spec = Spec.model_validate(raw.get("spec") or {})
         except ValidationError as error:
             first = error.errors()[0]
-            raise ValueError(f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise ValueError(kubernetes_jobs.BAD_FIELD(field=".".join(map(str, first["loc"])), problem=first["msg"])) from None
         if spec.spares.prepared > spec.spares.pods * spec.ranks_per_pod:
-            raise ValueError(f"spec.spares.prepared: {spec.spares.prepared} spares cannot be prepared where there are fewer")
+            raise ValueError(kubernetes_jobs.TOO_MANY_PREPARED(prepared=spec.spares.prepared))
         if spec.drill.required and not (spec.drill.at and spec.spares.pods):
-            raise ValueError("spec.drill.required: there are no drills with drill.at 0, or without spares.pods")
+            raise ValueError(kubernetes_jobs.NO_DRILLS())
         _look_at(spec.template)
         found = Job(
             metadata["name"],
@@ -187,7 +188,7 @@ class Job:
                 node_lost=given.node_lost or default.node_lost,
             )
         except ValueError as error:
-            raise ValueError(f"spec.timeouts: {error}") from error
+            raise ValueError(kubernetes_jobs.BAD_TIMEOUTS(problem=str(error))) from error
 
     def settings(self) -> str:
         """For an orchestrator, as JSON (`orchestrator.settings`)."""

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import Allocation, Ended, SchedulerFailed, Work
 from understudy.schedulers.elsewhere import Elsewhere, ElsewhereScheduler
 from understudy.schedulers.kubernetes.allocation import KubernetesAllocation
@@ -36,7 +37,7 @@ class KubernetesPod(Elsewhere):
     def signal(self, number: signal.Signals) -> None:
         """Kubernetes knows two: to end in order, and to end."""
         if number not in (signal.SIGTERM, signal.SIGKILL):
-            raise ValueError(f"{number.name}: a pod can only be asked to end (SIGTERM), or be killed")
+            raise ValueError(kubernetes_jobs.ONLY_TERM_OR_KILL(signal=number.name))
         try:
             self._api.delete(self._path, 0 if number == signal.SIGKILL else None)
         except Missing:
@@ -50,13 +51,13 @@ class KubernetesScheduler(ElsewhereScheduler):
         try:
             namespace, own = NAMESPACE.read_text().strip(), os.environ[NODE_VARIABLE]
         except (OSError, KeyError) as error:
-            raise SchedulerFailed(f"{work.name}: this is no pod that Understudy has made ({error})") from error
+            raise SchedulerFailed(kubernetes_jobs.NOT_OUR_POD(name=work.name, reason=str(error))) from error
         api = Api.found()
         made = _like(api.read(path("pods", namespace, own)), work)
         try:
             api.create(path("pods", namespace), made)
         except Conflict:
-            raise ValueError(f"there is a pod {made['metadata']['name']} already") from None
+            raise ValueError(kubernetes_jobs.POD_EXISTS(pod=made["metadata"]["name"])) from None
         return KubernetesPod(api, namespace, made["metadata"]["name"])
 
     def allocation(self, environment: Mapping[str, str], options: Sequence[str] = ()) -> Allocation | None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
 from understudy.common.bounds import plain
+from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import Standing
 from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Object
@@ -36,9 +37,10 @@ def status(now: Standing, job: Job, pods: Mapping[str, Object], time: float) -> 
     phase = ("Complete" if now.exit_code == 0 else "Failed") if over else PHASES.get(now.phase, "Forming")
     missing = sum(not node for node in now.ranks) if now.complete else len(now.ranks)
     wanted = job.spec.spares.pods * job.spec.ranks_per_pod
+    warm = kubernetes_jobs.SPARES_WARM(spares=now.spares, wanted=wanted)
     conditions = [
         ("Training", phase == "Training" and not missing, "AllRanksTrain" if not missing else "RanksMissing", now.text),
-        ("SparesReady", now.spares >= wanted, "Warm" if now.spares >= wanted else "TooFew", f"{now.spares} of {wanted} spares are warm"),
+        ("SparesReady", now.spares >= wanted, "Warm" if now.spares >= wanted else "TooFew", warm),
         ("Complete", phase == "Complete", "ScriptEnded" if phase == "Complete" else "NotYet", now.message if over else ""),
         ("Failed", phase == "Failed", "JobFailed" if phase == "Failed" else "NotFailed", now.message if over else ""),
     ]
@@ -92,7 +94,7 @@ def events(now: Standing, job: Job) -> list[Object]:
             f"{job.name}.{job.uid[:8]}.incident-{told.number}",
             "Normal" if told.planned else "Warning",
             "RanksMoved" if told.planned else "RanksReplaced",
-            f"incident {told.number}: {told.text}",
+            kubernetes_jobs.INCIDENT(number=told.number, text=told.text),
             told.at,
         )
         for told in now.incidents

@@ -12,6 +12,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 
 from understudy.common.bounds import plain
+from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import NodeSeen
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.resource import Evidence
@@ -29,13 +30,13 @@ def of_pod(pod: Object, leave: str) -> Trouble | None:
     metadata = pod["metadata"]
     asked = (metadata.get("annotations") or {}).get(leave)
     if asked is not None and "deletionTimestamp" not in metadata:
-        return Trouble("asked", f"its pod is to be left: {plain(asked)}")
+        return Trouble("asked", kubernetes_jobs.POD_TO_BE_LEFT(reason=plain(asked)))
     if "deletionTimestamp" not in metadata:
         return None
     why = [c for c in pod.get("status", {}).get("conditions") or [] if c.get("type") == "DisruptionTarget" and c.get("status") == "True"]
     reason = f": {plain(why[0].get('reason', ''))} {plain(why[0].get('message', ''))}".rstrip() if why else ""
     grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
-    return Trouble("deleted", f"its pod is being deleted{reason}", moment(metadata["deletionTimestamp"]) - grace)
+    return Trouble("deleted", kubernetes_jobs.POD_DELETED(reason=reason), moment(metadata["deletionTimestamp"]) - grace)
 
 
 def of_node(node: Object, evidence: Evidence) -> list[Trouble]:
@@ -44,17 +45,18 @@ def of_node(node: Object, evidence: Evidence) -> list[Trouble]:
     name = node["metadata"]["name"]
     if evidence.cordon and spec.get("unschedulable"):
         added = [moment(t.get("timeAdded")) for t in spec.get("taints") or [] if t.get("key") == "node.kubernetes.io/unschedulable"]
-        found.append(Trouble("cordon", f"{name} is cordoned", next(iter(added), 0.0)))
+        found.append(Trouble("cordon", kubernetes_jobs.CORDONED(node=name), next(iter(added), 0.0)))
     for taint in spec.get("taints") or []:
         text = shown(taint)
         if matches(text, evidence.taints) and not matches(text, evidence.ignored_taints):
-            found.append(Trouble("taint", f"{name} has the taint {plain(text)}", moment(taint.get("timeAdded"))))
+            reason = kubernetes_jobs.TAINTED(node=name, taint=plain(text))
+            found.append(Trouble("taint", reason, moment(taint.get("timeAdded"))))
     for condition in status.get("conditions") or []:
         kind, value = str(condition.get("type")), str(condition.get("status"))
         if any(fnmatchcase(kind, each.type) and value == each.status for each in evidence.conditions):
             said = f": {plain(condition.get('message') or condition.get('reason') or '')}"
-            text = f"{name} has the condition {plain(kind)}={plain(value)}{said}"
-            found.append(Trouble("condition", text, moment(condition.get("lastTransitionTime"))))
+            reason = kubernetes_jobs.CONDITION(node=name, condition=plain(kind), status=plain(value), message=said)
+            found.append(Trouble("condition", reason, moment(condition.get("lastTransitionTime"))))
     return found
 
 
@@ -67,7 +69,8 @@ def of_devices(pod: Object, claims: Mapping[str, Object], tainted: Mapping[tuple
         for result in results:
             device = (str(result.get("driver")), str(result.get("pool")), str(result.get("device")))
             if device in tainted:
-                found.append(Trouble("device", f"device {plain('/'.join(device))} has the taint {plain(tainted[device])}"))
+                reason = kubernetes_jobs.DEVICE_TAINTED(device=plain("/".join(device)), taint=plain(tainted[device]))
+                found.append(Trouble("device", reason))
     return found
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from understudy.common.backoff import Backoff
+from understudy.messages import kubernetes_api
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 from understudy.schedulers.kubernetes.api import Api, Object
 
@@ -36,7 +37,7 @@ class Watched:
     def objects(self) -> list[Object]:
         """As they were told of last. Raises `SchedulerFailed` while the server does not answer, or refuses."""
         if not self._listed.wait(FIRST) and self._trouble is None:
-            raise SchedulerAway(f"GET {self._path}: no answer yet")
+            raise SchedulerAway(kubernetes_api.NO_ANSWER_YET(path=self._path))
         if self._trouble is not None:
             raise self._trouble
         return list(self._objects.values())

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from understudy.common.bounds import plain
+from understudy.messages import slurm
 from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands, secret
 from understudy.schedulers.slurm.claims import Claims
@@ -62,9 +63,7 @@ class SlurmAllocation(Allocation):
         self._looks += 1
         ours = self._of_job()
         return [
-            node
-            if node.name in ours
-            else replace(node, trouble=TAKEN, suspect=True, reason=f"Slurm has taken it from the job ({node.state})")
+            node if node.name in ours else replace(node, trouble=TAKEN, suspect=True, reason=slurm.NODE_TAKEN(state=node.state))
             for node in seen
         ]
 
@@ -142,9 +141,8 @@ def _seen(line: commands.NodeLine) -> NodeSeen:
     silent = line.state.endswith("*")
     reason = f": {plain(line.reason)}" if line.reason else ""
     who = f" ({plain(line.user)})" if line.user not in ("", "Unknown") and reason else ""
-    return NodeSeen(
-        line.name, line.state, trouble or (SILENT if silent else ""), bool(trouble), f"{line.state}{reason}{who}", _time(line.since)
-    )
+    said = slurm.NODE_STATE(state=line.state, reason=reason, user=who)
+    return NodeSeen(line.name, line.state, trouble or (SILENT if silent else ""), bool(trouble), said, _time(line.since))
 
 
 def _time(text: str) -> float:

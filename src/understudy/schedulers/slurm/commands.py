@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from understudy.messages import slurm
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 
 SECONDS = 15.0  # that a command may take: a controller that is away is tried for `MessageTimeout` and again
@@ -29,17 +30,17 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
 def run(*words: str, seconds: float = SECONDS, given: str = "", variables: Mapping[str, str] | None = None) -> str:
     """What the command has printed; it reads what is `given`. Raises `SchedulerAway` or `SchedulerFailed`."""
     if shutil.which(words[0]) is None:
-        raise SchedulerFailed(f"there is no {words[0]} on this node")
+        raise SchedulerFailed(slurm.NO_COMMAND(command=words[0]))
     try:
         around = {**environment(os.environ), **(variables or {})}
         done = subprocess.run(words, input=given, capture_output=True, text=True, errors="replace", timeout=seconds, env=around)
     except subprocess.TimeoutExpired:
-        raise SchedulerAway(f"{words[0]} has not answered within {seconds:g} s") from None
+        raise SchedulerAway(slurm.COMMAND_SILENT(command=words[0], seconds=seconds)) from None
     except OSError as error:
-        raise SchedulerFailed(f"{words[0]}: {error.strerror}") from error
+        raise SchedulerFailed(slurm.COMMAND_NOT_STARTED(command=words[0], reason=error.strerror)) from error
     if done.returncode != 0:
         said = " ".join((done.stderr or done.stdout).split())[:500]
-        text = f"{' '.join(words[:3])}: {said or f'exit code {done.returncode}'}"
+        text = slurm.COMMAND_REFUSED(command=" ".join(words[:3]), answer=said or f"exit code {done.returncode}")
         raise SchedulerAway(text) if AGAIN.search(said) else SchedulerFailed(text)
     return done.stdout[:MOST]
 

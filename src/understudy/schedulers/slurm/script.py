@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from understudy.messages import slurm
+
 SRUN = "srun --no-kill --kill-on-bad-exit=0 --wait=0"
 WRONG = "\n\r\0"
 
@@ -32,12 +34,12 @@ class Wish:
 def script(wish: Wish) -> str:
     """Raises `ValueError` for what cannot be written into one."""
     if not wish.program:
-        raise ValueError("give the training script, and its arguments behind it")
+        raise ValueError(slurm.NO_PROGRAM())
     if wish.nodes < 1 or wish.spare_nodes < 0 or wish.ranks < 1:
-        raise ValueError("at least one node and one rank are needed, and no less than no spare nodes")
+        raise ValueError(slurm.TOO_FEW())
     for value in (wish.name, wish.time, wish.partition, wish.account, wish.qos, *wish.program, *wish.options):
         if any(character in value for character in WRONG):
-            raise ValueError(f"{value!r}: a line of a batch script cannot have this in it")
+            raise ValueError(slurm.NOT_IN_A_SCRIPT(value=value))
     total = wish.nodes + wish.spare_nodes
     spare = f"{wish.spare_nodes} of them with spares only" if wish.spare_nodes else "none with spares: see --spare-nodes"
     directives: list[tuple[str, str]] = [

@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from understudy.messages import slurm
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.slurm import commands
 
@@ -39,9 +40,7 @@ def shared(name: str, seconds: float) -> str:
             path.unlink(missing_ok=True)
             return text.strip()
         if time.monotonic() > end:
-            raise SchedulerFailed(
-                f"the first node has not sent the job's secret within {seconds:g} s (its own messages say why; --token-file goes without)"
-            )
+            raise SchedulerFailed(slurm.NO_SECRET(seconds=seconds))
         time.sleep(LOOK)
 
 
@@ -52,10 +51,10 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise SchedulerFailed(f"{path}, in which the job's secret comes, cannot be read: {error.strerror}") from error
+        raise SchedulerFailed(slurm.SECRET_UNREADABLE(path=path, reason=error.strerror)) from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         os.close(descriptor)
-        raise SchedulerFailed(f"somebody else has made {path}, in which the job's secret comes: give one with --token-file")
+        raise SchedulerFailed(slurm.SECRET_OF_OTHERS(path=path))
     with os.fdopen(descriptor, errors="replace") as file:
         return file.read(LONGEST)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from understudy.common.bounds import plain
+from understudy.messages import slurm
 from understudy.schedulers.base import Place
 from understudy.schedulers.slurm import commands
 
@@ -54,10 +55,7 @@ def step_of(environment: Mapping[str, str]) -> Step | None:
     count = _number(environment, "SLURM_STEP_NUM_NODES", 1)
     tasks = _number(environment, "SLURM_STEP_NUM_TASKS", count)
     if tasks != count:
-        raise ValueError(
-            f"this step of Slurm job {job} has {tasks} tasks on {count} node(s), and understudy run is to be started once on each: there "
-            f"it starts the ranks itself, srun --ntasks-per-node=1 --nodes={count} ... understudy run --nproc-per-node N"
-        )
+        raise ValueError(slurm.SEVERAL_TASKS(job=job, tasks=tasks, nodes=count))
     if not environment.get("SLURM_NODEID", "").isdecimal():
         return None
     restarts = _number(environment, "SLURM_RESTART_COUNT", 0)
@@ -74,10 +72,7 @@ def outside_of_a_step(environment: Mapping[str, str]) -> str:
     count = _number(environment, "SLURM_JOB_NUM_NODES", 1)
     if step_of(environment) is not None or not environment.get("SLURM_JOB_ID", "").isdecimal() or count < 2:
         return ""
-    return (
-        f"Slurm job {environment['SLURM_JOB_ID']} has {count} nodes, and without srun only this one trains: "
-        "srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run ... (see understudy slurm script)"
-    )
+    return slurm.WITHOUT_SRUN(job=environment["SLURM_JOB_ID"], nodes=count)
 
 
 def _number(environment: Mapping[str, str], name: str, otherwise: int) -> int:

@@ -1,0 +1,57 @@
+"""The controller of UnderstudyJobs (`understudy kubernetes controller`)."""
+
+from __future__ import annotations
+
+from understudy.messages.base import Message
+
+LOOKS_AFTER = Message(
+    "US6900",
+    "looks after all UnderstudyJobs of {group}{namespace}",
+    cause="The controller has the lock and works.",
+)
+LOST_LEAD = Message(
+    "US6901",
+    "another controller leads, or the lock could not be renewed: this one begins anew",
+    cause="The controller could not renew its lock in time, for instance because the API server did not answer. It ends, and its "
+    "Deployment starts it again.",
+)
+WAITS_FOR_LEAD = Message(
+    "US6902",
+    "{other} leads: this controller takes over when that is gone",
+    cause="Several controllers run, and one of them works at a time.",
+)
+LEAD_NOT_KNOWN = Message(
+    "US6903",
+    "{problem}; trying again",
+    cause="The lock of the controllers could not be read or written.",
+    remedy="It is tried again. If it goes on, look at the problem, which has its own code.",
+)
+IMAGE_NEEDED = Message(
+    "US6904",
+    "--image (or UNDERSTUDY_IMAGE) is needed: orchestrators run in pods of this image",
+    cause="The controller was started without the image of orchestrators.",
+    remedy="Give --image, or set UNDERSTUDY_IMAGE in the Deployment.",
+)
+CANNOT_BE = Message(
+    "US6905",
+    "what its resource says now cannot be, so it goes on as it was, and gets no new pods: {reason}",
+    cause="The resource of a running job was changed into something that is not possible.",
+    remedy="Correct the resource.",
+)
+REFUSED = Message(
+    "US6906",
+    "{job} is refused: {reason}",
+    cause="The resource of the job is not possible, or a pod of it failed too often before all ranks were there.",
+    remedy="The reason says what to correct. Then make the job again.",
+)
+TRIES_AGAIN = Message(
+    "US6907",
+    "{what}: {problem}; trying again",
+    cause="A job, or the cluster, could not be looked after now.",
+    remedy="It is tried again. If it goes on, look at the problem, which has its own code.",
+)
+NO_RANKS_THERE = Message(
+    "US6908",
+    "no pod of an UnderstudyJob runs on this node",
+    cause="A DrainRequest named this node, and no ranks or spares are there, or not any more.",
+)
