@@ -107,7 +107,7 @@ def _made(make: Callable[[], Path]) -> None:
     except FileNotFoundError as error:
         say(tools.AUTHORITY_MISSING(path=error.filename))
     except OSError as error:
-        say(tools.CERTIFICATE_UNWRITTEN(reason=error))
+        say(tools.CERTIFICATE_UNWRITTEN(reason=str(error)))
     except ValueError as error:
         say(str(error))
     else:

@@ -90,7 +90,7 @@ def secret(flags: Flags, plan: Launch, here: Allocation) -> str | None:
         else:
             made = here.shared(PATIENCE)
     except (SchedulerFailed, OSError) as error:
-        raise Usage(starting.SECRET_NOT_SHARED(reason=error)) from error
+        raise Usage(starting.SECRET_NOT_SHARED(reason=str(error))) from error
     return made
 
 

@@ -120,7 +120,7 @@ def _interrupted(number: int, frame: object) -> None:
 
 
 def _unusable(error: OSError, host: str) -> str:
-    return tools.PLACE_UNUSABLE(place=error.filename or host, reason=error.strerror or error)
+    return tools.PLACE_UNUSABLE(place=error.filename or host, reason=error.strerror or str(error))
 
 
 def verdict(report: Report) -> str:

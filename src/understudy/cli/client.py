@@ -98,7 +98,7 @@ class Server:
             ) as client:
                 yield client
         except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
-            raise NoAnswer(asking.NO_ANSWER(url=self.url, reason=error)) from error
+            raise NoAnswer(asking.NO_ANSWER(url=self.url, reason=str(error))) from error
 
 
 class Patience:

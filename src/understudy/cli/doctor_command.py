@@ -93,7 +93,7 @@ def of_system() -> Iterator[Finding]:
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError) as error:
-        yield Finding("processes of a job", MISSING, tools.NO_PIDFDS(reason=error), "use Linux 5.3 or newer")
+        yield Finding("processes of a job", MISSING, tools.NO_PIDFDS(reason=str(error)), "use Linux 5.3 or newer")
     else:
         yield Finding("processes of a job", OK, "can be watched")
     try:

@@ -251,7 +251,7 @@ def _duration(text: str) -> float | None:
     try:
         found = seconds(text)
     except ValueError as error:
-        say(asking.DEADLINE_FORM(value=text, reason=error))
+        say(asking.DEADLINE_FORM(value=text, reason=str(error)))
         raise typer.Exit(2) from error
     if not isinstance(found, float) or not 0 < found <= LONGEST:
         say(asking.DEADLINE_RANGE(value=text))

@@ -132,7 +132,7 @@ def _ask(what: str, about: Target, body: dict[str, Any]) -> None:
             raise NoAnswer(asking.ADDRESS_UNKNOWN())
         about.server.call("POST", of_job(about.job, what), body)
     except NoAnswer as error:
-        say(asking.NOT_RUNNING(path=about.run.path, reason=error) if about.run is not None else str(error))
+        say(asking.NOT_RUNNING(path=about.run.path, reason=str(error)) if about.run is not None else str(error))
         raise typer.Exit(1) from error
     except Denied as error:
         say(str(error))
@@ -163,7 +163,7 @@ def answer(what: str, about: Target) -> Any:
 def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
     """Status, state, report or events without the orchestrator, which did not answer: that is `why`. Raises `NoAnswer`."""
     if not run.journal_file.exists():
-        raise NoAnswer(asking.NO_JOURNAL(path=run.path, reason=why)) from why
+        raise NoAnswer(asking.NO_JOURNAL(path=run.path, reason=str(why))) from why
     # Here, because they bring SQLAlchemy, which the other commands do without.
     from understudy.orchestrator import migrations, state_view, views
 

@@ -272,7 +272,7 @@ def _policy(file: Path | None) -> str:
     except BadPolicy as error:
         raise Usage(f"--policy {file}: {error}") from error
     except OSError as error:
-        raise Usage(run_options.POLICY_UNREADABLE(path=file, reason=error)) from error
+        raise Usage(run_options.POLICY_UNREADABLE(path=file, reason=str(error))) from error
 
 
 def _detectors(file: Path | None, submitted: bool) -> str:
@@ -304,7 +304,7 @@ def _timeouts(flags: Flags) -> Timeouts:
             node_lost=flags.node_timeout,
         )
     except ValueError as error:
-        raise Usage(run_options.TIMEOUTS_REFUSED(reason=error)) from error
+        raise Usage(run_options.TIMEOUTS_REFUSED(reason=str(error))) from error
 
 
 def _program(flags: Flags) -> tuple[str, ...]:

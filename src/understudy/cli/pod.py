@@ -44,7 +44,7 @@ def serve_pod(flags: Flags, name: str) -> int:
         told = TypeAdapter(Told).validate_json(os.environ.pop(POD_VARIABLE))
         timeouts = TypeAdapter(Timeouts).validate_python(told.timeouts)
     except ValidationError as error:
-        raise Usage(starting.POD_VARIABLE_REFUSED(variable=POD_VARIABLE, reason=error)) from error
+        raise Usage(starting.POD_VARIABLE_REFUSED(variable=POD_VARIABLE, reason=str(error))) from error
     default = Flags([])
     given = [field for field in OURS if getattr(flags, field) != getattr(default, field) and not _of_environment(field)]
     if given:

@@ -156,7 +156,7 @@ def check_tls(cert: Path | None, key: Path | None, plan: Launch) -> None:
         if cert is not None and key is not None:
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
     except (ssl.SSLError, OSError) as error:
-        raise Usage(starting.TLS_UNUSABLE(reason=error.strerror or error)) from error
+        raise Usage(starting.TLS_UNUSABLE(reason=error.strerror or str(error))) from error
 
 
 def _hosts_orchestrator(plan: Launch) -> bool:

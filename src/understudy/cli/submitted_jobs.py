@@ -77,7 +77,7 @@ def follow(server: Server, job: str) -> int:
                 return int(status["exit_code"])
         except NoAnswer as error:
             if patience.over():
-                say(asking.FOLLOWING_GIVEN_UP(reason=error, job=job))
+                say(asking.FOLLOWING_GIVEN_UP(reason=str(error), job=job))
                 return 1
             time.sleep(0.2)
         except Denied as error:

@@ -65,7 +65,7 @@ def service(url: str, token_file: Path | None, certificate: Path | None) -> Serv
         if certificate is not None:
             trusting(str(certificate))
     except ssl.SSLError as error:
-        say(asking.TRUST_UNUSABLE(path=certificate, reason=error.strerror or error))
+        say(asking.TRUST_UNUSABLE(path=certificate, reason=error.strerror or str(error)))
         raise typer.Exit(2) from error
     except OSError as error:
         say(asking.FILE_UNREADABLE(path=error.filename or certificate, reason=error.strerror))

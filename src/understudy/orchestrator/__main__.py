@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         say(str(error))
         return 2
     except OSError as error:
-        say(orchestrators.UNUSABLE(reason=error))
+        say(orchestrators.UNUSABLE(reason=str(error)))
         return 2
     try:
         if arguments.members:
@@ -267,7 +267,7 @@ def _patiently(place: Path | str, read: Callable[[], T]) -> T:
                 raise
             if not told:
                 told = True
-                say(orchestrators.JOURNAL_UNREADABLE_NOW(path=place, reason=error.orig))
+                say(orchestrators.JOURNAL_UNREADABLE_NOW(path=place, reason=str(error.orig)))
             time.sleep(backoff.delay())
 
 

@@ -79,7 +79,7 @@ class DrainedNodes:
         except FileNotFoundError:
             pass
         except (OSError, ValueError, AttributeError) as error:
-            tell(service_jobs.DRAINS_UNREADABLE(path=self._file, reason=error))
+            tell(service_jobs.DRAINS_UNREADABLE(path=self._file, reason=str(error)))
 
     def get(self, node: str) -> str:
         """Why; "" if it is not drained."""
@@ -96,4 +96,4 @@ class DrainedNodes:
             unfinished.write_text(json.dumps(self._known) + "\n")
             unfinished.rename(self._file)
         except OSError as error:
-            self._tell(service_jobs.DRAINS_UNWRITTEN(path=self._file, reason=error))
+            self._tell(service_jobs.DRAINS_UNWRITTEN(path=self._file, reason=str(error)))

@@ -298,7 +298,7 @@ def read_all(place: Path | str, only: str | None = None, aside: dict[str, str] |
             try:
                 found[job] = Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
             except ValueError as error:
-                why = orchestrators.JOB_UNREADABLE(path=database.shown(place), job=job, reason=error)
+                why = orchestrators.JOB_UNREADABLE(path=database.shown(place), job=job, reason=str(error))
                 if aside is None:
                     raise Unreadable(why) from error
                 aside[job] = why
@@ -316,7 +316,7 @@ def _events_of(connection: sa.Connection, job: str) -> list[tuple[float, Event]]
         try:
             event, _ = recalled(text)
         except BadMessage as error:
-            raise ValueError(orchestrators.EVENT_UNREADABLE(number=number, reason=error)) from error
+            raise ValueError(orchestrators.EVENT_UNREADABLE(number=number, reason=str(error))) from error
         if isinstance(event, Event):
             events.append((now, event))
     return events

@@ -160,7 +160,7 @@ class Scheduling:
         try:
             released = await asyncio.to_thread(allocation.release, why.keys(), told)
         except SchedulerFailed as error:
-            self._tell(service_jobs.NOT_GIVEN_BACK(nodes=", ".join(why), reason=error))
+            self._tell(service_jobs.NOT_GIVEN_BACK(nodes=", ".join(why), reason=str(error)))
             return
         self._recorded = told if released else self._recorded
         for name in released:
@@ -171,7 +171,7 @@ class Scheduling:
             try:
                 await asyncio.to_thread(allocation.drain, released, reason)
             except SchedulerFailed as error:
-                self._tell(service_jobs.NOT_DRAINED(nodes=", ".join(released), reason=error))
+                self._tell(service_jobs.NOT_DRAINED(nodes=", ".join(released), reason=str(error)))
 
     def _fails(self, why: str) -> None:
         """Told once, until it answers again."""

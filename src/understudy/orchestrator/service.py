@@ -301,7 +301,7 @@ class Service:
         try:
             message, written = taken(text)
         except BadMessage as error:
-            self._complain(service_jobs.NOT_A_MESSAGE(node=link.node, reason=error))
+            self._complain(service_jobs.NOT_A_MESSAGE(node=link.node, reason=str(error)))
             return
         if self._links.get(link.node) is not link:
             return  # a connection that has been replaced
@@ -387,7 +387,7 @@ class Service:
             if news:
                 self.submit(observed(evidence))
         except OutOfBounds as error:  # of a detector of another package
-            self._complain(service_jobs.EVIDENCE_LEFT_OUT(detector=plain(evidence.detector[:64]), reason=error))
+            self._complain(service_jobs.EVIDENCE_LEFT_OUT(detector=plain(evidence.detector[:64]), reason=str(error)))
             return False
         event = self._responses.event_of(evidence, self.machine.state, now, again=not news)
         if event is not None:

@@ -32,7 +32,7 @@ class Settings:
         try:
             found = _ADAPTER.validate_json(text)
         except ValidationError as error:
-            raise ValueError(orchestrators.SETTINGS_REFUSED(reason=error)) from error
+            raise ValueError(orchestrators.SETTINGS_REFUSED(reason=str(error))) from error
         parse(found.policy, "policy")
         return found
 

@@ -138,7 +138,7 @@ class Leased:
                 self.deposed(quorums.LOG_OVERTAKEN())
                 return False
             except ValueError as error:
-                self._tell(quorums.LOG_UNREADABLE(reason=error))
+                self._tell(quorums.LOG_UNREADABLE(reason=str(error)))
                 return False
             except SchedulerFailed as error:
                 self._fails(error)
@@ -191,7 +191,7 @@ class Leased:
     def _fails(self, error: SchedulerFailed) -> None:
         """Told once, until it answers again."""
         if not self._failing:
-            self._tell(quorums.LOG_AWAY(reason=error))
+            self._tell(quorums.LOG_AWAY(reason=str(error)))
         self._failing = str(error)
 
     def _answered(self) -> None:

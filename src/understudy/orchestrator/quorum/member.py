@@ -197,7 +197,7 @@ class Member:
                 await asyncio.get_running_loop().run_in_executor(self._disk, what)
                 return
             except Exception as error:  # whatever it is: a member that ends in silence would be worse than one that cannot write
-                self._tell_once(quorums.LOG_UNWRITTEN(reason=error))
+                self._tell_once(quorums.LOG_UNWRITTEN(reason=str(error)))
                 await asyncio.sleep(AGAIN)
 
     def _tell_once(self, text: str) -> None:
