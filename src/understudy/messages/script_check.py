@@ -178,6 +178,27 @@ UNDRILLED = Message(
     remedy="Give a larger --check-steps.",
 )
 
+VALUE_DIFFERS = Message(
+    "US2531",
+    "rank {rank}, step {step}: {entry} is not the same{values}",
+    cause="After this step the rank held another value, or gave another result, in the run with the kill than in the undisturbed one.",
+    remedy="Look for what feeds the value and is not registered.",
+)
+
+RECORDED_ONCE = Message(
+    "US2532",
+    "rank {rank} has told of transaction {transaction} only in the run that was {run}",
+    cause="The two runs have not gone through the same transactions, so they cannot be compared there.",
+    remedy="Let the script run the same steps each time, or run the check again.",
+)
+
+RECORDED_OTHERWISE = Message(
+    "US2533",
+    "rank {rank}, transaction {transaction}: {there} undisturbed, and {here} here",
+    cause="The transaction is another step or section in one run than in the other.",
+    remedy="Let the script run the same transactions in the same order each time.",
+)
+
 REGISTER_STATE = Message(
     "US2540",
     "What a step goes by and nobody has registered starts afresh on a newcomer. Look for it in what feeds what is named above: counters, "

@@ -177,6 +177,18 @@ AGENT_ENDS = Message(
     cause="The agent of a node was ended. Jobs on the node go on, and the next agent with the same --state-dir takes them up.",
 )
 
+DRY_RUN_ANSWERS = Message(
+    "US2760",
+    "{evidence} of evidence; {answers} of this policy:",
+    cause="`understudy policy check --dry-run` has gone through a journal. The table says what the policy would have done.",
+)
+
+DRY_RUN_NOTHING = Message(
+    "US2761",
+    "{evidence} of evidence; nothing would have followed",
+    cause="`understudy policy check --dry-run` has gone through a journal, and no rule of the policy applies to what is in it.",
+)
+
 CAN_RUN = Message(
     "US2801",
     "a job can run here",
