@@ -24,9 +24,9 @@ def check(line: bytes, worker: str) -> FromWorker:
     except RecursionError as error:  # JSON nested by the thousand
         raise messages.BadMessage(wire.NESTED_TOO_DEEPLY()) from error
     if not isinstance(message, FromWorker):
-        raise messages.BadMessage(wire.NOT_A_WORKERS(kind=type(message).__name__))
+        raise messages.BadMessage(wire.NOT_A_WORKERS(type=type(message).__name__))
     if message.worker != worker:
-        raise messages.BadMessage(wire.IN_ANOTHERS_NAME(kind=type(message).__name__, worker=message.worker))
+        raise messages.BadMessage(wire.IN_ANOTHERS_NAME(type=type(message).__name__, worker=message.worker))
     return message
 
 

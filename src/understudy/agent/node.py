@@ -137,7 +137,7 @@ class NodeAgent:
                 signal.pidfd_send_signal(running.pidfd, signal.SIGTERM)
                 self._loop.call_later(END, self._kill, running)
         else:
-            self._say(agents.NOT_FOR_A_NODE(kind=type(message).__name__))
+            self._say(agents.NOT_FOR_A_NODE(type=type(message).__name__))
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

@@ -182,7 +182,7 @@ class Agent:
                 if worker is not None and worker.alive:  # else: its loss is on its way to the orchestrator
                     self._relay(worker, message)
             case _:
-                self._output.say(agents.NOT_FOR_NODE(kind=type(message).__name__))
+                self._output.say(agents.NOT_FOR_NODE(type=type(message).__name__))
 
     def _relay(self, worker: Worker, command: ToWorker) -> None:
         if isinstance(command, commands.Release):

@@ -71,6 +71,6 @@ def _verdict(about: Target, number: int, quiet: bool) -> dict[str, Any]:
                 if found["number"] == number and found["verdict"]:
                     return dict(found)
             if status["exit_code"] is not None:
-                raise NoAnswer(asking.JOB_ENDED(message=status["message"]))
+                raise NoAnswer(asking.JOB_ENDED(reason=status["message"]))
             shown.update(f"drill {number}: step {status['step']}")
             time.sleep(LOOK)

@@ -269,10 +269,8 @@ def _policy(file: Path | None) -> str:
     try:
         read(file)
         return file.read_text()
-    except BadPolicy as error:
+    except (BadPolicy, OSError) as error:
         raise Usage(f"--policy {file}: {error}") from error
-    except OSError as error:
-        raise Usage(run_options.POLICY_UNREADABLE(path=file, reason=str(error))) from error
 
 
 def _detectors(file: Path | None, submitted: bool) -> str:

@@ -176,7 +176,7 @@ def taken(text: str | bytes) -> tuple[Message, str]:
     """
     message, written = recalled(text, LIMIT)
     if len(written) > LIMIT // _GROWTH and type(message) in _BOUNDED and len(encode(message)) > LIMIT:
-        raise BadMessage(wire.WRITTEN_TOO_LONG(kind=type(message).__name__, most=LIMIT))
+        raise BadMessage(wire.WRITTEN_TOO_LONG(type=type(message).__name__, most=LIMIT))
     return message, written
 
 
@@ -194,7 +194,7 @@ def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]
         name = head[1] if head is not None else ""
         _TYPES[name]
     except (ValueError, KeyError) as error:
-        raise BadMessage(wire.NOT_A_MESSAGE(text=repr(text[:200]), error=repr(error))) from error
+        raise BadMessage(wire.NOT_A_MESSAGE(line=repr(text[:200]), error=repr(error))) from error
     try:
         message: Message = _adapter(name).validate_json(text)
     except ValidationError as error:
@@ -204,7 +204,7 @@ def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]
     try:
         fitting = bounded(message)
     except OutOfBounds as error:
-        raise BadMessage(wire.MALFORMED(kind=name, reason=str(error))) from error
+        raise BadMessage(wire.MALFORMED(type=name, reason=str(error))) from error
     return fitting, text if fitting is message else encode(fitting)
 
 
@@ -218,7 +218,7 @@ def _decode_slowly(name: str, text: str, refused: ValidationError) -> Message:
             found["pages"] = {worker: page[: len(PageView._fields)] for worker, page in found["pages"].items()}
         message: Message = _adapter(name).validate_python(found)
     except (ValidationError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        raise BadMessage(wire.MALFORMED(kind=name, reason=str(refused))) from refused
+        raise BadMessage(wire.MALFORMED(type=name, reason=str(refused))) from refused
     return message
 
 
@@ -271,7 +271,7 @@ def unfold(message: Message) -> list[Message]:
         return [message]
     command = decode(message.command)
     if not isinstance(command, Shared):
-        raise BadMessage(wire.NOT_FOR_SEVERAL(kind=type(command).__name__))
+        raise BadMessage(wire.NOT_FOR_SEVERAL(type=type(command).__name__))
     return [replace(command, worker=worker) for worker in message.workers]
 
 

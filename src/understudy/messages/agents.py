@@ -55,7 +55,7 @@ NOT_A_MESSAGE = Message(
 
 NOT_FOR_NODE = Message(
     "US5707",
-    "ignored {kind} from the orchestrator: it is not for this node",
+    "ignored {type} from the orchestrator: it is not for this node",
     cause="Agent and orchestrator are of different versions, or the orchestrator has confused two nodes.",
     remedy="Install the same version of Understudy on all hosts.",
 )
@@ -295,7 +295,7 @@ PART_RESTARTED_WITH_AGENT = Message(
 
 NOT_FOR_A_NODE = Message(
     "US5768",
-    "ignored {kind} from the orchestrator: it is not for a node",
+    "ignored {type} from the orchestrator: it is not for a node",
     cause="Agent and orchestrator are of different versions.",
     remedy="Install the same version of Understudy on all hosts.",
 )

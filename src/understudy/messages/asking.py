@@ -229,7 +229,7 @@ DRILL_BEGINS = Message(
 
 JOB_ENDED = Message(
     "US2351",
-    "the job has ended: {message}",
+    "the job has ended: {reason}",
     cause="The job ended before the drill that was waited for had a verdict.",
 )
 

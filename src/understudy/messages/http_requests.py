@@ -230,7 +230,7 @@ ALERTS_LEFT_OUT = Message(
 
 FIRST_MESSAGE = Message(
     "US5240",
-    "the first message must be {kind}{reason}",
+    "the first message must be {type}{reason}",
     cause="What has connected as an agent has not introduced itself as one, or not in time.",
     remedy="Install the same version of Understudy on all hosts.",
 )

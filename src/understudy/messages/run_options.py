@@ -210,13 +210,6 @@ LABEL_FORM = Message(
     remedy="Give for instance --label switch=s3.",
 )
 
-POLICY_UNREADABLE = Message(
-    "US2136",
-    "--policy {path}: {reason}",
-    cause="The file of the policy cannot be read.",
-    remedy="Correct the path or the permissions of the file.",
-)
-
 DETECTORS_SUBMITTED = Message(
     "US2137",
     "--detectors is for a job that runs here: an orchestrator's nodes have one of their own (understudy agent --detectors)",

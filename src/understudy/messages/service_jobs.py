@@ -115,7 +115,7 @@ NOT_A_MESSAGE = Message(
 
 NOT_AN_AGENTS_MESSAGE = Message(
     "US5323",
-    "node {node} sent a {kind}, which is not an agent's to send",
+    "node {node} sent a {type}, which is not an agent's to send",
     cause="The agent of the node has sent what only an orchestrator sends. It is ignored.",
     remedy="Install the same version of Understudy on all hosts.",
 )

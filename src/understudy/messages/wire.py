@@ -6,7 +6,7 @@ from understudy.messages.base import Message
 
 WRITTEN_TOO_LONG = Message(
     "US5900",
-    "a {kind} that is longer than {most} bytes when it is written",
+    "a {type} that is longer than {most} bytes when it is written",
     cause="A message is within the limit as it came, and longer than it in the form in which the journal keeps it.",
     remedy="Send shorter texts.",
 )
@@ -20,21 +20,21 @@ TOO_LONG = Message(
 
 NOT_A_MESSAGE = Message(
     "US5902",
-    "not a message: {text} ({error})",
+    "not a message: {line} ({error})",
     cause="What came is no JSON object that begins with a known type.",
     remedy="Install the same version of Understudy on all hosts.",
 )
 
 MALFORMED = Message(
     "US5903",
-    "malformed {kind}: {reason}",
+    "malformed {type}: {reason}",
     cause="The message has a known type, and a field of it is missing or has a value that is not allowed.",
     remedy="Install the same version of Understudy on all hosts.",
 )
 
 NOT_FOR_SEVERAL = Message(
     "US5904",
-    "{kind} is not for several workers",
+    "{type} is not for several workers",
     cause="A command that is for one worker came as one for several.",
     remedy="Install the same version of Understudy on all hosts.",
 )
@@ -48,14 +48,14 @@ NESTED_TOO_DEEPLY = Message(
 
 NOT_A_WORKERS = Message(
     "US5906",
-    "{kind} is not for a worker to say",
+    "{type} is not for a worker to say",
     cause="A message came from a worker that only an agent or an orchestrator sends.",
     remedy="Find out what writes to descriptors by number in the script.",
 )
 
 IN_ANOTHERS_NAME = Message(
     "US5907",
-    "{kind} in the name of {worker!r}",
+    "{type} in the name of {worker!r}",
     cause="A worker has sent a message that is about another worker.",
     remedy="Find out what writes to descriptors by number in the script.",
 )

@@ -77,6 +77,6 @@ class Auth:
         except WebSocketDisconnect:
             return None
         if not isinstance(said, kind):
-            await socket.close(POLICY_VIOLATION, http_requests.FIRST_MESSAGE(kind=kind.__name__, reason=why))
+            await socket.close(POLICY_VIOLATION, http_requests.FIRST_MESSAGE(type=kind.__name__, reason=why))
             return None
         return said

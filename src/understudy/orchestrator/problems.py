@@ -25,7 +25,7 @@ SCHEMA = {
         "title": {"type": "string", "description": "the status in words"},
         "status": {"type": "integer", "description": "the status of the answer"},
         "detail": {"type": "string", "description": "what is wrong, and what to do; it begins with the code of the message"},
-        "code": {"type": "string", "pattern": "^US[0-9]{4}$", "description": "the code of the message, which `understudy explain` explains"},
+        "code": {"type": "string", "pattern": "^US[0-9]{4}$", "description": "of the message, which `understudy explain` explains"},
     },
 }
 MEANING = {

@@ -316,7 +316,7 @@ class Service:
             self.observe(evidence_of(message, link.node))
             return
         if not isinstance(message, FromAgent):
-            self._complain(service_jobs.NOT_AN_AGENTS_MESSAGE(node=link.node, kind=type(message).__name__))
+            self._complain(service_jobs.NOT_AN_AGENTS_MESSAGE(node=link.node, type=type(message).__name__))
             return
         if isinstance(message, NodeJoined):
             self._complain(service_jobs.JOINED_TWICE(node=link.node))  # what it said of its workers then may be long over
