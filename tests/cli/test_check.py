@@ -13,14 +13,15 @@ import pytest
 from rich.console import Console
 from tests.said import codes, refused, said
 
+from understudy.cli.check.command import check
 from understudy.cli.check.course import Kill
 from understudy.cli.check.page import as_values, view
 from understudy.cli.check.records import Commit, Records, compare
 from understudy.cli.check.runs import Ended, Run, Standstill
 from understudy.cli.check.verdict import Judge, Page, Verdict
 from understudy.cli.flags import Flags
-from understudy.cli.launch import launch
-from understudy.messages import script_check
+from understudy.cli.launch import Usage, launch
+from understudy.messages import run_options, script_check
 from understudy.messages.base import Message
 
 BEFORE, LAST = 5, 8
@@ -184,3 +185,19 @@ def test_the_page_is_for_people_and_programs() -> None:
     values = json.loads(json.dumps(as_values(page)))
     assert (values["verdict"], values["exit_code"], values["kill"]["rank"]) == ("bitwise", 0, 1)
     assert values["advice"] == [script_check.FOLLOW_NOTICES()]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message", "arguments"),
+    [
+        ({"nproc_per_node": "1"}, script_check.CHECK_NEEDS_RANKS, {}),
+        ({"nnodes": "2"}, script_check.CHECK_ON_ONE_MACHINE, {}),
+        ({"orchestrator": "http://host0:29400"}, script_check.CHECK_ON_ONE_MACHINE, {}),
+        ({"no_replenish": True}, script_check.CHECK_NEEDS_SPARES, {}),
+        ({"check_steps": 4}, script_check.CHECK_TOO_SHORT, {"steps": 4, "least": 5}),
+        ({"program": ["missing.py"]}, run_options.SCRIPT_MISSING, {"script": "missing.py"}),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(flags: dict[str, Any], message: Message, arguments: dict[str, Any]) -> None:
+    with refused(Usage, message, **arguments):
+        check(Flags(**{"program": [__file__], "nproc_per_node": "2", **flags}), "check")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.detectors.prometheus_fake import NOW, Fake, serving
+from tests.said import said
 from typer.testing import CliRunner, Result
 
 import understudy.cli
@@ -30,6 +31,7 @@ from understudy.detectors.configuration import read
 from understudy.detectors.kernel import Kernel
 from understudy.detectors.nvml_limits import DEFAULT, Rate
 from understudy.detectors.prometheus_here import PrometheusHere, Rules
+from understudy.messages import tools
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 CHECK = '[[command]]\nname = "{}"\nargv = ["/bin/sh", "-c", "{}"]\n'
@@ -215,7 +217,7 @@ def test_what_looks_is_listed(tmp_path: Path) -> None:
     file = tmp_path / "d.toml"
     file.write_text('off = ["kernel"]\n' + CHECK.format("disk", "exit 1"))
     listed = {row["name"]: row for row in json.loads(detectors(str(file), "--json").stdout)}
-    assert listed["kernel"]["why_not"] == "off: the file says so" and not listed["kernel"]["looks"]
+    assert listed["kernel"]["why_not"] == tools.DETECTOR_OFF() and not listed["kernel"]["looks"]
     assert listed["command:disk"] == {
         "name": "command:disk",
         "looks": True,
@@ -225,14 +227,14 @@ def test_what_looks_is_listed(tmp_path: Path) -> None:
         "found": [],
     }
     table = detectors(str(file)).stdout
-    assert "no: off: the file says so" in table and "every 60 s" in table and "exit 1" not in table
+    assert said(table, tools.DETECTOR_OFF) and "every 60 s" in table and "exit 1" not in table
 
 
 @pytest.mark.parametrize(
     ("script", "code", "told"),
     [
         ("echo full; exit 1", 1, "suspect: the check disk failed: full (command:disk, check-failed)"),
-        ("exit 0", 0, "nothing was found"),
+        ("exit 0", 0, tools.NOTHING_FOUND()),
         ("exit 3", 0, "note: the check disk says nothing about the node: it ended with exit code 3 (command:disk, check-exit)"),
     ],
 )

@@ -26,11 +26,13 @@ from tests.checks.test_network import SHORT, listening, spoils
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import Mark, marked, wait_until
 from tests.integration.test_disk_full import small
+from tests.said import said
 
 from understudy.checks import peers
 from understudy.checks.base import Report
 from understudy.checks.options import NAMES
 from understudy.detectors.base import GROUP
+from understudy.messages import tools
 
 __all__ = ["small"]
 COMMAND = [sys.executable, "-m", "understudy.cli", "check-node"]
@@ -90,7 +92,7 @@ def test_this_machine_passes(node: Node) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for words in ("passed", "compute", "memory", "disk", "CPU 0", "GB/s", "there is no peer to measure with"):
         assert words in done.stdout
-    assert "understudy: this node passes" in done.stderr
+    assert said(done.stderr, tools.NODE_PASSES)
     assert [path.name for path in node.folder.iterdir()] == ["packages"]
 
 
@@ -113,9 +115,9 @@ def test_json_has_every_figure(node: Node) -> None:
         (["--only", "disk", "--skip", "disk"], "leave no check to be run"),
         (["--memory-share", "1.5"], "memory_share: input should be less than or equal to 0.9"),
         (["--peer", "host"], "give HOST:PORT"),
-        (["--peer", "10.0.0.5:80"], "give both sides the same long random text with --token-file"),
-        (["--serve", "--host", "0.0.0.0"], "give both sides the same long random text with --token-file"),
-        (["--token-file", "away"], "away: No such file or directory"),
+        (["--peer", "10.0.0.5:80"], tools.HOST_NEEDS_SECRET(host="10.0.0.5")),
+        (["--serve", "--host", "0.0.0.0"], tools.HOST_NEEDS_SECRET(host="0.0.0.0")),
+        (["--token-file", "away"], tools.PLACE_UNUSABLE(place="away", reason="No such file or directory")),
         (["--serve", "--host", "127.0.0.1", "--port", "1", "--serve-for", "0"], "serve-for"),
     ],
 )
@@ -127,13 +129,13 @@ def test_what_makes_no_sense_is_refused_with_its_reason(node: Node, words: list[
 
 def test_a_short_secret_is_refused_where_others_can_try_it(node: Node) -> None:
     done = node.check("--peer", "10.0.0.5:80", UNDERSTUDY_TOKEN="short")
-    assert done.returncode == 2 and "too easy to guess" in done.stderr
+    assert done.returncode == 2 and said(done.stderr, tools.SECRET_TOO_SHORT, least=16)
 
 
 def test_a_node_of_which_nothing_is_known_does_not_pass(node: Node) -> None:
     done = node.check("--only", "network")
     assert done.returncode == 1
-    assert "nothing of it could be tried out" in done.stderr
+    assert said(done.stderr, tools.NODE_UNTRIED)
 
 
 def test_a_cpu_that_computes_wrongly(node: Node) -> None:

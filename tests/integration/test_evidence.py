@@ -8,6 +8,9 @@ from tests.integration.lamps import lamp, lamps
 from tests.integration.processes import wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome
+from tests.said import said
+
+from understudy.messages import service_jobs
 
 __all__ = ["lamps"]
 
@@ -32,8 +35,8 @@ def test_a_policy_of_the_job_holds_it_back(lamps: Service, undisturbed_spread: C
     job = lamps.held("job", "--policy", str(policy))
     node = job.node_of(1)
     lamp(lamps, node).touch()
-    told = f"ranks do not leave node {node} yet: 1 warm spares are on trusted nodes (spares_left = 5, and one is taken)"
-    wait_until(lambda: told in job.output, told, LONG)
+    wait_until(lambda: said(job.output, service_jobs.RANKS_STAY_ON_NODE, node=node), "that they stay", LONG)
+    assert "spares_left = 5" in job.output
     job.wait_until(lambda status: node in status["taints"], "the taint")
     job.let("let go")
     assert job.ends_like(undisturbed_spread(2)).incidents == []
