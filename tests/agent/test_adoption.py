@@ -21,6 +21,7 @@ from understudy.common.page_view import Activity
 from understudy.links import reattach
 from understudy.links.page import PageWriter
 from understudy.links.reattach import Introduction
+from understudy.messages import agents
 
 WHO = Introduction("w1", 3, 2, {"RANK": "3"}, False)
 PAGE = "from pathlib import Path; import sys; from understudy.links.page import Activity, PageWriter as P; "
@@ -41,7 +42,7 @@ def test_the_living_and_the_dead(tmp_path: Path) -> None:
     worker = dead.taken_up("node0", Route(""))
     assert not worker.alive and worker.page is None
     assert worker.lost is not None
-    assert worker.lost.detail == "it ended while the agent of node0 was away, in the vote of transaction 7"
+    assert worker.lost.detail == agents.ENDED_MEANWHILE(node="node0", where=", in the vote of transaction 7")
     assert has_workers(tmp_path)
     (tmp_path / "w0.page").unlink()
     assert not has_workers(tmp_path)

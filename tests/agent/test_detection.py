@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.integration.processes import wait_for_end, wait_until
+from tests.said import said
 
 from understudy.agent import detection
 from understudy.agent.descendants import reap
@@ -24,6 +25,8 @@ from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 from understudy.detectors.choice import Choice
 from understudy.detectors.command import Command, CommandCheck
 from understudy.links.messages import Seen, decode, encode
+from understudy.messages import agents, service_jobs
+from understudy.messages.base import Message
 from understudy.orchestrator.detection import evidence_of
 
 LIMIT = 30.0
@@ -82,26 +85,27 @@ def test_the_same_is_told_again_only_after_a_while(running: Callable[..., queue.
 @pytest.mark.parametrize(
     ("look", "why"),
     [
-        (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
-        (lambda: ["hot"], "no evidence of something that has happened"),
-        (lambda: [HOT] * 1000, "more than 100 things"),
-        (lambda: iter(lambda: HOT, None), "more than 100 things"),
-        (lambda: [Evidence("d", Subject.WORKER, "w0", Severity.SUSPECT, "slow", 1.0)], "speaks of that node and its parts"),
-        (lambda: [Evidence("d", Subject.NODE, "", Severity.LOST, "gone", 1.0)], "speaks of that node and its parts"),
-        (lambda: [Evidence("d", Subject.NODE, "", Severity.NOTE, "then", 1e300)], "no evidence of something that has happened"),
-        (lambda: [Evidence("d", Subject.NODE, "", Severity.NOTE, "then", 1.0, until=float("inf"))], "no evidence"),
+        (lambda: 1 / 0, None),
+        (lambda: ["hot"], service_jobs.NOT_EVIDENCE),
+        (lambda: [HOT] * 1000, service_jobs.FLOOD),
+        (lambda: iter(lambda: HOT, None), service_jobs.FLOOD),
+        (lambda: [Evidence("d", Subject.WORKER, "w0", Severity.SUSPECT, "slow", 1.0)], agents.NOT_OF_NODE),
+        (lambda: [Evidence("d", Subject.NODE, "", Severity.LOST, "gone", 1.0)], agents.NOT_OF_NODE),
+        (lambda: [Evidence("d", Subject.NODE, "", Severity.NOTE, "then", 1e300)], service_jobs.NOT_EVIDENCE),
+        (lambda: [Evidence("d", Subject.NODE, "", Severity.NOTE, "then", 1.0, until=float("inf"))], service_jobs.NOT_EVIDENCE),
     ],
     ids=range(8),
 )
 def test_one_that_does_wrong_is_left_out_and_the_others_go_on(
-    look: Callable[[], Iterable[Any]], why: str, running: Callable[..., queue.Queue[Seen]]
+    look: Callable[[], Iterable[Any]], why: Message | None, running: Callable[..., queue.Queue[Seen]]
 ) -> None:
-    said = running(detector(look), detector(lambda: [HOT]))
-    both = {one.kind: one for one in (said.get(timeout=LIMIT), said.get(timeout=LIMIT))}
+    found = running(detector(look), detector(lambda: [HOT]))
+    both = {one.kind: one for one in (found.get(timeout=LIMIT), found.get(timeout=LIMIT))}
     assert both.keys() == {"hot", "detector-left-out"}
     note = both["detector-left-out"]
     assert (note.subject, note.severity, note.part) == ("node", "note", "")
-    assert "the detector made is left out from now on: " in note.detail and why in note.detail
+    assert said(note.detail, service_jobs.DETECTOR_LEFT_OUT, detector="made")
+    assert said(note.detail, why) if why is not None else "ZeroDivisionError" in note.detail
 
 
 def test_one_that_cannot_be_made_is_left_out(running: Callable[..., queue.Queue[Seen]]) -> None:
@@ -114,7 +118,8 @@ def test_one_that_cannot_be_made_is_left_out(running: Callable[..., queue.Queue[
         def look(self) -> list[Evidence]:
             return []
 
-    assert running(Unmade).get(timeout=LIMIT).detail == "the detector unmade is left out from now on: OSError: no such device"
+    wanted = service_jobs.DETECTOR_LEFT_OUT(detector="unmade", reason="OSError: no such device")
+    assert running(Unmade).get(timeout=LIMIT).detail == wanted
 
 
 def test_one_that_hangs_is_left_out_and_heard_no_more(running: Callable[..., queue.Queue[Seen]]) -> None:
@@ -125,14 +130,14 @@ def test_one_that_hangs_is_left_out_and_heard_no_more(running: Callable[..., que
         looked.set()
         return [HOT]
 
-    said = running(detector(look, limit=0.02))
-    assert said.get(timeout=LIMIT).detail.endswith("a look takes longer than 0.02 s")
+    found = running(detector(look, limit=0.02))
+    assert said(found.get(timeout=LIMIT).detail, agents.LOOK_TOO_LONG, seconds=0.02)
     stuck.set()
     assert looked.wait(LIMIT)
     started = [thread for thread in threading.enumerate() if thread.name == "understudy-detector-made"]
     for thread in started:
         thread.join(LIMIT)
-    assert said.empty()
+    assert found.empty()
 
 
 def test_nobody_looks_after_the_end() -> None:
@@ -216,13 +221,14 @@ def test_who_has_nothing_to_look_at_or_is_off_does_not_look_and_the_names_of_the
         Choice.of(detector(list, name="d")),
         Choice("e", "somewhere", 1.0, lambda: 1 / 0),  # type: ignore[arg-type, return-value]
     ]
-    said: queue.Queue[Seen] = queue.Queue()
-    detectors = NodeDetectors(choices, said.put, begun.put)
+    found: queue.Queue[Seen] = queue.Queue()
+    detectors = NodeDetectors(choices, found.put, begun.put)
     assert begun.get(timeout=LIMIT) == ["a", "d"]
-    assert said.get(timeout=LIMIT).detail.startswith("the detector e is left out")
+    assert said(found.get(timeout=LIMIT).detail, service_jobs.DETECTOR_LEFT_OUT, detector="e")
     detectors.close()
-    assert said.empty()
-    assert looking("n0", ["a", "d"]) == "n0: a and d look for trouble" and looking("n0", ["a"]) == "n0: a looks for trouble"
+    assert found.empty()
+    assert looking("n0", ["a", "d"]) == agents.DETECTORS_LOOK(node="n0", detectors="a and d look")
+    assert looking("n0", ["a"]) == agents.DETECTORS_LOOK(node="n0", detectors="a looks")
 
 
 def test_close_ends_what_runs_and_waits_for_it(tmp_path: Path) -> None:

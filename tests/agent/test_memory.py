@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tests.said import said
+
 from understudy.agent.memory import FIRST_GUESS, RESERVE, footprint, refusal
 from understudy.common.room import Room, room
+from understudy.messages import agents
 
 GIB = 1 << 30
 
@@ -15,9 +18,7 @@ def test_a_spare_needs_a_warm_workers_footprint_and_a_reserve() -> None:
     assert refusal(None, Room(FIRST_GUESS + RESERVE, GIB, "this host")) is None
     assert refusal(None, Room(FIRST_GUESS + RESERVE - 1, GIB, "this host")) is not None
     why = refusal(2 * GIB, Room(GIB, 4 * GIB, "this host"))
-    assert why is not None
-    assert "needs 2.00 GiB" in why
-    assert "1.00 GiB of 4.00 GiB are free (this host)" in why
+    assert said(why, agents.NO_ROOM_FOR_SPARE, needed="2.00 GiB", free="1.00 GiB", total="4.00 GiB", limited_by="this host")
 
 
 def test_a_control_group_limits_more_than_the_host(tmp_path: Path) -> None:

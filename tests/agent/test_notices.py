@@ -13,6 +13,7 @@ import pytest
 
 from understudy.agent.notices import pass_on
 from understudy.agent.worker import Worker
+from understudy.messages import agents
 
 HEARS = "signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'heard\\n'))"
 IGNORES = "signal.signal(signal.SIGUSR1, signal.SIG_IGN)"
@@ -57,14 +58,13 @@ def test_a_script_with_a_handler_gets_it(workers: Workers) -> None:
 
 @pytest.mark.parametrize("code", ["", IGNORES, OTHER])
 def test_one_without_does_not_and_the_user_is_told(code: str, workers: Workers) -> None:
-    said = pass_on(signal.SIGUSR1, [workers.start(3, code)])
-    assert said == "SIGUSR1 is kept from rank 3: the script has no handler for it, and would end"
+    assert pass_on(signal.SIGUSR1, [workers.start(3, code)]) == agents.SIGNAL_KEPT(signal="SIGUSR1", ranks="rank 3")
     assert workers.processes[0].poll() is None
 
 
 def test_those_without_are_told_of_together(workers: Workers) -> None:
     mixed = [workers.start(rank, code) for rank, code in ((7, ""), (5, HEARS), (2, ""))]
-    assert pass_on(signal.SIGUSR1, mixed) == "SIGUSR1 is kept from ranks 2, 7: the script has no handler for it, and would end"
+    assert pass_on(signal.SIGUSR1, mixed) == agents.SIGNAL_KEPT(signal="SIGUSR1", ranks="ranks 2, 7")
     assert workers.line(workers.processes[1]) == "heard\n"
 
 

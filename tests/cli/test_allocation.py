@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from tests.said import refused
 from tests.schedulers.made_up_allocation import MadeUp
 
 from understudy.cli import allocation
@@ -13,6 +14,8 @@ from understudy.cli.allocation import completed, found, run_name, secret
 from understudy.cli.flags import Flags
 from understudy.cli.launch import Launch, Usage, launch
 from understudy.common.names import TOKEN_VARIABLE
+from understudy.messages import starting
+from understudy.messages.base import Message
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 
 
@@ -54,22 +57,22 @@ def test_a_number_of_nodes_that_fits_may_be_given(nnodes: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
-        ({"nnodes": "3", "spare_nodes": 1}, "--nnodes 3 --spare-nodes 1: made-up-7 has 3 node.s.. Leave --nnodes out"),
-        ({"nnodes": "1:3"}, "--nnodes 1:3 "),
-        ({"nnodes": "1"}, "--nnodes 1 "),
-        ({"nnodes": "x"}, "--nnodes x "),
-        ({"spare_nodes": 3}, "--spare-nodes 3: made-up-7 has 3 node.s., and at least one is to have ranks"),
+        ({"nnodes": "3", "spare_nodes": 1}, starting.NODES_UNLIKE_ALLOCATION),
+        ({"nnodes": "1:3"}, starting.NODES_UNLIKE_ALLOCATION),
+        ({"nnodes": "1"}, starting.NODES_UNLIKE_ALLOCATION),
+        ({"nnodes": "x"}, starting.NODES_UNLIKE_ALLOCATION),
+        ({"spare_nodes": 3}, starting.NO_NODE_FOR_RANKS),
     ],
 )
-def test_one_that_does_not_is_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(Usage, match=told):
+def test_one_that_does_not_is_refused(given: dict[str, Any], message: Message) -> None:
+    with refused(Usage, message, job="made-up-7", nodes=3, **given):
         completed(flags(**given), MadeUp(3))
 
 
 def test_an_allocation_of_no_nodes_is_refused() -> None:
-    with pytest.raises(Usage, match="has 0 node"):
+    with refused(Usage, starting.NO_NODE_FOR_RANKS, nodes=0):
         completed(flags(), MadeUp(0))
 
 
@@ -102,19 +105,21 @@ def test_an_address_with_colons_is_bracketed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "number", "spare", "said"),
+    ("count", "number", "spare", "told"),
     [
-        (1, 0, 0, ["made-up-7: 1 node"]),
-        (2, 0, 0, ["made-up-7: 2 nodes; orchestrators on n0"]),
-        (5, 0, 2, ["made-up-7: 5 nodes, 2 of them for spares; orchestrators on n0, n1, n2"]),
+        (1, 0, 0, [("1 node", "", "")]),
+        (2, 0, 0, [("2 nodes", "", "; orchestrators on n0")]),
+        (5, 0, 2, [("5 nodes", ", 2 of them for spares", "; orchestrators on n0, n1, n2")]),
         (5, 1, 2, []),
     ],
 )
-def test_the_first_node_says_so_in_one_line(count: int, number: int, spare: int, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_node_says_so_in_one_line(
+    count: int, number: int, spare: int, told: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines: list[str] = []
     monkeypatch.setattr(allocation, "say", lines.append)
     completed(flags(spare_nodes=spare), MadeUp(count, number))
-    assert lines == said
+    assert lines == [starting.ALLOCATION(job="made-up-7", nodes=nodes, spares=spares, orchestrators=led) for nodes, spares, led in told]
 
 
 def test_each_node_has_a_run_directory_of_its_own() -> None:
@@ -144,12 +149,13 @@ def test_without_one_nothing_changes_and_who_has_named_a_scheduler_is_told(monke
     lines: list[str] = []
     monkeypatch.setattr(allocation, "say", lines.append)
     assert found(flags()) is None and lines == []
-    for name, told in (("slurm", "was not started in a job of that scheduler's"), ("pbs", "there is no scheduler 'pbs'")):
-        with pytest.raises(Usage, match=told):
-            found(flags(scheduler=name))
+    with refused(Usage, starting.SCHEDULER_ABSENT, scheduler="slurm"):
+        found(flags(scheduler="slurm"))
+    with pytest.raises(Usage, match="pbs"):
+        found(flags(scheduler="pbs"))
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
-    assert found(flags()) is None and "without srun only this one trains" in lines[0]
+    assert found(flags()) is None and len(lines) == 1 and "srun" in lines[0]
 
 
 # -- the secret ------------------------------------------------------------------------------------------------------------------
@@ -178,5 +184,5 @@ def test_nobody_shares_one_that_was_given_or_that_nobody_needs(tmp_path: Any, mo
 def test_one_that_cannot_be_shared_is_told(number: int, call: str, error: Exception) -> None:
     here = MadeUp(2, number)
     here.fails[call] = error
-    with pytest.raises(Usage, match=r"the job's secret: .*it is full"):
+    with refused(Usage, starting.SECRET_NOT_SHARED, reason=str(error)):
         shares(here)

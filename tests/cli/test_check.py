@@ -11,14 +11,18 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.said import codes, refused, said
 
+from understudy.cli.check.command import check
 from understudy.cli.check.course import Kill
 from understudy.cli.check.page import as_values, view
 from understudy.cli.check.records import Commit, Records, compare
 from understudy.cli.check.runs import Ended, Run, Standstill
 from understudy.cli.check.verdict import Judge, Page, Verdict
 from understudy.cli.flags import Flags
-from understudy.cli.launch import launch
+from understudy.cli.launch import Usage, launch
+from understudy.messages import run_options, script_check
+from understudy.messages.base import Message
 
 BEFORE, LAST = 5, 8
 WEIGHT, RESULT, NOTED = "net/parameter/weight", "the result of the step", "script:train.py:best"
@@ -56,7 +60,7 @@ def judged(found: Records, **changes: Any) -> Page:
 def test_the_same_is_bitwise() -> None:
     page = judged(records())
     assert (page.verdict, page.exit_code, page.digests) == (Verdict.BITWISE, 0, 2 * 3 * 3)
-    assert "the 3 steps behind it are the same bit by bit on 2 ranks (18 digests)" in page.line
+    assert page.line == script_check.BITWISE(rank=1, step=6, seconds="0.250 s", steps=3, ranks=2, digests="18")
 
 
 @pytest.mark.parametrize("entry", [WEIGHT, RESULT, NOTED])
@@ -65,16 +69,16 @@ def test_the_same_is_bitwise() -> None:
 def test_one_entry_of_one_rank_in_one_step_is_enough(entry: str, rank: int, step: int) -> None:
     page = judged(records(unlike(entry, rank, step)))
     assert (page.verdict, page.exit_code) == (Verdict.DIFFERS, 3)
-    assert page.line.startswith("rank 1 was killed in step 6") and f"rank {rank}, step {step}: " in page.line
+    assert said(page.line, script_check.DIFFERS, rank=1, step=6) and said(page.line, script_check.VALUE_DIFFERS, rank=rank, step=step)
 
 
 def test_values_that_are_short_are_shown_and_each_entry_once() -> None:
     def changed(one: Commit) -> Commit:
         return replace(unlike(RESULT, 0, 7, 8)(one), shown={RESULT: "0.9"}) if one.step > 6 else one
 
-    assert judged(records(changed)).differences == [
-        "rank 0, step 7: the result of the step is not the same (0.7 undisturbed, 0.9 with the kill)"
-    ]
+    (difference,) = judged(records(changed)).differences
+    assert said(difference, script_check.VALUE_DIFFERS, rank=0, step=7, entry=RESULT)
+    assert "0.7" in difference and "0.9" in difference
 
 
 def test_what_differs_undisturbed_is_left_out_and_named() -> None:
@@ -85,27 +89,29 @@ def test_what_differs_undisturbed_is_left_out_and_named() -> None:
 def test_a_training_that_differs_undisturbed_says_nothing() -> None:
     page = judged(records(unlike(WEIGHT, 1, 4, 7)))
     assert (page.verdict, page.exit_code) == (Verdict.INCONCLUSIVE, 6)
-    assert "does not compute the same twice: rank 1, step 4: net/parameter/weight" in page.line
+    assert codes(page.line)[0] == script_check.IRREPRODUCIBLE.code
+    assert said(page.line, script_check.VALUE_DIFFERS, rank=1, step=4, entry=WEIGHT)
 
 
 @pytest.mark.parametrize("missing", [(0, 8), (1, 6)])
 def test_a_step_that_was_not_told_is_no_step_that_is_the_same(missing: tuple[int, int]) -> None:
     page = judged(records(lambda one: None if (one.rank, one.step) == missing else one))
-    assert page.verdict is Verdict.INCONCLUSIVE and f"rank {missing[0]} has told of transaction {missing[1] - 1} only" in page.line
+    assert page.verdict is Verdict.INCONCLUSIVE and said(page.line, script_check.RECORDS_DIFFER, rank=1, step=6)
+    assert said(page.line, script_check.RECORDED_ONCE, rank=missing[0], transaction=missing[1] - 1)
 
 
 def test_an_entry_that_is_gone_differs_unless_nobody_has_registered_it() -> None:
     def without(entry: str) -> Records:
         return records(lambda one: replace(one, digests={k: v for k, v in one.digests.items() if k != entry}) if one.step > 6 else one)
 
-    assert "net/parameter/weight is not the same (... undisturbed, missing with the kill)" in judged(without(WEIGHT)).line
+    assert said(judged(without(WEIGHT)).line, script_check.VALUE_DIFFERS, step=7, entry=WEIGHT)
     assert judged(without(NOTED)).verdict is Verdict.BITWISE
 
 
 def test_a_role_for_whose_drill_there_were_too_few_steps_is_named() -> None:
     run = Ended(records(), reached=True, incidents=[INCIDENT], drills=[DRILL])
     page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, replace(KILL, undrilled=1))
-    assert page.verdict is Verdict.BITWISE and page.drills[1].startswith("rank 1 has a role that was not drilled")
+    assert page.verdict is Verdict.BITWISE and page.drills[1] == script_check.UNDRILLED(rank=1)
 
 
 def test_a_result_that_cannot_be_read_is_named() -> None:
@@ -114,18 +120,33 @@ def test_a_result_that_cannot_be_read_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "verdict", "says"),
+    ("changes", "verdict", "message", "arguments"),
     [
-        ({"drills": [{**DRILL, "verdict": "different"}]}, Verdict.NAMED, "but a drill has found rank 0 different"),
-        ({"incidents": [INCIDENT, INCIDENT]}, Verdict.INCONCLUSIVE, "something else happened: 2 incidents"),
-        ({"incidents": [{**INCIDENT, "ranks": [{"old_worker": "w0"}]}]}, Verdict.INCONCLUSIVE, "something else happened"),
-        ({"reached": False, "message": "rank 1 has no replica"}, Verdict.REFUSED, "the job did not survive it"),
-        ({"reached": False, "held": True, "standstill": "the redo differs"}, Verdict.DIFFERS, "the job is held: the redo differs"),
+        (
+            {"drills": [{**DRILL, "verdict": "different"}]},
+            Verdict.NAMED,
+            script_check.BITWISE_BUT_NAMED,
+            {"drilled": 0, "verdict": "different"},
+        ),
+        ({"incidents": [INCIDENT, INCIDENT]}, Verdict.INCONCLUSIVE, script_check.OTHERWISE_DISTURBED, {"incidents": 2}),
+        (
+            {"incidents": [{**INCIDENT, "ranks": [{"old_worker": "w0"}]}]},
+            Verdict.INCONCLUSIVE,
+            script_check.OTHERWISE_DISTURBED,
+            {"incidents": 1},
+        ),
+        ({"reached": False, "message": "rank 1 has no replica"}, Verdict.REFUSED, script_check.NOT_SURVIVED, {}),
+        (
+            {"reached": False, "held": True, "standstill": "the redo differs"},
+            Verdict.DIFFERS,
+            script_check.HELD,
+            {"reason": "the redo differs"},
+        ),
     ],
 )
-def test_what_else_speaks_against_it(changes: dict[str, Any], verdict: Verdict, says: str) -> None:
+def test_what_else_speaks_against_it(changes: dict[str, Any], verdict: Verdict, message: Message, arguments: dict[str, Any]) -> None:
     page = judged(records(), **changes)
-    assert page.verdict is verdict and says in page.line
+    assert page.verdict is verdict and said(page.line, message, rank=1, step=6, **arguments)
 
 
 def test_the_records_of_a_run_are_read_without_what_a_killed_worker_left(tmp_path: Path) -> None:
@@ -150,7 +171,7 @@ def test_who_waits_in_vain_says_for_what(tmp_path: Path) -> None:
         def status(self) -> dict[str, Any]:
             return {"state": "training", "step": 3, "spares": [{"state": "starting"}]}
 
-    with pytest.raises(Standstill, match=r"nothing has moved for 0 s \(--setup-limit\) while the check waited for a warm spare"):
+    with refused(Standstill, script_check.STANDSTILL, what="a warm spare"):
         Still(hurried, tmp_path / "run", LAST).wait("a warm spare", lambda status: status["spares"][0]["state"] == "warm")
 
 
@@ -159,7 +180,24 @@ def test_the_page_is_for_people_and_programs() -> None:
     file = io.StringIO()
     Console(file=file, width=100).print(view(page, "runs/1"))
     text = file.getvalue()
-    assert text.startswith("BITWISE: rank 1 was killed in step 6") and "name[0] is told" in text and "runs/1" in text
+    assert text.startswith("BITWISE: ") and said(text, script_check.BITWISE, rank=1, step=6)
+    assert "name[0] is told" in text and "runs/1" in text
     values = json.loads(json.dumps(as_values(page)))
     assert (values["verdict"], values["exit_code"], values["kill"]["rank"]) == ("bitwise", 0, 1)
-    assert values["advice"] == ["Each line that was told says what to change"]
+    assert values["advice"] == [script_check.FOLLOW_NOTICES()]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message", "arguments"),
+    [
+        ({"nproc_per_node": "1"}, script_check.CHECK_NEEDS_RANKS, {}),
+        ({"nnodes": "2"}, script_check.CHECK_ON_ONE_MACHINE, {}),
+        ({"orchestrator": "http://host0:29400"}, script_check.CHECK_ON_ONE_MACHINE, {}),
+        ({"no_replenish": True}, script_check.CHECK_NEEDS_SPARES, {}),
+        ({"check_steps": 4}, script_check.CHECK_TOO_SHORT, {"steps": 4, "least": 5}),
+        ({"program": ["missing.py"]}, run_options.SCRIPT_MISSING, {"script": "missing.py"}),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(flags: dict[str, Any], message: Message, arguments: dict[str, Any]) -> None:
+    with refused(Usage, message, **arguments):
+        check(Flags(**{"program": [__file__], "nproc_per_node": "2", **flags}), "check")

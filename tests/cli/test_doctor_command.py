@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.said import said
 from typer.testing import CliRunner
 
 import understudy.cli
@@ -20,6 +21,7 @@ from understudy.cli.show import doctor_view
 from understudy.common import tested
 from understudy.common.finding import LIMITED, MISSING, OK, Finding, can_run
 from understudy.links.lifeline import Lifeline
+from understudy.messages import tools
 from understudy.worker.doctor import base, findings, machine
 from understudy.worker.doctor.base import Found
 from understudy.worker.doctor.internals import INTERNALS
@@ -73,7 +75,10 @@ def test_a_tested_torch_and_another() -> None:
     other = findings.of_torch("2.99.0", "CPU")
     assert other.status == LIMITED and f"torch {tested.TORCH[0]} to {tested.TORCH[1]}" in other.to_do
     assert of_python(f"{tested.PYTHON[1]}.9").status == OK
-    assert of_python("3.99.0").status == LIMITED
+    first, last = tested.PYTHON
+    assert of_python("3.99.0") == Finding(
+        "Python", LIMITED, tools.PYTHON_UNTESTED(version="3.99.0", first=first, last=last), f"use Python {first} to {last}"
+    )
 
 
 def test_internals_that_are_missing() -> None:
@@ -126,18 +131,20 @@ def test_a_lock_that_stays_closed_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_the_command_line_sees_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.status for one in of_system()] == [OK, OK]
     assert of_run_directories(tmp_path).status == OK
-    assert of_run_directories(tmp_path / "missing").status == LIMITED
+    missing = of_run_directories(tmp_path / "missing")
+    assert missing.status == LIMITED and said(missing.detail, tools.NO_RUN_DIRECTORIES, folder=tmp_path / "missing")
 
     def refused(pid: int) -> int:
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(os, "pidfd_open", refused)
-    assert [one.status for one in of_system()] == [MISSING, OK]
+    found = list(of_system())
+    assert [one.status for one in found] == [MISSING, OK] and said(found[0].detail, tools.NO_PIDFDS)
 
 
 CODE = [
-    ("raise ImportError('libtorch_cpu.so: cannot open shared object file')", "libtorch_cpu.so: cannot open shared object file"),
-    ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
+    ("raise ImportError('no libtorch_cpu.so')", tools.TORCH_UNUSABLE(reason="ImportError: no libtorch_cpu.so")),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", tools.TORCH_ENDED_PROCESS(signal="SIGSEGV")),
 ]
 
 
@@ -145,12 +152,12 @@ CODE = [
 def test_a_torch_that_does_not_work_is_one_finding(code: str, told: str) -> None:
     found = of_worker((sys.executable, "-c", code))
     assert isinstance(found, Finding)
-    assert found.status == MISSING and told in found.detail and "\n" not in found.detail and found.to_do
+    assert (found.status, found.detail) == (MISSING, told) and found.to_do
 
 
 def test_one_that_never_answers_is_given_up() -> None:
     found = of_worker((sys.executable, "-c", "import threading; threading.Event().wait()"), limit=0.2)
-    assert isinstance(found, Finding) and found.status == MISSING
+    assert isinstance(found, Finding) and (found.status, found.detail) == (MISSING, tools.TORCH_TIMED_OUT(seconds=0.2))
 
 
 def _doctor(*flags: str) -> tuple[int, str]:
@@ -164,18 +171,18 @@ def test_without_torch_there_is_one_clear_finding(monkeypatch: pytest.MonkeyPatc
     found = json.loads(output)
     assert code == 1 and found["can run"] is False
     (missing,) = [one for one in found["findings"] if one["status"] == MISSING]
-    assert missing["what"] == "torch" and "is not installed" in missing["detail"]
+    assert missing["what"] == "torch" and missing["detail"] == tools.TORCH_MISSING(python=sys.executable)
     assert f"pip install 'torch>={tested.TORCH[0]},<" in missing["to_do"]
     code, output = _doctor()
-    assert code == 1 and "is not installed" in output and "Traceback" not in output
+    assert code == 1 and tools.TORCH_MISSING.code in output and "Traceback" not in output
 
 
 def test_the_exit_code_says_whether_a_job_can_run(monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]) -> None:
-    def said(*more: Finding) -> Any:
+    def found(*more: Finding) -> Any:
         return lambda: {**whole, "findings": [*whole["findings"], *(vars(one) for one in more)]}
 
     for more, code in (([], 0), ([Finding("a", LIMITED, "b", "c")], 0), ([Finding("a", MISSING, "b", "c")], 1)):
-        monkeypatch.setattr(doctor_command, "of_worker", said(*more))
+        monkeypatch.setattr(doctor_command, "of_worker", found(*more))
         assert _doctor()[0] == code
         assert json.loads(_doctor("--json")[1])["can run"] is (code == 0)
 

@@ -7,9 +7,12 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.said import arguments_of, refused
 
 from understudy.cli.flags import Flags
 from understudy.cli.launch import Launch, Usage, ask_torch, launch
+from understudy.messages import run_options
+from understudy.messages.base import Message
 
 SCRIPT = str(Path(__file__))
 
@@ -32,8 +35,9 @@ def test_workers_per_node(text: str, number: int) -> None:
 
 
 def test_torch_is_asked_in_a_process_of_its_own() -> None:
-    with pytest.raises(Usage, match="Unsupported nproc_per_node value: nonsense"):
+    with refused(Usage, run_options.WORKERS_UNKNOWN, value="nonsense") as caught:
         ask_torch("nonsense")
+    assert "nonsense" in str(arguments_of(caught.value.args[0])["reason"])
 
 
 def test_several_nodes() -> None:
@@ -74,7 +78,7 @@ def test_nodes_of_spares_come_behind_the_others() -> None:
     assert plan(nnodes="2", spare_nodes=1, node_rank=2, master_addr="host0").node_rank == 2
     several = plan(nnodes="1", spare_nodes=2, node_rank=2, rdzv_endpoint="host0,host1,host2")
     assert len(several.endpoints) == 3 and several.host == "0.0.0.0", "they may have an orchestrator"
-    with pytest.raises(Usage, match="--spare-nodes is for a job that brings its nodes"):
+    with refused(Usage, run_options.SPARE_NODES_SUBMITTED):
         launch(Flags(program=[SCRIPT], spare_nodes=1), "name", count=lambda kind: 1, submitted=True)
 
 
@@ -124,65 +128,72 @@ def test_signals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "reason"),
+    ("flags", "message", "arguments"),
     [
-        ({"nnodes": "1:4"}, "fixed number"),
-        ({"nnodes": "0"}, "number of nodes"),
-        ({"nnodes": "two"}, "number of nodes"),
-        ({"nnodes": "2"}, "needs --node-rank"),
-        ({"nnodes": "2", "node_rank": 2}, "not one of 0 to 1"),
-        ({"nnodes": "2", "node_rank": 0}, "address of node 0"),
-        ({"nnodes": "2", "node_rank": 0, "standalone": True}, "--standalone means one node"),
-        ({"rdzv_backend": "etcd"}, "--rdzv-backend etcd is refused"),
-        ({"rdzv_endpoint": "host:http"}, "HOST:PORT"),
-        ({"nnodes": "2", "node_rank": 0, "rdzv_endpoint": "a:1,b:1"}, "a majority of 2 is 2"),
-        ({"nnodes": "4", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,c:1,d:1"}, "a majority of 4 is 3"),
-        ({"nnodes": "2", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,c:1"}, "there are 2 nodes"),
-        ({"nnodes": "3", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,a:1"}, "the same address twice"),
-        ({"nnodes": "3", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,"}, "HOST:PORT for each"),
-        ({"nproc_per_node": "0"}, "at least one"),
-        ({"spares": -1}, "--spares"),
-        ({"spare_nodes": -1}, "--spare-nodes must not be negative"),
-        ({"floating_spares": -1}, "--floating-spares must not be negative"),
-        ({"spare_nodes": 1}, "--nnodes 1 --spare-nodes 1 needs --node-rank .0 to 1."),
-        ({"nnodes": "2", "spare_nodes": 1, "node_rank": 3, "master_addr": "a"}, "not one of 0 to 2 .--nnodes 2 --spare-nodes 1."),
-        ({"spare_nodes": 1, "standalone": True}, "--standalone means one node"),
-        ({"spare_nodes": 1, "node_rank": 0, "master_addr": "a", "prepare": 2}, "--prepare 2: .* there are 1"),
-        ({"heartbeat": 1.5}, "2 heartbeats .1.5. <= node_lost .2.0."),
-        ({"node_timeout": 400.0}, "< quiesce .300.0."),
-        ({"max_restarts": -1}, "--max-restarts"),
-        ({"no_python": True}, "--no-python"),
-        ({"virtual_local_rank": True}, "--virtual-local-rank"),
-        ({"numa_binding": "node"}, "--numa-binding"),
-        ({"logs_specs": "x"}, "--logs-specs"),
-        ({"duplicate_stdout_filters": "x"}, "--duplicate-stdout-filters"),
-        ({"redirects": "7"}, "--redirects"),
-        ({"tee": "0:9"}, "--tee"),
-        ({"local_ranks_filter": "a"}, "--local-ranks-filter"),
-        ({"signals_to_handle": "SIGNOPE"}, "SIGNOPE"),
-        ({"hang_limit": 0.0}, "--hang-limit"),
-        ({"hang_limit": 5.0, "setup_limit": 4.0}, "--setup-limit"),
-        ({"run_path": True, "program": ("relative.py",)}, "absolute"),
-        ({"program": ("missing.py",)}, "no script missing.py"),
-        ({"program": ()}, "give the script"),
+        ({"as_json": True}, run_options.JSON_WITHOUT_CHECK, {}),
+        ({"nnodes": "1:4"}, run_options.NODES_RANGE, {"nnodes": "1:4", "most": 4}),
+        ({"nnodes": "0"}, run_options.NODES_FORM, {"nnodes": "0"}),
+        ({"nnodes": "two"}, run_options.NODES_FORM, {"nnodes": "two"}),
+        ({"nnodes": "2"}, run_options.NODE_RANK_NEEDED, {"nodes": "--nnodes 2", "last": 1}),
+        ({"nnodes": "2", "node_rank": 2}, run_options.NODE_RANK_RANGE, {"node_rank": 2, "last": 1}),
+        ({"nnodes": "2", "node_rank": 0}, run_options.MASTER_NEEDED, {"nodes": "--nnodes 2"}),
+        ({"nnodes": "2", "node_rank": 0, "standalone": True}, run_options.STANDALONE_NODES, {"nodes": 2}),
+        ({"rdzv_backend": "etcd"}, run_options.RENDEZVOUS_REFUSED, {"backend": "etcd"}),
+        ({"rdzv_endpoint": "host:http"}, run_options.ENDPOINT_FORM, {"endpoint": "host:http"}),
+        ({"nnodes": "2", "node_rank": 0, "rdzv_endpoint": "a:1,b:1"}, run_options.ENDPOINTS_EVEN, {"count": 2, "majority": 2}),
+        ({"nnodes": "4", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,c:1,d:1"}, run_options.ENDPOINTS_EVEN, {"count": 4, "majority": 3}),
+        ({"nnodes": "2", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,c:1"}, run_options.ENDPOINTS_TOO_MANY, {"count": 3, "nodes": 2}),
+        ({"nnodes": "3", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,a:1"}, run_options.ENDPOINT_TWICE, {"endpoints": "a:1,b:1,a:1"}),
+        ({"nnodes": "3", "node_rank": 0, "rdzv_endpoint": "a:1,b:1,"}, run_options.ENDPOINTS_FORM, {"endpoints": "a:1,b:1,"}),
+        ({"nproc_per_node": "0"}, run_options.NO_WORKERS, {"value": "0", "count": 0}),
+        ({"spares": -1}, run_options.NEGATIVE, {"option": "--spares"}),
+        ({"spare_nodes": -1}, run_options.NEGATIVE, {"option": "--spare-nodes"}),
+        ({"floating_spares": -1}, run_options.NEGATIVE, {"option": "--floating-spares"}),
+        ({"max_restarts": -1}, run_options.NEGATIVE, {"option": "--max-restarts"}),
+        ({"spare_nodes": 1}, run_options.NODE_RANK_NEEDED, {"nodes": "--nnodes 1 --spare-nodes 1", "last": 1}),
+        (
+            {"nnodes": "2", "spare_nodes": 1, "node_rank": 3, "master_addr": "a"},
+            run_options.NODE_RANK_RANGE,
+            {"node_rank": 3, "last": 2, "nodes": "--nnodes 2 --spare-nodes 1"},
+        ),
+        ({"spare_nodes": 1, "standalone": True}, run_options.STANDALONE_NODES, {"nodes": 2}),
+        ({"spare_nodes": 1, "node_rank": 0, "master_addr": "a", "prepare": 2}, run_options.PREPARE_RANGE, {"prepare": 2, "spares": 1}),
+        ({"rdzv_id": "a/b"}, run_options.JOB_NAME_SLASH, {"job": "a/b"}),
+        ({"heartbeat": 1.5}, run_options.TIMEOUTS_REFUSED, {}),
+        ({"node_timeout": 400.0}, run_options.TIMEOUTS_REFUSED, {}),
+        ({"hang_limit": 0.0}, run_options.TIMEOUTS_REFUSED, {}),
+        ({"hang_limit": 5.0, "setup_limit": 4.0}, run_options.TIMEOUTS_REFUSED, {}),
+        ({"no_python": True}, run_options.NO_PYTHON_REFUSED, {}),
+        ({"virtual_local_rank": True}, run_options.VIRTUAL_LOCAL_RANK_REFUSED, {}),
+        ({"numa_binding": "node"}, run_options.NUMA_BINDING_REFUSED, {}),
+        ({"logs_specs": "x"}, run_options.LOGS_SPECS_REFUSED, {}),
+        ({"duplicate_stdout_filters": "x"}, run_options.DUPLICATE_FILTERS_REFUSED, {}),
+        ({"label": ["rack"]}, run_options.LABEL_FORM, {"label": "rack"}),
+        ({"redirects": "7"}, run_options.STREAMS_FORM, {"option": "--redirects", "value": "7"}),
+        ({"tee": "0:9"}, run_options.STREAMS_FORM, {"option": "--tee", "value": "0:9"}),
+        ({"local_ranks_filter": "a"}, run_options.LOCAL_RANKS_FORM, {"value": "a"}),
+        ({"signals_to_handle": "SIGNOPE"}, run_options.SIGNAL_UNKNOWN, {"name": "SIGNOPE"}),
+        ({"run_path": True, "program": ("relative.py",)}, run_options.RUN_PATH_RELATIVE, {"script": "relative.py"}),
+        ({"program": ("missing.py",)}, run_options.SCRIPT_MISSING, {"script": "missing.py"}),
+        ({"program": ()}, run_options.SCRIPT_NEEDED, {}),
     ],
 )
-def test_refusals_say_why(flags: dict[str, object], reason: str) -> None:
-    with pytest.raises(Usage, match=reason):
+def test_refusals_say_why(flags: dict[str, object], message: Message, arguments: dict[str, object]) -> None:
+    with refused(Usage, message, **arguments):
         plan(**flags)
 
 
 def test_notes() -> None:
     notes = plan(rdzv_conf="timeout=3", event_log_handler="console", rdzv_endpoint="h:1").notes
-    assert len(notes) == 3
+    assert notes == (run_options.RENDEZVOUS_CONF_IGNORED(), run_options.EVENT_LOG_IGNORED(), run_options.ENDPOINT_HOST_IGNORED())
 
 
 def test_drills_begin_at_a_step_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (plan(drill="20").spec.drill_at, plan(drill="1").spec.drill_at, plan(drill="off").spec.drill_at) == (20, 1, 0)
     for wrong in ("0", "-3", "on", "", "1.5"):
-        with pytest.raises(Usage, match="from 1 on, or off"):
+        with refused(Usage, run_options.DRILL_FORM, value=wrong):
             plan(drill=wrong)
     assert plan(require_drill=True).spec.require_drill
     for without in ({"drill": "off"}, {"spares": 0}, {"no_replenish": True}):
-        with pytest.raises(Usage, match="--require-drill: there are no drills"):
+        with refused(Usage, run_options.REQUIRE_DRILL):
             plan(require_drill=True, **without)

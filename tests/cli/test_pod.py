@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.said import said
 from typer.testing import CliRunner, Result
 
 from understudy.agent.config import AgentConfig
@@ -16,6 +17,7 @@ from understudy.cli.allocation import completed
 from understudy.cli.flags import Flags
 from understudy.cli.launch import launch
 from understudy.core.model import Timeouts
+from understudy.messages import starting
 from understudy.schedulers.kubernetes.jobset import JobSetAllocation, place_of
 from understudy.schedulers.kubernetes.manifest import Wish, manifest
 from understudy.schedulers.kubernetes.told import Told
@@ -74,7 +76,7 @@ def test_what_others_say_in_the_environment_is_not_the_users_word(configured: di
 def test_what_the_resource_says_is_refused_as_an_option(words: tuple[str, str], configured: dict[str, Any]) -> None:
     found = run(*words, "train.py")
     assert found.exit_code == 2
-    assert f"{words[0]}: in a pod of a job on Kubernetes the UnderstudyJob says this" in " ".join(found.output.split())
+    assert said(found.output, starting.POD_OPTIONS_REFUSED, options=words[0])
 
 
 OTHERS = ["", "{}", "[]", json.dumps({**asdict(TOLD), "number": "x"}), json.dumps({**asdict(TOLD), "timeouts": {"beat": -1}})]
@@ -84,7 +86,7 @@ OTHERS = ["", "{}", "[]", json.dumps({**asdict(TOLD), "number": "x"}), json.dump
 def test_what_another_version_would_write(text: str, configured: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERSTUDY_POD", text)
     found = run("train.py")
-    assert found.exit_code == 2 and "UNDERSTUDY_POD is not what this version" in found.output
+    assert found.exit_code == 2 and said(found.output, starting.POD_VARIABLE_REFUSED, variable="UNDERSTUDY_POD")
 
 
 SET = {"UNDERSTUDY_JOBSET": "gpt", "UNDERSTUDY_SPARE_NODES": "1", "PET_NNODES": "4", "JOB_COMPLETION_INDEX": "2"}

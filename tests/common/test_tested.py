@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import understudy.cli
 from understudy.common import tested
+from understudy.messages import tools
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -87,11 +88,8 @@ def _run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *flags: str) -> list[s
 
 def test_another_torch_is_told_of_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _installed(monkeypatch, "2.99.0")
-    said = _run(monkeypatch, tmp_path)
-    assert said == [
-        "understudy: torch 2.99.0 is not among the versions that Understudy is tested with "
-        f"({tested.TORCH[0]} to {tested.TORCH[1]}); `understudy doctor` says what works"
-    ]
+    first, last = tested.TORCH
+    assert _run(monkeypatch, tmp_path) == [f"understudy: {tools.TORCH_UNTESTED(version='2.99.0', first=first, last=last)}"]
 
 
 def test_a_tested_torch_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

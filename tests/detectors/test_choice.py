@@ -33,7 +33,7 @@ from understudy.detectors.configuration import read
 from understudy.detectors.kernel import Kernel
 from understudy.detectors.nvml_limits import DEFAULT, Rate
 from understudy.detectors.prometheus_here import PrometheusHere, Rules
-from understudy.messages import detector_files, node_programs, prometheus
+from understudy.messages import detector_files, node_programs, prometheus, tools
 from understudy.messages.base import Message
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
@@ -231,7 +231,7 @@ def test_what_looks_is_listed(tmp_path: Path) -> None:
     file = tmp_path / "d.toml"
     file.write_text('off = ["kernel"]\n' + CHECK.format("disk", "exit 1"))
     listed = {row["name"]: row for row in json.loads(detectors(str(file), "--json").stdout)}
-    assert listed["kernel"]["why_not"] == "off: the file says so" and not listed["kernel"]["looks"]
+    assert listed["kernel"]["why_not"] == tools.DETECTOR_OFF() and not listed["kernel"]["looks"]
     assert listed["command:disk"] == {
         "name": "command:disk",
         "looks": True,
@@ -241,14 +241,14 @@ def test_what_looks_is_listed(tmp_path: Path) -> None:
         "found": [],
     }
     table = detectors(str(file)).stdout
-    assert "no: off: the file says so" in table and "every 60 s" in table and "exit 1" not in table
+    assert said(table, tools.DETECTOR_OFF) and "every 60 s" in table and "exit 1" not in table
 
 
 @pytest.mark.parametrize(
     ("script", "code", "told"),
     [
         ("echo full; exit 1", 1, f"suspect: {node_programs.FAILED(check='disk', printed=': full')} (command:disk, check-failed)"),
-        ("exit 0", 0, "nothing"),
+        ("exit 0", 0, tools.NOTHING_FOUND()),
         ("exit 3", 0, f"note: {node_programs.BAD_EXIT(check='disk', exit_code=3, printed='')} (command:disk, check-exit)"),
     ],
     ids=["suspect", "nothing", "note"],

@@ -16,11 +16,13 @@ from cryptography import x509
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import TOKEN, Service
 from tests.integration.training import LONG, Outcome
+from tests.said import said
 from typer.testing import CliRunner
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from understudy.cli import app
+from understudy.messages import agents, asking, http_requests, orchestrators, tools
 from understudy.orchestrator import limits
 from understudy.orchestrator.security import Access, Role
 
@@ -89,7 +91,7 @@ def test_a_token_of_a_job_sees_and_submits_only_that(service: Service) -> None:
     assert [job["job"] for job in seen] == ["mine"]
     token = made("--role", "submit", "--job", "planned")
     refused = ask(service, "POST", "/v1/jobs", token, JOB)
-    assert refused.status_code == 403 and "may not submit a job named other" in refused.json()["detail"]
+    assert refused.status_code == 403 and refused.json()["detail"] == http_requests.NAME_NOT_ALLOWED(job="other")
     assert ask(service, "POST", "/v1/jobs", token, {**JOB, "name": "planned"}).status_code == 201
 
 
@@ -103,7 +105,7 @@ def test_forged_and_expired_tokens(service: Service) -> None:
     for token in (key, unsigned, by_the_secret, f"{head}.{raised}.{mark}", f"{head}.{payload}.", f"{head}.{payload}"):
         assert ask(service, "GET", "/v1/jobs", token).status_code == 401
     over = Access([TOKEN]).token(Role.READ, days=-1.0)
-    assert "which is over" in ask(service, "GET", "/v1/jobs", over).json()["detail"]
+    assert ask(service, "GET", "/v1/jobs", over).json()["code"] == http_requests.TOKEN_EXPIRED.code
     good = made("--role", "read", "--days", "1")
     assert ask(service, "GET", "/v1/jobs", good).status_code == 200
     assert jwt.decode(good, options={"verify_signature": False})["exp"] > time.time() + 86000
@@ -128,20 +130,21 @@ def test_agents_and_workers_have_roles_of_their_own(service: Service) -> None:
 def test_too_long_and_too_many(service: Service) -> None:
     long = {**JOB, "name": "long", "environment": {str(n): "x" * (1 << 17) for n in range(40)}}
     answer = ask(service, "POST", "/v1/jobs", TOKEN, long)
-    assert (answer.status_code, answer.json()["detail"]) == (413, f"a request has at most {limits.BODY} bytes")
+    assert (answer.status_code, answer.json()["detail"]) == (413, http_requests.TOO_LONG(most=limits.BODY))
 
     def pieces() -> Iterator[bytes]:
         for _ in range(limits.BODY // 65536 + 1):
             yield b" " * 65536
 
     answer = httpx.post(f"{service.url}/v1/jobs", content=pieces(), headers={"Authorization": f"Bearer {TOKEN}"}, timeout=LONG)
-    assert answer.status_code == 413
+    assert (answer.status_code, answer.json()["code"]) == (413, http_requests.TOO_LONG.code)
     with httpx.Client(base_url=service.url) as client:
         for _ in range(100_000):
             answer = client.get("/v1/health")
             if answer.status_code != 200:
                 break
-    assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
+    assert (answer.status_code, answer.json()["code"]) == (429, http_requests.TOO_MANY_REQUESTS.code)
+    assert int(answer.headers["retry-after"]) >= 1
     wait_until(lambda: ask(service, "GET", "/v1/jobs", TOKEN).status_code == 200, "it is let in again", LONG)
 
 
@@ -161,13 +164,15 @@ def test_a_secret_is_changed_while_everything_runs(tmp_path: Path) -> None:
             assert ask(service, "GET", "/v1/jobs", token).status_code == status
 
 
-@pytest.mark.parametrize(("secret", "words"), [("", "needs a token or mutual TLS"), ("short", "too easy to guess: at least 16 characters")])
-def test_others_are_not_let_in_unasked(tmp_path: Path, secret: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("secret", "message"), [("", orchestrators.TOKEN_NEEDED(host="0.0.0.0")), ("short", orchestrators.SECRET_TOO_SHORT(least=16))]
+)
+def test_others_are_not_let_in_unasked(tmp_path: Path, secret: str, message: str) -> None:
     with marked() as mark:
         service = Service(tmp_path, mark)
         service.kill_orchestrator()
         done = service.command("orchestrator", "--listen", "0.0.0.0:0", "--state-dir", str(tmp_path / "o"), UNDERSTUDY_TOKEN=secret)
-        assert done.returncode == 2 and words in done.stderr
+        assert done.returncode == 2 and message in done.stderr
 
 
 @pytest.fixture
@@ -193,18 +198,19 @@ def test_mutual_tls(tmp_path: Path, certificates: Callable[..., str], undisturbe
         service = Service(tmp_path, mark, more=["--tls", head], UNDERSTUDY_TOKEN="", UNDERSTUDY_TLS=user)
         assert service.url.startswith("https://127.0.0.1:")
         for place, words in (
-            (str(Path(user) / "ca.crt"), "does not answer"),  # no certificate of its own
+            (str(Path(user) / "ca.crt"), asking.NO_ANSWER.code),  # no certificate of its own
             (foreign, "CERTIFICATE_VERIFY_FAILED"),
-            (node, "this needs the role read"),
+            (node, http_requests.ROLE_NEEDED(role="read")),
         ):
             done = service.command("jobs", "--tls", place)
             assert done.returncode == 1 and words in done.stderr, (place, done.stderr)
         nobody = service.command("agent", "--slots", "1", "--tls", reader)
-        assert nobody.returncode == 1 and "403" in nobody.stderr
+        assert nobody.returncode == 1 and said(nobody.stderr, agents.REFUSED) and "403" in nobody.stderr
         for name in "ab":
             service.start_agent(name, 2, None, "--tls", node)
         service.wait_for_nodes(2)
-        assert service.command("cancel", "job", "--tls", reader).stderr.strip().endswith("this needs the role operate for job job")
+        refused = service.command("cancel", "job", "--tls", reader).stderr
+        assert said(refused, http_requests.ROLE_NEEDED_FOR_JOB, role="operate", job="job")
         job = service.run("job", ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "2"], "spread.py", HELD="1:6")
         job.wait_for("held 6")
         job.kill_rank(1)
@@ -252,8 +258,8 @@ def test_certificates_are_what_they_should_be(tmp_path: Path, certificates: Call
     assert datetime.timedelta(days=29) < left <= datetime.timedelta(days=30)
     keys = sorted(tmp_path.rglob("*.key"))
     assert len(keys) == 2 and all(path.stat().st_mode & 0o777 == 0o600 for path in keys)
-    said = (("URI", "understudy:read:j1"), ("URI", "understudy:root"), ("DNS", "understudy:submit"), ("URI", "understudy:evidence"))
-    grants = Access(["x"]).grants(None, {"subjectAltName": said})
+    shown = (("URI", "understudy:read:j1"), ("URI", "understudy:root"), ("DNS", "understudy:submit"), ("URI", "understudy:evidence"))
+    grants = Access(["x"]).grants(None, {"subjectAltName": shown})
     assert [(grant.role, grant.job) for grant in grants] == [(Role.READ, "j1"), (Role.EVIDENCE, "")]
 
 
@@ -263,15 +269,16 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         assert done.exit_code != 0
         return done.output
 
-    place = str(tmp_path / "tls")
-    assert "make an authority first" in says("certs", "client", place, "x", "--role", "read")
-    assert CliRunner().invoke(app, ["certs", "init", place]).exit_code == 0
-    assert "is there already" in says("certs", "init", place)
-    assert "cannot be a name" in says("certs", "client", place, "../x", "--role", "read")
-    assert "made from the orchestrator's secret" in says("token", "--role", "read", UNDERSTUDY_TOKEN="")
-    (tmp_path / "empty").write_text("\n")
-    assert "is empty" in says("token", "--role", "read", "--token-file", str(tmp_path / "empty"))
-    assert "has no tls.crt" in refused_orchestrator(tmp_path, "--tls", f"{place}/ca")
+    place, empty = tmp_path / "tls", tmp_path / "empty"
+    empty.write_text("\n")
+    assert said(says("certs", "client", str(place), "x", "--role", "read"), tools.AUTHORITY_MISSING, path=place / "ca" / "ca.crt")
+    assert CliRunner().invoke(app, ["certs", "init", str(place)]).exit_code == 0
+    assert said(says("certs", "init", str(place)), tools.CERTIFICATE_EXISTS)
+    assert said(says("certs", "client", str(place), "../x", "--role", "read"), orchestrators.CERTIFICATE_NAME_REFUSED, name="../x")
+    assert said(says("token", "--role", "read", UNDERSTUDY_TOKEN=""), tools.SECRET_NEEDED_FOR_TOKEN)
+    assert said(says("token", "--role", "read", "--token-file", str(empty)), orchestrators.SECRET_FILE_EMPTY, path=empty)
+    missing = {"folder": place / "ca", "file": "tls.crt"}
+    assert said(refused_orchestrator(tmp_path, "--tls", f"{place}/ca"), orchestrators.CERTIFICATE_FOLDER_INCOMPLETE, **missing)
 
 
 def refused_orchestrator(tmp_path: Path, *words: str) -> str:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from tests.integration.agent_harness import agent
 from tests.integration.processes import send, wait_for_end, wait_until
+from tests.said import said
 
 from understudy.core import commands, events
 from understudy.links.messages import Seen
+from understudy.messages import agents
 
 WAIT = "import threading; threading.Event().wait()"
 
@@ -72,7 +74,7 @@ def test_a_wrong_token_ends_the_agent_with_a_reason(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with agent(tmp_path, WAIT, token="wrong") as (process, orchestrator, _):
             assert await process.ends() == 1
-            assert "--token-file" in process.errors()
+            assert said(process.errors(), agents.REFUSED, reason="HTTP status 401")
             assert orchestrator.connections == 0
 
     asyncio.run(scenario())
@@ -126,6 +128,8 @@ def test_what_was_seen_while_the_orchestrator_was_away_is_told_as_it_is_when_it_
             assert seen.until == 5.0
             await orchestrator.hears(events.WorkerStarted, after=mark)
             assert {message.until for message in orchestrator.heard[mark:] if isinstance(message, Seen)} == {5.0}
-            wait_until(lambda: "command:fan look" in process.errors(), "who looks")
+            wait_until(
+                lambda: said(process.errors(), agents.DETECTORS_LOOK, node="node0") and "command:fan" in process.errors(), "who looks"
+            )
 
     asyncio.run(scenario())

@@ -9,8 +9,10 @@ from typing import Any
 
 from tests.integration.agent_harness import AgentProcess, Orchestrator, agent
 from tests.integration.processes import wait_until
+from tests.said import codes
 
 from understudy.core import commands, events
+from understudy.messages import agents
 
 
 async def _finish(process: AgentProcess, orchestrator: Orchestrator) -> None:
@@ -104,7 +106,7 @@ def test_a_full_disk_is_told_once_and_training_goes_on(tmp_path: Path) -> None:
         async with agent(tmp_path, script) as (process, orchestrator, _):
             await _finish(process, orchestrator)
             assert process.output().count("\n") == 2000, "the terminal has it all"
-            assert process.errors().count("No space left on device") == 1
+            assert codes(process.errors()) == [agents.LOG_UNWRITTEN.code]
 
     asyncio.run(scenario())
 

@@ -24,6 +24,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from understudy.core import events
 from understudy.links.messages import LIMIT, Hello, Lines, Pages, PartEnded, encode
+from understudy.messages import http_requests
+from understudy.messages.base import code_of
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -57,21 +59,29 @@ def try_out(cases: Any) -> None:
 
 
 def test_errors_are_problem_details(service: Service) -> None:
-    for method, path, body, status, words in (
-        ("GET", "/v1/jobs/nobody/status", None, 404, "there is no job 'nobody' here"),
-        ("GET", "/v2/jobs", None, 404, "Not Found"),
-        ("DELETE", "/v1/jobs", None, 405, "Method Not Allowed"),
-        ("POST", "/v1/jobs", {"name": "../etc", "program": ["x"], "folder": "/"}, 422, "body.name: String should match pattern"),
-        ("POST", "/v1/jobs", {"name": "a", "program": [], "folder": "/"}, 422, "body.program"),
-        ("POST", "/v1/jobs", {"name": "a", "program": ["x"], "folder": "/", "timeouts": {"heartbeat": 3.0}}, 422, "heartbeats (3.0)"),
+    job = {"name": "a", "program": ["x"], "folder": "/"}
+    for method, path, body, status, message, words in (
+        ("GET", "/v1/jobs/nobody/status", None, 404, http_requests.NO_SUCH_JOB, "'nobody'"),
+        ("GET", "/v2/jobs", None, 404, http_requests.NOT_SERVED, "Not Found"),
+        ("DELETE", "/v1/jobs", None, 405, http_requests.NOT_SERVED, "Method Not Allowed"),
+        ("POST", "/v1/jobs", {"name": "../etc", "program": ["x"], "folder": "/"}, 422, http_requests.MALFORMED, "body.name: "),
+        ("POST", "/v1/jobs", {"name": "a", "program": [], "folder": "/"}, 422, http_requests.MALFORMED, "body.program: "),
+        (
+            "POST",
+            "/v1/jobs",
+            {**job, "timeouts": {"heartbeat": 3.0}},
+            422,
+            http_requests.MALFORMED,
+            "(3.0)",
+        ),
     ):
         answer = httpx.request(method, service.url + path, json=body, headers=HEADERS)
         problem = answer.json()
         assert answer.headers["content-type"] == "application/problem+json"
         assert (answer.status_code, problem["status"]) == (status, status)
-        assert words in problem["detail"]
+        assert problem["code"] == message.code == code_of(problem["detail"]) and words in problem["detail"]
     answer = httpx.get(f"{service.url}/v1/jobs")
-    assert answer.status_code == 401 and answer.json()["detail"] == "a valid token is needed"
+    assert answer.status_code == 401 and answer.json()["detail"] == http_requests.TOKEN_NEEDED()
     assert httpx.get(f"{service.url}/v1/health").json()["status"] == "ok"
 
 

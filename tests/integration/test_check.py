@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,9 @@ from pathlib import Path
 import pytest
 from tests.integration.processes import marked, wait_until
 from tests.integration.training import LONG, Outcome, Training, training
+from tests.said import said
+
+from understudy.messages import asking, script_check
 
 __all__ = ["training"]
 
@@ -37,14 +39,11 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
 def test_a_recovery_that_is_bitwise(good: Outcome) -> None:
     found = page(good)
     assert (found["verdict"], good.code) == ("bitwise", 0), good.output
-    line = str(found["line"])
-    assert (
-        line.startswith("rank 1 was killed in step 13 and recovered in ") and "8 steps behind it are the same bit by bit on 2 ranks" in line
-    )
+    assert said(found["line"], script_check.BITWISE, rank=1, step=13, steps=8, ranks=2)
     kill = found["kill"]
     assert isinstance(kill, dict) and (kill["rank"], kill["before"], kill["worker"]) == (1, 12, "w1"), kill
     drills, notes = found["drills"], found["notes"]
-    assert isinstance(drills, list) and re.match(r"rank 0: proven at step \d", drills[0]), drills  # 3, if a spare is warm by then
+    assert isinstance(drills, list) and said(drills[0], asking.DRILL_PROVEN, rank=0), drills  # at step 3, if a spare is warm by then
     assert isinstance(notes, list) and any("the redo is proven by rank 0" in note for note in notes), notes
     assert found["covered"] == ["model (DistributedDataParallel)", "optimizer (AdamW)"]
     assert found["adopted"] == ["best"]
@@ -55,7 +54,8 @@ def test_a_recovery_that_is_bitwise(good: Outcome) -> None:
 def test_its_page_is_there_for_programs_and_for_people(good: Outcome) -> None:
     printed = good.output[good.output.index("{\n") :]
     assert json.loads(printed[: printed.rindex("}") + 1]) == page(good)
-    assert (good.folder / "run" / "check.txt").read_text().startswith("BITWISE: rank 1 was killed in step 13")
+    text = (good.folder / "run" / "check.txt").read_text()
+    assert text.startswith("BITWISE: ") and said(text, script_check.BITWISE, rank=1, step=13)
     for name in ("reference", "recovery"):
         assert (good.folder / "run" / name / "journal.db").exists()
 
@@ -65,39 +65,40 @@ def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training
     outcome = check(training, "hidden.py", "generator")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
-    assert "DIFFERS: rank 1 was killed in step 13, and behind it the training is another one: rank 0, step 13: net/" in outcome.output
+    assert said(outcome.output, script_check.DIFFERS, rank=1, step=13)
+    assert said(found["differences"], script_check.VALUE_DIFFERS, rank=0, step=13)
     told = " ".join(outcome.output.split())
     assert "kept (hidden.py:" in told and "is an iterator that moves on while the script trains" in told, "what it is, by name"
-    assert "not reproducible on this device" in outcome.output, "what the drill had found"
-    assert "Give it to job.register, or keep it in job.state(...)" in " ".join(outcome.output.split())
+    assert said(outcome.output, asking.DRILL_IRREPRODUCIBLE), "what the drill had found"
+    assert script_check.REGISTER_STATE() in found["advice"]  # type: ignore[operator]
 
 
 def test_a_clock_in_a_list_is_not_taken_for_another_training(training: Training) -> None:
     outcome = check(training, "checked.py", "clock")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("bitwise", 0), outcome.output
-    assert "timings of the script" in str(found["left_out"]) and "undisturbed once more" in outcome.output
+    assert "timings of the script" in str(found["left_out"]) and said(outcome.output, script_check.REFERENCE_AGAIN)
 
 
 @pytest.mark.parametrize(
     ("how", "code", "says"),
     [
-        ("raises", 5, ("FAILED: the script fails by itself (rank ", "ValueError: there is no such table")),
-        ("short", 6, ("INCONCLUSIVE: the script ended by itself after 6 steps, and the check needs 20", "--check-steps")),
-        ("unregistered", 4, ("REFUSED: Understudy does not run this script as it is", "AdamW is stepped but not registered")),
+        ("raises", 5, ("FAILED: ", script_check.SCRIPT_FAILS.code, "ValueError: there is no such table")),
+        ("short", 6, ("INCONCLUSIVE: ", script_check.TOO_FEW_STEPS(steps=6, needed=20), script_check.MORE_STEPS.code)),
+        ("unregistered", 4, ("REFUSED: ", script_check.REFUSED.code, "AdamW")),
     ],
 )
-def test_what_ends_before_anything_was_disturbed(training: Training, how: str, code: int, says: tuple[str, str]) -> None:
+def test_what_ends_before_anything_was_disturbed(training: Training, how: str, code: int, says: tuple[str, ...]) -> None:
     outcome = check(training, "checked.py", how)
-    assert outcome.code == code and all(text in outcome.output for text in says), outcome.output
+    assert outcome.code == code and all(text in " ".join(outcome.output.split()) for text in says), outcome.output
     assert not (outcome.folder / "run" / "recovery").exists()
 
 
 def test_a_script_that_computes_something_else_each_time(training: Training) -> None:
     outcome = check(training, "checked.py", "unseeded", "--check-steps", "5")
     assert outcome.code == 6, outcome.output
-    assert "INCONCLUSIVE: the script does not compute the same twice: rank 0, step 1: " in outcome.output
-    assert "seed what is random" in outcome.output
+    assert said(outcome.output, script_check.IRREPRODUCIBLE) and said(outcome.output, script_check.VALUE_DIFFERS, rank=0, step=1)
+    assert page(outcome)["advice"] == [script_check.SEED()]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
@@ -109,22 +110,3 @@ def test_who_calls_it_off_leaves_nothing_running(tmp_path: Path, number: signal.
         started.process.send_signal(number)
         assert started.ends().code == code, started.output
         mark.wait_until_none()
-
-
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
-        (("--nproc-per-node", "1"), "--check needs at least 2 ranks: a lone one has no replica"),
-        (("--nnodes", "2"), "--check works on one machine only"),
-        (("--no-replenish",), "leave --no-replenish away"),
-        (("--check-steps", "4"), "drills need at least 5 steps"),
-    ],
-)
-def test_what_cannot_be_checked_is_refused(training: Training, flags: tuple[str, ...], reason: str) -> None:
-    outcome = check(training, "checked.py", "good", *flags)
-    assert outcome.code == 2 and reason in outcome.output, outcome.output
-
-
-def test_a_script_that_is_not_there(training: Training) -> None:
-    outcome = check(training, "missing.py", "good")
-    assert outcome.code == 2 and "there is no script" in outcome.output, outcome.output

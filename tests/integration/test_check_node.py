@@ -33,7 +33,7 @@ from understudy.checks import peers
 from understudy.checks.base import Report
 from understudy.checks.options import NAMES
 from understudy.detectors.base import GROUP
-from understudy.messages import detector_files, extensions, network_check, node_check_detectors, node_checks
+from understudy.messages import detector_files, extensions, network_check, node_check_detectors, node_checks, tools
 
 __all__ = ["small"]
 COMMAND = [sys.executable, "-m", "understudy.cli", "check-node"]
@@ -93,7 +93,7 @@ def test_this_machine_passes(node: Node) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for words in ("passed", "compute", "memory", "disk", "CPU 0", "GB/s", "there is no peer to measure with"):
         assert words in done.stdout
-    assert "understudy: this node passes" in done.stderr
+    assert said(done.stderr, tools.NODE_PASSES)
     assert [path.name for path in node.folder.iterdir()] == ["packages"]
 
 
@@ -116,9 +116,9 @@ def test_json_has_every_figure(node: Node) -> None:
         (["--only", "disk", "--skip", "disk"], node_checks.NO_CHECKS()),
         (["--memory-share", "1.5"], f"{detector_files.BAD_SETTING.code}: memory_share: "),
         (["--peer", "host"], node_checks.NO_PEER_ADDRESS(peer="host")),
-        (["--peer", "10.0.0.5:80"], "give both sides the same long random text with --token-file"),
-        (["--serve", "--host", "0.0.0.0"], "give both sides the same long random text with --token-file"),
-        (["--token-file", "away"], "away: No such file or directory"),
+        (["--peer", "10.0.0.5:80"], tools.HOST_NEEDS_SECRET(host="10.0.0.5")),
+        (["--serve", "--host", "0.0.0.0"], tools.HOST_NEEDS_SECRET(host="0.0.0.0")),
+        (["--token-file", "away"], tools.PLACE_UNUSABLE(place="away", reason="No such file or directory")),
         (["--serve", "--host", "127.0.0.1", "--port", "1", "--serve-for", "0"], "serve-for"),
     ],
 )
@@ -130,13 +130,13 @@ def test_what_makes_no_sense_is_refused_with_its_reason(node: Node, words: list[
 
 def test_a_short_secret_is_refused_where_others_can_try_it(node: Node) -> None:
     done = node.check("--peer", "10.0.0.5:80", UNDERSTUDY_TOKEN="short")
-    assert done.returncode == 2 and "too easy to guess" in done.stderr
+    assert done.returncode == 2 and said(done.stderr, tools.SECRET_TOO_SHORT, least=16)
 
 
 def test_a_node_of_which_nothing_is_known_does_not_pass(node: Node) -> None:
     done = node.check("--only", "network")
     assert done.returncode == 1
-    assert "nothing of it could be tried out" in done.stderr
+    assert said(done.stderr, tools.NODE_UNTRIED)
 
 
 def test_a_cpu_that_computes_wrongly(node: Node) -> None:

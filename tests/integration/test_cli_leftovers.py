@@ -14,6 +14,9 @@ from pathlib import Path
 
 from tests.integration.processes import LIMIT, Mark, marked, send, wait_until
 from tests.integration.test_cli_run import ask
+from tests.said import said
+
+from understudy.messages import starting
 
 SCRIPT = """
 import os, select, subprocess, sys
@@ -96,7 +99,7 @@ def test_an_agent_that_was_started_again_leaves_nothing(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
         code, output = finish(process)
         assert code == 0, output
-        assert "the agent of node0 ended (killed by SIGKILL); training goes on, starting it again" in output
+        assert said(output, starting.AGENT_RESTARTED, node="node0", how="killed by SIGKILL")
         assert output.count("done") == 2
         mark.wait_until_none(10.0)
 
@@ -112,8 +115,8 @@ def test_an_agent_that_is_killed_again_and_again(tmp_path: Path) -> None:
             send(pid, signal.SIGKILL)
         code, output = finish(process)
         assert code == 1
-        assert "the agent ended 6 times within 60 s (last: killed by SIGKILL)" in output
-        assert "the job cannot go on without it" in output
+        assert said(output, starting.ENDED_TOO_OFTEN, process="agent", how="killed by SIGKILL")
+        assert said(output, starting.AGENT_LOST, node="node0")
         mark.wait_until_none(30.0)
 
 

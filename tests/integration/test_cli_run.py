@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 from tests.integration.processes import LIMIT, Mark, marked, send, wait_for_end, wait_until
+from tests.said import said
+
+from understudy.messages import asking, starting
 
 ROOT = Path(__file__).parents[2]
 WAIT = "import threading; threading.Event().wait()"
@@ -149,7 +152,7 @@ def test_ask_a_running_job(tmp_path: Path) -> None:
         run.mark.wait_until_none()
         gone = run.ask("migrate", "--rank", "1")
         assert gone.returncode == 1
-        assert "no job is running" in gone.stderr
+        assert said(gone.stderr, asking.NOT_RUNNING, path=run.run_dir)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -167,7 +170,7 @@ def test_a_second_signal_does_not_wait_for_the_grace(tmp_path: Path) -> None:
     with running(tmp_path, script, stop=1000) as run:
         run.wait_for_output("deaf", 2)
         run.process.send_signal(signal.SIGINT)
-        wait_until(lambda: "stopping" in run.err, "the first signal's answer")
+        wait_until(lambda: said(run.err, starting.STOPPING, signal="SIGINT"), "the first signal's answer")
         run.process.send_signal(signal.SIGINT)
         assert run.ends() == 130
         run.mark.wait_until_none(5.0)
@@ -187,7 +190,7 @@ def test_an_agent_that_is_killed_is_started_again_and_leaves_no_strays(tmp_path:
         run.wait_for_output("started", 2)
         send(run.process_of("-m understudy.agent"), signal.SIGKILL)
         run.wait_for_output("started", 4)
-        assert "the agent of node0 ended (killed by SIGKILL); training goes on, starting it again" in run.err
+        assert said(run.err, starting.AGENT_RESTARTED, node="node0", how="killed by SIGKILL")
         wait_until(lambda: len(run.mark.pids_running("# stray")) == 2, "the end of the first workers' strays")
 
 
@@ -224,7 +227,7 @@ while not pathlib.Path('go').exists():
         assert {rank["pid"] for rank in json.loads(run.ask("status", "--json").stdout)["ranks"]} == workers
         (tmp_path / "go").touch()
         assert run.ends() == 0
-        assert "starting it again" in run.err
+        assert said(run.err, starting.ORCHESTRATOR_RESTARTED, how="killed by SIGKILL")
         run.mark.wait_until_none()
 
 
@@ -242,7 +245,7 @@ def test_an_orchestrator_that_cannot_start_ends_the_job(tmp_path: Path) -> None:
             timeout=LIMIT,
         )
         assert process.returncode == 1
-        assert "the orchestrator could not start" in process.stderr
+        assert said(process.stderr, starting.ORCHESTRATOR_UNSTARTED)
         mark.wait_until_none()
 
 

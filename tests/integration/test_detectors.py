@@ -18,8 +18,9 @@ from tests.integration.service import Service
 from tests.integration.sights import RULE, Fan, fan
 from tests.integration.test_hosts import Spread
 from tests.integration.training import LONG, Outcome, Training
+from tests.said import said
 
-from understudy.messages import node_programs, policies
+from understudy.messages import agents, node_programs, policies
 
 FAN = node_programs.FINDING(check="fan", finding="the fan is loud")
 WHY = policies.DECIDED(detail=FAN, detector="command:fan", rule=RULE)
@@ -59,7 +60,8 @@ def test_a_rank_leaves_the_node_that_fails_a_check_until_it_does_no_more(
     (incident,) = ended.incidents
     assert (incident["planned"], incident["cause"], incident["rank"]) == (True, "migrated", 1)
     for number in (0, 1):
-        assert f"node{number}: command:fan looks for trouble" in (job.folder / f"output{number}.txt").read_text()
+        output = (job.folder / f"output{number}.txt").read_text()
+        assert said(output, agents.DETECTORS_LOOK, node=f"node{number}", detectors="command:fan looks")
 
 
 @pytest.mark.whole

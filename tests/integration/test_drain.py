@@ -12,6 +12,9 @@ import pytest
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome
+from tests.said import said
+
+from understudy.messages import asking, http_requests, service_jobs
 
 Undisturbed = Callable[[int], Outcome]
 
@@ -39,22 +42,22 @@ def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, u
         assert job.status()["taints"] == {shared: "a new kernel"}
         assert job.status()["drains"][0]["stage"] == "draining" and job.status()["drains"][0]["ranks"]
         job.let("let go")
-    said, _ = waiting.communicate(timeout=LONG)
-    assert waiting.returncode == 0, said
-    assert f"node {shared} is drained: nothing is there any more" in said
+    output, _ = waiting.communicate(timeout=LONG)
+    assert waiting.returncode == 0, output
+    assert said(output, asking.DRAINED, node=shared)
     for job in jobs:
         status = job.status()
         assert all(one["node"] != shared for one in (*status["ranks"], *status["spares"])), status
         assert [drain["stage"] for drain in status["drains"]] == ["drained"]
     (line,) = [line for line in service.ask("nodes") if line["node"] == shared]
-    assert (line["drain"], line["taint"]) == ("drained", "drained: a new kernel")
+    assert (line["drain"], line["taint"]) == ("drained", service_jobs.NODE_DRAINED(reason="a new kernel"))
     service.orchestrator.kill()
     service.orchestrator.wait()
     service.start_orchestrator()
     service.wait_for_nodes(3)
     assert [line["drain"] for line in service.ask("nodes") if line["node"] == shared] == ["drained"], "it is known after a new start"
     back = service.command("undrain", shared, "--no-check")
-    assert back.returncode == 0 and "of first, second" in back.stdout + back.stderr, back
+    assert back.returncode == 0 and said(back.stdout + back.stderr, asking.UNDRAINED, node=shared, jobs=" of first, second"), back
     assert [(line["drain"], line["taint"]) for line in service.ask("nodes") if line["node"] == shared] == [("", "")]
     assert service.command("undrain", shared).returncode == 4
     for job in jobs:
@@ -68,8 +71,8 @@ def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbe
     job = service.held("job", spares=2)
     node = job.node_of(1)
     waiting = draining(service, node, "--deadline", "4s", "--then", "lose", "--wait")  # rank 1 comes to no boundary
-    said, _ = waiting.communicate(timeout=LONG)
-    assert waiting.returncode == 0, said
+    output, _ = waiting.communicate(timeout=LONG)
+    assert waiting.returncode == 0, output
     assert all(rank["node"] != node for rank in job.status()["ranks"])
     ended = job.ends_like(undisturbed_spread(2))
     assert "drained" in [rank["cause"] for incident in ended.incidents for rank in incident["ranks"]]
@@ -105,8 +108,8 @@ def test_a_node_is_drained_in_an_incident(service: Service, undisturbed_spread: 
     job.wait_for("held 9")
     job.wait_for_pause()
     job.let("let go 9")
-    said, _ = waiting.communicate(timeout=LONG)
-    assert waiting.returncode == 0, said
+    output, _ = waiting.communicate(timeout=LONG)
+    assert waiting.returncode == 0, output
     assert job.node_of(0) != node
     incidents = job.ends_like(undisturbed_spread(2)).incidents
     assert [(incident["planned"], incident["rank"]) for incident in incidents] == [(False, 1), (True, 0)]
@@ -115,10 +118,10 @@ def test_a_node_is_drained_in_an_incident(service: Service, undisturbed_spread: 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["--deadline", "soon"], 2, "no duration"),
-        (["--deadline", "0s"], 2, "between"),
+        (["--deadline", "soon"], 2, asking.DEADLINE_FORM.code),
+        (["--deadline", "0s"], 2, asking.DEADLINE_RANGE(value="0s")),
         (["--then", "explode"], 2, "explode"),
-        ([], 1, "there is no node"),
+        ([], 1, http_requests.NO_SUCH_NODE(node="nowhere")),
     ],
 )
 def test_what_is_wrong_is_told(service: Service, words: list[str], code: int, told: str) -> None:

@@ -11,8 +11,10 @@ import pytest
 from tests.diagonal import whole
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.training import LONG, Started, Training, survived, template_of, training, understudy
+from tests.said import said
 
 from understudy.core.drill import advice
+from understudy.messages import asking
 
 __all__ = ["training"]
 
@@ -69,7 +71,8 @@ def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(traini
     drilled = [one for one in found["drills"] if one["verdict"]]  # more than one, where this test was slow to look
     assert [(one["verdict"], one["rank"]) for one in drilled] == [("same", number % 2) for number in range(len(drilled))], found
     assert found["ranks"][0]["proven"] in [one["step"] for one in drilled] and found["ranks"][1]["proven"] is not None, found
-    assert "drill: rank 0: proven at step" in understudy("status", "--run-dir", str(started.folder / "run")).stdout
+    shown = understudy("status", "--run-dir", str(started.folder / "run")).stdout
+    assert said(shown, asking.DRILL_PROVEN, rank=0), shown
     send(found["ranks"][1]["pid"], signal.SIGKILL)
     wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
     (started.folder / "stop").touch()
@@ -88,7 +91,7 @@ def test_beyond_its_bound_a_drill_compares_a_prefix_and_says_how_far(training: T
     run_dir = str(started.folder / "run")
     for command in ("status", "report"):
         view = understudy(command, "--run-dir", run_dir).stdout
-        assert "drill: rank 1: proven in part at step" in view and "2 collectives beyond --drill-bytes" in view, view
+        assert said(view, asking.DRILL_PROVEN_IN_PART, rank=1, left_out=2), view
     wait_for_spare(started)
     (started.folder / "stop").touch()
     assert not started.succeeds().incidents
@@ -133,7 +136,8 @@ def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, cod
     found = drill(started, 1)
     assert (found[0], says in found[1]["detail"]) == (code, True), found
     view = " ".join(understudy("status", "--run-dir", str(started.folder / "run")).stdout.split())
-    assert "drill: rank 1: not " in view and advice(found[1]["verdict"], 1) in view, view
+    assert said(view, asking.DRILL_DIFFERS, rank=1) or said(view, asking.DRILL_BROKEN, rank=1), view
+    assert advice(found[1]["verdict"], 1) in view, view
     wait_for_spare(started)
     (started.folder / "stop").touch()
     assert not started.succeeds().incidents

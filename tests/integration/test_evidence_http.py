@@ -24,7 +24,7 @@ from tests.integration.training import LONG, Outcome, Started, Training
 from tests.said import said
 
 from understudy.messages import alertmanager as alerts
-from understudy.messages import policies
+from understudy.messages import http_requests, policies, service_jobs
 from understudy.orchestrator.evidence_models import EvidenceItem
 from understudy.orchestrator.security import Access, Role
 
@@ -112,7 +112,8 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
         assert [line["taint"] for line in service.ask("nodes") if line["node"] == node] == [""]
         note = [{"node": node, "source": "site", "kind": "dust", "severity": "note", "detail": "dusty", "happened": time.time()}]
         assert http.post("/v1/evidence", json=note).json() == [{**heard, "detector": "webhook:site"}]
-        wait_until(lambda: said(job.output, policies.NO_RULE, detail="dusty", detector="webhook:site"), "the note", LONG)
+        wait_until(lambda: said(job.output, service_jobs.NOTED, about=f"node {node}"), "the note", LONG)
+        assert said(job.output, policies.NO_RULE, detail="dusty", detector="webhook:site")
     (incident,) = job.ends_like(undisturbed_spread(2)).incidents
     assert (incident["planned"], incident["cause"], incident["rank"]) == (True, "migrated", 1)
     assert incident["ranks"][0]["detail"].endswith(by_rule("alerts"))
@@ -240,4 +241,4 @@ def test_a_real_alertmanager_sends_an_alert(job: Started, tmp_path: Path) -> Non
         wait_until(lambda: watched.taints() == {}, "that it is over has come", LONG)
         log = (tmp_path / "alertmanager.log").read_text()
         assert "level=error" not in log and "level=warn" not in log, log
-    assert said(job.output, alerts.UNKNOWN_NODE, name="elsewhere")
+    assert said(job.output, http_requests.ALERT_GOES_NOWHERE, alert="GpuXid") and said(job.output, alerts.UNKNOWN_NODE, name="elsewhere")

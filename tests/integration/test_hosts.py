@@ -14,6 +14,9 @@ from tests.diagonal import whole
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import Mark, marked, pid_of, wait_for_end, wait_until
 from tests.integration.training import JOBS, LONG, Outcome, survived
+from tests.said import said
+
+from understudy.messages import agents, service_jobs
 
 pytestmark = needs_hosts
 HELD = 6  # the step in which a rank waits for what the test does to its host
@@ -107,7 +110,7 @@ def test_a_host_that_vanishes(start: Start, undisturbed: Outcome) -> None:
     assert (incident["cause"], incident["rank"]) == ("node", 1)
     assert len(incident["ranks"]) == 1
     assert incident["phases"]["detect"] >= 2.0
-    assert "the host is down, or the network to it" in incident["ranks"][0]["detail"]
+    assert said(incident["ranks"][0]["detail"], service_jobs.SILENT)
 
 
 @pytest.mark.parametrize("way", ["cut", *whole("silence", "deafen")])
@@ -148,5 +151,5 @@ def test_a_host_that_hears_nothing_any_more_ends_its_workers(start: Start, undis
     job.hosts[1].cut()
     survived(job.ends(), undisturbed)
     assert job.processes[1].wait(LONG) == 1
-    assert "the job has gone on without them, or is over" in (job.folder / "output1.txt").read_text()
+    assert said((job.folder / "output1.txt").read_text(), agents.JOB_LOST_US, node="node1")
     assert job.hosts[1].pids() == []

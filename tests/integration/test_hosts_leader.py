@@ -14,8 +14,10 @@ from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import marked, pid_of, send, wait_for_end, wait_until
 from tests.integration.test_hosts import HELD, Spread, Start
 from tests.integration.training import LONG, Outcome, survived
+from tests.said import said
 
 from understudy.common.names import JOURNAL
+from understudy.messages import quorums, service_jobs
 from understudy.orchestrator import journal
 
 pytestmark = needs_hosts
@@ -74,7 +76,7 @@ def test_the_host_of_rank_0_which_leads_vanishes(start: Start, undisturbed: Outc
     outcome = job.ends()
     (incident,) = survived(outcome, undisturbed)
     assert (incident["cause"], incident["rank"], len(incident["ranks"])) == ("node", 0, 1)
-    assert "nor of its orchestrator" in incident["ranks"][0]["detail"]
+    assert said(incident["ranks"][0]["detail"], service_jobs.SILENT_WITH_ORCHESTRATOR)
     assert job.processes[2].wait(LONG) == 0
     same_journals(job, 1, 2)
     status = outcome.ask("status")
@@ -88,7 +90,7 @@ def test_the_leaders_host_is_cut_off_and_comes_back(start: Start, undisturbed: O
     old = pid_of(lambda: job.ask("status")["ranks"][0])
     job.main = job.hosts[1]
     job.hosts[0].cut()
-    job.wait_for_words(0, "does not lead any more")
+    job.wait_for_words(0, quorums.LEADS_NO_MORE.code)
     job.wait_for_step(HELD + 1, generation=1)
     (job.folder / "let go").touch()
     job.hosts[0].heal()
@@ -132,7 +134,7 @@ def test_a_listed_host_that_lost_its_disk_takes_no_part_but_serves(start: Start,
     job.wait_for_step(HELD + 1, generation=1)
     job.hosts[2].heal()
     job.start_again(2)
-    job.wait_for_words(2, "this one takes no part")
+    job.wait_for_words(2, quorums.MEMBER_REPLACED())
     wait_until(lambda: _warm(job, "node2"), "a new spare there", LONG)
     (job.folder / "end").touch()
     survived(job.ends(), undisturbed)

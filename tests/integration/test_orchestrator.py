@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.integration.processes import wait_until
+from tests.said import said
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -25,6 +26,7 @@ from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
 from understudy.core.model import LossCause, Position, SnapshotRef, Stand
 from understudy.links.messages import Message, Pages, decode, encode, unfold
+from understudy.messages import http_requests, orchestrators
 from understudy.orchestrator import views
 from understudy.orchestrator.state_view import offline_state_table
 
@@ -246,7 +248,7 @@ def test_who_does_not_introduce_itself_is_sent_away(orchestrator: Orchestrator) 
     second = orchestrator.agent("n1", 0)
     with pytest.raises(ConnectionClosed) as closed:
         second.socket.recv(timeout=LONG)
-    assert closed.value.rcvd is not None and "taken" in closed.value.rcvd.reason
+    assert closed.value.rcvd is not None and closed.value.rcvd.reason == http_requests.NODE_RANK_TAKEN(node_rank=0)
 
 
 def test_migration_by_the_interface(orchestrator: Orchestrator) -> None:
@@ -363,9 +365,9 @@ def test_a_hang_is_a_loss(tmp_path: Path) -> None:
 def test_what_cannot_start_says_why(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "understudy.orchestrator", "--run-dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.returncode == 2 and "--spec-json is needed" in done.stderr
+    assert done.returncode == 2 and said(done.stderr, orchestrators.SETTINGS_NEEDED, folder=tmp_path)
     done = subprocess.run([*command, "--spec-json", "{}"], capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.returncode == 2 and "not the settings of a job" in done.stderr
+    assert done.returncode == 2 and said(done.stderr, orchestrators.SETTINGS_REFUSED)
 
 
 def test_it_goes_with_the_process_that_started_it(tmp_path: Path) -> None:

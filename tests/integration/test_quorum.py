@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.integration.processes import marked, send, wait_until
+from tests.said import refused, said
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -25,6 +26,7 @@ from understudy.agent.orchestrator_link import OrchestratorLink, Sent
 from understudy.common.names import JOURNAL
 from understudy.core import events
 from understudy.links.messages import Message
+from understudy.messages import http_requests, quorums
 from understudy.orchestrator import journal
 
 SPEC = {"spec": {"job": "job", "world_size": 1, "workers_per_node": 1, "spares": 0}, "timeouts": {"stop": 3.0}}
@@ -208,7 +210,7 @@ def test_one_that_was_stopped_steps_down_when_it_wakes_up(members: Members) -> N
     wait_until(lambda: members.leader() not in (None, leader), "another one leads", LONG)
     send(pid, signal.SIGCONT)
     told = members.folder / f"output{leader}.txt"
-    wait_until(lambda: "does not lead any more" in told.read_text(), "it has noticed", LONG)
+    wait_until(lambda: said(told.read_text(), quorums.LEADS_NO_MORE), "it has noticed", LONG)
     wait_until(lambda: members.urls[leader] not in _leading(members, leader), "it knows another one", LONG)
     assert members.processes[leader].poll() is None
 
@@ -247,7 +249,7 @@ async def _talk(members: Members, address: str) -> None:
         assert json.loads(await asyncio.wait_for(peer.recv(), LONG))[1]["roster"]
         await peer.send(json.dumps(["RequestVote", {"term": 1000, "last": 1000, "last_term": 1000, "pre_vote": False}]))
         await peer.send("nonsense")
-        with pytest.raises(ConnectionClosed, match="not a message between members"):
+        with refused(ConnectionClosed, quorums.NOT_OF_MEMBERS):
             await asyncio.wait_for(peer.recv(), LONG)
 
 
@@ -258,7 +260,7 @@ def test_who_does_not_lead_sends_everybody_away(members: Members) -> None:
     answer = members.ask(other, "/v1/jobs/-/status")
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["detail"] == f"this orchestrator does not lead: ask {members.urls[leader]}"
+    assert answer.json()["detail"] == http_requests.ASK_LEADER(url=members.urls[leader])
     assert _refusal(members, members.urls[other].replace("http", "ws") + "/v1/jobs/-/agent", "") == 503
     assert "ERROR" not in (members.folder / f"output{other}.txt").read_text(), "to send somebody away is no fault"
 
@@ -273,7 +275,7 @@ def test_only_the_secret_itself_opens_the_members_door(members: Members) -> None
         assert _refusal(members, address, token) == status
     asyncio.run(_talk(members, address))
     leader = members.wait_for_leader()
-    assert "takes no part" in "".join((members.folder / f"output{number}.txt").read_text() for number in range(3))
+    assert said("".join((members.folder / f"output{number}.txt").read_text() for number in range(3)), quorums.MEMBER_UNKNOWN)
     members.processes[leader].send_signal(signal.SIGTERM)
     assert members.processes[leader].wait(LONG) == 0, "the job goes on with the others"
     wait_until(lambda: members.leader() not in (None, leader), "another one leads", LONG)

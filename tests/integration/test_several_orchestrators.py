@@ -20,6 +20,7 @@ from tests.integration.service import Service, Submitted
 from tests.integration.training import LONG, Outcome, survived
 from tests.model.validate import validate
 
+from understudy.messages import orchestrators
 from understudy.orchestrator import database, journal
 
 pytestmark = [needs_hosts, needs_postgres]
@@ -77,11 +78,11 @@ def test_the_leaders_host_vanishes_and_a_rank_is_lost_meanwhile(scene: Scene, un
 def test_a_leader_that_was_stopped_steps_down_when_it_wakes_up(scene: Scene, undisturbed_spread: Callable[[int], Outcome]) -> None:
     pid = scene.pid_of_orchestrator(0)
     send(pid, signal.SIGSTOP)
-    scene.service.wait_for_words("orchestrator1.txt", "serving at")
+    scene.service.wait_for_words("orchestrator1.txt", orchestrators.SERVING.code)
     scene.service.wait_for_nodes(2)  # the agents have gone over to it
     send(pid, signal.SIGCONT)
-    scene.service.wait_for_words("orchestrator0.txt", "this orchestrator does not lead any more, and waits")
-    scene.service.wait_for_words("orchestrator0.txt", "another orchestrator leads: this one takes over when that is gone")
+    scene.service.wait_for_words("orchestrator0.txt", orchestrators.LEAD_LOST.code)
+    scene.service.wait_for_words("orchestrator0.txt", orchestrators.ANOTHER_LEADS())
     assert scene.pid_of_orchestrator(0) == pid
     scene.job.let("let go")
     scene.job.let("end")
@@ -125,7 +126,7 @@ def _holder(scene: Scene) -> int | None:
 def test_training_outlives_the_database(scene: Scene, undisturbed_spread: Callable[[int], Outcome]) -> None:
     before = scene.job.status()["ranks"]
     scene.database.stop()
-    scene.service.wait_for_words("orchestrator0.txt", "could not be renewed")
+    scene.service.wait_for_words("orchestrator0.txt", orchestrators.LEASE_UNRENEWED.code)
     scene.job.let("let go")
     for rank in range(2):
         scene.job.wait_for(f"step 14 on {rank} in generation 0")

@@ -13,6 +13,7 @@ from tests.integration.training import LONG, understudy
 from tests.journals import SAID, as_version1, version1
 
 from understudy.common.names import JOURNAL
+from understudy.messages import orchestrators
 from understudy.orchestrator import migrations
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -39,7 +40,7 @@ def test_an_orchestrator_goes_on_with_the_jobs_of_version_1(tmp_path: Path) -> N
                         assert as_version1(client.get(f"/v1/jobs/{job}/{kind}").json()) == said[kind]
 
         as_before()
-        service.wait_for_words("orchestrator.txt", f"{place} was of version 1 and is of version {migrations.VERSION} from now on")
+        service.wait_for_words("orchestrator.txt", orchestrators.JOURNAL_UPGRADED(path=place, found=1, known=migrations.VERSION))
         service.kill_orchestrator()
         service.start_orchestrator()
         as_before()
@@ -50,7 +51,7 @@ def test_an_orchestrator_goes_on_with_the_jobs_of_version_1(tmp_path: Path) -> N
 def test_what_a_newer_understudy_has_left_is_refused(tmp_path: Path) -> None:
     newer(tmp_path / JOURNAL)
     (tmp_path / "job.json").write_text('{"spec": {}, "program": [], "started": 1}')
-    words = f"the journal is of version 99, and this Understudy knows versions up to {migrations.VERSION}: use the Understudy that wrote it"
+    words = orchestrators.JOURNAL_NEWER(found=99, known=migrations.VERSION)
     with marked():
         for command in ("status", "report"):
             done = understudy(command, "--run-dir", str(tmp_path))

@@ -17,6 +17,7 @@ from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome, survived
 
 import understudy
+from understudy.messages import agents
 
 HELD = 6
 COMMITTED = "    transaction: int\n    step: int\n    compared: int = -1\n{}\n\n@dataclass(frozen=True)\nclass ScriptFailed"
@@ -80,7 +81,7 @@ def test_an_upgrade_under_a_running_job(tmp_path: Path, later: Path, undisturbed
         else:
             for name in "ab":
                 service.restart_agent(name)
-                service.wait_for_words(f"agent-{name}.txt", "is taken up again")
+                service.wait_for_words(f"agent-{name}.txt", agents.PART_TAKEN_UP(job="job"))
         job.let("end")
         (incident,) = survived(job.ends(), undisturbed_spread(2))
         assert (incident["rank"], incident["cause"]) == (1, "killed")

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.said import refused
 
 from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core import commands, events
 from understudy.links.messages import FRAME, LIMIT, BadMessage, Pages, ToWorkers, decode, encode, encode_all, pack, taken, unfold
+from understudy.messages import wire
+from understudy.messages.base import Message
 
 names = st.sampled_from(["w0", "w1", "w2"])
 numbers = st.integers(0, 2)
@@ -53,31 +56,32 @@ def test_frames_are_small_and_lose_nothing(sizes: list[int]) -> None:
 
 
 def test_what_is_not_for_several_workers_is_refused() -> None:
-    for inner in (encode(commands.KillWorker("", "x")), encode(ToWorkers(("w0",), "{}")), "{}", ""):
-        with pytest.raises(BadMessage):
+    kill, nested = encode(commands.KillWorker("", "x")), encode(ToWorkers(("w0",), "{}"))
+    for inner, why in ((kill, wire.NOT_FOR_SEVERAL), (nested, wire.NOT_FOR_SEVERAL), ("{}", wire.NOT_A_MESSAGE), ("", wire.NOT_A_MESSAGE)):
+        with refused(BadMessage, why):
             unfold(decode(encode(ToWorkers(("w0", "w1"), inner))))
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "why"),
     [
-        "",
-        "7",
-        "[" * 100_000,
-        '{"type": "NoSuchThing"}',
-        '{"type": "WorkerWarm"}',
-        '{"worker": "w0", "store": "h:1", "type": "WorkerWarm"}',  # the type comes first
-        '{"type": "WorkerWarm", "worker": "w0", "store": "h:1"} {}',
-        '{"type": "WorkerWarm", "worker": 7, "store": "h:1"}',
-        '{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": [1, 2.0]}}',
-        '{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": [1, 1.0, 99, 0, 0, 1.0, 0, 0.0]}}',
-        '{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": 5}}',
-        json.dumps({"type": "Notice", "worker": "w0", "rank": 0, "text": "x" * LIMIT}),
-        b"\xff\xfe",
+        ("", wire.NOT_A_MESSAGE),
+        ("7", wire.NOT_A_MESSAGE),
+        ("[" * 100_000, wire.NOT_A_MESSAGE),
+        ('{"type": "NoSuchThing"}', wire.NOT_A_MESSAGE),
+        ('{"type": "WorkerWarm"}', wire.MALFORMED),
+        ('{"worker": "w0", "store": "h:1", "type": "WorkerWarm"}', wire.NOT_A_MESSAGE),  # the type comes first
+        ('{"type": "WorkerWarm", "worker": "w0", "store": "h:1"} {}', wire.MALFORMED),
+        ('{"type": "WorkerWarm", "worker": 7, "store": "h:1"}', wire.MALFORMED),
+        ('{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": [1, 2.0]}}', wire.MALFORMED),
+        ('{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": [1, 1.0, 99, 0, 0, 1.0, 0, 0.0]}}', wire.MALFORMED),
+        ('{"type": "Pages", "node": "n0", "clock": 1.0, "pages": {"w0": 5}}', wire.MALFORMED),
+        (json.dumps({"type": "Notice", "worker": "w0", "rank": 0, "text": "x" * LIMIT}), wire.TOO_LONG),
+        (b"\xff\xfe", wire.NOT_A_MESSAGE),
     ],
 )
-def test_anything_else_is_refused(text: str | bytes) -> None:
-    with pytest.raises(BadMessage):
+def test_anything_else_is_refused(text: str | bytes, why: Message) -> None:
+    with refused(BadMessage, why):
         decode(text)
 
 

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import pytest
 from tests.core.core_job import Job
-from tests.said import said
+from tests.said import arguments_of, said
 
 from understudy import extensions
 from understudy.core.events import Committed, Event, MigrationAsked, NodeTainted, WorkerLost
 from understudy.core.model import JobSpec, LossCause
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
-from understudy.messages import policies
+from understudy.messages import policies, service_jobs
+from understudy.messages.base import code_of
 from understudy.orchestrator.detection import MOST, SHARE, TAINTS, OtherDetectors, Responses, observed
 from understudy.policy.rules import default, parse
 
@@ -93,7 +94,7 @@ def test_a_note_is_for_a_person_and_told_once() -> None:
     for _ in range(3):
         assert job.sees(Evidence("d", Subject.DEVICE, "n0", Severity.NOTE, "warm", 1.0, part="gpu0"), 5.0) is None
     (told,) = job.told
-    assert said(told, policies.NO_RULE, detail="warm", detector="d") and "gpu0 of node n0" in told
+    assert said(told, service_jobs.NOTED, about="gpu0 of node n0") and said(told, policies.NO_RULE, detail="warm", detector="d")
 
 
 def test_a_taint_s_end_is_put_off_when_it_is_worth_it() -> None:
@@ -112,7 +113,7 @@ def test_what_a_limit_does_not_let_happen_now_is_a_taint_and_asked_again() -> No
     assert isinstance(first, NodeTainted) and first.leave
     assert isinstance(second, NodeTainted) and not second.leave
     (told,) = job.told
-    assert said(told, policies.OTHERS_LEAVE, domains="n0", most=1) and "node n1" in told
+    assert said(told, service_jobs.RANKS_STAY_ON_NODE, node="n1") and said(told, policies.OTHERS_LEAVE, domains="n0", most=1)
     assert job.sees(replace(HOT, name="n1", happened=102.0), 102.0) is None and job.looks(103.0) is None
     assert len(job.told) == 1, "told once"
     job.job.machine.handle(NodeTainted("n0", ""), 104.0)
@@ -275,9 +276,9 @@ def test_what_others_find_is_taken_with_a_look_and_one_that_raises_speaks_agains
     stuck.set()
     assert {one.detector for one in found} == {"thermometer"}
     assert len(told) == 3, "each thing once"
-    assert any("Broken is left out from now on: OSError: no such sensor" in text for text in told)
-    assert any("Liar is left out" in text for text in told)
-    assert any("Flood is left out from now on: ValueError: it finds more than 1000 things in one look" in text for text in told)
+    left_out = {str(arguments_of(text)["detector"]).rpartition(".")[2]: text for text in told}
+    assert left_out.keys() == {"Broken", "Liar", "Flood"} and {code_of(text) for text in told} == {service_jobs.DETECTOR_LEFT_OUT.code}
+    assert "no such sensor" in left_out["Broken"] and said(left_out["Flood"], service_jobs.FLOOD, most=1000)
 
 
 def test_a_detector_looks_no_faster_than_somebody_hears_of_it_and_not_after_the_end(installed: Callable[..., list[str]]) -> None:

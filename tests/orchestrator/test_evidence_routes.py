@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.detectors.test_alertmanager import alert, message
-from tests.said import said
+from tests.said import codes, said
 
 from understudy.common.names import JOURNAL
 from understudy.core.events import Event, NodeJoined, Observed
@@ -24,7 +24,7 @@ from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.labels import KnownNodes
 from understudy.links.messages import Hello
-from understudy.messages import alertmanager, policies
+from understudy.messages import alertmanager, http_requests, policies
 from understudy.orchestrator import cluster as cluster_module
 from understudy.orchestrator import evidence_routes, limits
 from understudy.orchestrator import service as service_module
@@ -128,7 +128,7 @@ def test_it_goes_to_the_jobs_that_have_the_node(within: Callable[..., None], ser
         for name in ("nobody", "n\x1b\u202e"):
             assert said(none.json()["detail"], alertmanager.UNKNOWN_NODE, name=name)
         several = await served.post([{**ITEM, "node": f"m{number}"} for number in range(9)])
-        assert several.json()["detail"].endswith("'m4'; and 4 other reasons")
+        assert "'m4'" in several.json()["detail"] and "'m5'" not in several.json()["detail"]
 
     within(check, service=service)
 
@@ -160,7 +160,7 @@ def test_a_node_of_a_service_without_a_job(within: Callable[..., None]) -> None:
         assert first == [{"node": "n9", "detector": "webhook:thermometer", "jobs": [], "refused": ""}]
         assert served.cluster.taint("n9") == "91 degrees (webhook:thermometer)"
         note = await served.post([{**ITEM, "node": "n9", "severity": "note"}])
-        assert note.status_code == 409 and "a note keeps none away" in note.json()["detail"]
+        assert note.status_code == 409 and note.json()["code"] == http_requests.NOTE_GOES_NOWHERE.code
         assert (await served.post([{**ITEM, "node": "n9", "until": time.time() - 1}])).status_code == 200
         assert served.cluster.taint("n9") == "" and served.cluster.nodes["n9"].suspected == {}
 
@@ -236,16 +236,17 @@ def test_alerts_that_go_nowhere_are_answered_and_told_once(within: Callable[...,
         await served.alerts(alert(node="nobody"))
         assert await served.alerts() == []
         told = [text for text in served.told if "Alertmanager" in text]
-        assert len(told) == 1 and said(told[0], alertmanager.UNKNOWN_NODE, name="nobody") and "GpuXid" in told[0]
+        assert len(told) == 1 and said(told[0], http_requests.ALERT_GOES_NOWHERE, alert="GpuXid")
+        assert said(told[0], alertmanager.UNKNOWN_NODE, name="nobody")
         await served.alerts(alert(node="n1", severity="p1", host="n2"), node_label=["host"], suspect=["p0", "p1"])
         assert served.taints("b") == {"n2": [("alertmanager:GpuXid", "")]}
         wrong = await served.post(message(), path="/v1/evidence/alertmanager", node_lable="host")
-        assert wrong.status_code == 422 and "query.node_lable" in wrong.json()["detail"]
+        assert (wrong.status_code, wrong.json()["code"]) == (422, http_requests.MALFORMED.code) and "query.node_lable" in wrong.json()[
+            "detail"
+        ]
         for _ in range(2):
             await served.post(message(truncatedAlerts=3), path="/v1/evidence/alertmanager")
-        assert [text for text in served.told if "leaves out" in text] == [
-            "Alertmanager leaves out alerts of a group that is too large: make groups smaller, or max_alerts 0"
-        ]
+        assert [text for text in served.told if codes(text) == [http_requests.ALERTS_LEFT_OUT.code]] == [http_requests.ALERTS_LEFT_OUT()]
         for number in range(200):
             await served.alerts(alert(node="nobody", alertname=f"A{number}"))
         assert len([text for text in served.told if "Alertmanager" in text]) == 100
@@ -260,39 +261,42 @@ def test_alerts_that_go_nowhere_are_answered_and_told_once(within: Callable[...,
         ("[" * 100_000, 400, ""),
         (b"\xff\xff", 400, ""),
         ("[" + json.dumps(ITEM)[:-1] + ', "until": ' + "9" * 5000 + "}]", 400, ""),
-        ([], 422, "at least 1 item"),
-        ([ITEM] * 101, 422, "at most 100 items"),
-        ({**ITEM}, 422, "valid list"),
-        ([{**ITEM, "trust": True}], 422, "body.0.trust: Extra inputs are not permitted"),
+        ([], 422, "body: "),
+        ([ITEM] * 101, 422, "body: "),
+        ({**ITEM}, 422, "body: "),
+        ([{**ITEM, "trust": True}], 422, "body.0.trust: "),
         ([{**ITEM, "\ud800": True}], 422, ""),
         ([{**ITEM, "until": math.nan}], 422, "body.0.until"),
         ([{**ITEM, "until": math.inf}], 422, "body.0.until"),
         ([{**ITEM, "until": 10**400}], 422, "body.0.until"),
         ([{**ITEM, "for": -1}], 422, "body.0.for"),
         ([{**ITEM, "for": 10**12}], 422, "body.0.for"),
-        ([{**ITEM, "for": 5, "until": 5}], 422, "not both"),
-        ([{**ITEM, "subject": "node", "part": "gpu3"}], 422, "a node as a whole has no part"),
-        ([{**ITEM, "subject": "device"}], 422, "a device has a part"),
-        ([{**ITEM, "subject": "link", "part": ""}], 422, "a link has a part"),
+        ([{**ITEM, "for": 5, "until": 5}], 422, http_requests.UNTIL_AND_FOR.code),
+        ([{**ITEM, "subject": "node", "part": "gpu3"}], 422, http_requests.NODE_WITH_PART.code),
+        ([{**ITEM, "subject": "device"}], 422, http_requests.PART_NEEDED(subject="device")),
+        ([{**ITEM, "subject": "link", "part": ""}], 422, http_requests.PART_NEEDED(subject="link")),
         ([{**ITEM, "subject": "worker"}], 422, "body.0.subject"),
         ([{**ITEM, "severity": "lost"}], 422, "body.0.severity"),
         ([{**ITEM, "part": "gpu\n3"}], 422, "body.0.part"),
         ([{**ITEM, "kind": "Hot"}], 422, "body.0.kind"),
         ([{**ITEM, "source": "a:b"}], 422, "body.0.source"),
         ([{**ITEM, "source": "\x1b"}], 422, "body.0.source"),
-        ([{**ITEM, "node": "\ud800"}], 422, "body.0.node: Input should be a valid string"),
+        ([{**ITEM, "node": "\ud800"}], 422, "body.0.node: "),
         ([{**ITEM, "node": "n" * 1001}], 422, "body.0.node"),
         ([{**ITEM, "detail": "d" * 10_001}], 422, "body.0.detail"),
-        ([{**ITEM, "happened": time.time() + 86400}], 409, "s from now: say what was seen"),
-        ([{**ITEM, "happened": 5}], 409, "say what was seen in the last 604800 s"),
-        ([{**ITEM, "until": time.time() + 4e8}], 409, "at most 31622400"),
+        ([{**ITEM, "happened": time.time() + 86400}], 409, http_requests.LONG_AGO.code),
+        ([{**ITEM, "happened": 5}], 409, http_requests.LONG_AGO.code),
+        ([{**ITEM, "until": time.time() + 4e8}], 409, http_requests.UNTIL_TOO_FAR.code),
     ],
 )
 def test_what_is_wrong_is_told_and_changes_nothing(within: Callable[..., None], body: Any, status: int, words: str) -> None:
+    coded = {400: http_requests.NOT_SERVED, 422: http_requests.MALFORMED}
+
     async def check(served: Served) -> None:
         answer = await served.post(body)
         assert answer.status_code == status, answer.text
         assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["code"] == codes(answer.json()["detail"])[0] == (coded[status].code if status in coded else words)
         assert words in answer.json()["detail"]
         assert served.taints("a") == {}
         assert (await served.post([ITEM])).status_code == 200, "and it serves on"
@@ -348,7 +352,8 @@ def test_a_flood_is_refused_as_a_whole_and_reaches_nobody(within: Callable[..., 
         many = await served.post([ITEM] * 100)
         assert many.status_code == 429 and 1 <= int(many.headers["retry-after"]) <= 60
         again = await served.post(message(*[alert(node="n0")] * 100), path="/v1/evidence/alertmanager")
-        assert again.status_code == 503 and int(again.headers["retry-after"]) >= 1 and "600 pieces of evidence" in again.json()["detail"]
+        assert again.status_code == 503 and int(again.headers["retry-after"]) >= 1
+        assert again.json()["detail"] == http_requests.TOO_MUCH_EVIDENCE(most=600)
         assert len(served.job("a").service._seen) == seen
         assert len(await served.alerts(*[alert(node="nobody")] * 100)) == 100, "what goes nowhere costs nothing"
         assert (await served.post([ITEM], ACCESS.token(Role.EVIDENCE, "a"))).status_code == 200, "others are heard"

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from tests.said import codes, refused, said
 
 from understudy.cli import show
 from understudy.cli.events_command import _Lines
@@ -30,6 +31,7 @@ from understudy.core import events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Timeouts
 from understudy.links.messages import LIMIT, BadMessage, decode, encode, recalled, taken
+from understudy.messages import orchestrators, tools, wire
 from understudy.orchestrator import journal, metrics, views
 from understudy.orchestrator.jobs import ServedJob
 from understudy.orchestrator.settings import Settings
@@ -167,8 +169,9 @@ def test_texts_are_cut_to_what_they_may_have(text: str, most: int) -> None:
 @pytest.mark.parametrize("name", ["w\ud800", "a\x00b", "é" * NAME, "x" * (NAME + 1), "\x1b[2J", "a\nb"])
 def test_a_name_that_cannot_be_told_is_refused(name: str) -> None:
     for event in (events.WorkerStarted(name, "n0", 1), events.NodeJoined("n0", "h", 0, workers=("w0", name))):
-        with pytest.raises(BadMessage, match=r"worker|workers"):
+        with refused(BadMessage, wire.MALFORMED, type=type(event).__name__) as caught:
             decode(encode(event))
+        assert {tools.NAME_UNPRINTABLE.code, tools.NAME_TOO_LONG.code} & {*codes(caught.value)} and "worker" in str(caught.value)
 
 
 def test_a_traceback_loses_neither_its_event_nor_its_last_line() -> None:
@@ -210,8 +213,9 @@ def test_a_row_that_cannot_be_read_puts_its_own_job_aside(tmp_path: Path) -> Non
     file.close(60.0)
     aside: dict[str, str] = {}
     assert list(journal.read_all(place, aside=aside)) == ["good", "fine"]
-    assert list(aside) == ["bad"] and "event 2" in aside["bad"] and "malformed NodeJoined" in aside["bad"]
-    with pytest.raises(journal.Unreadable, match="job bad"):
+    assert list(aside) == ["bad"] and said(aside["bad"], orchestrators.EVENT_UNREADABLE, number=2)
+    assert said(aside["bad"], wire.MALFORMED, type="NodeJoined")
+    with refused(journal.Unreadable, orchestrators.JOB_UNREADABLE, job="bad"):
         journal.read(place, "bad")
 
 
@@ -222,7 +226,7 @@ def test_a_writer_that_fails_in_whatever_way_says_so_and_tries_again(tmp_path: P
 
     def tell(text: str) -> None:
         told.append(text)
-        (over if "again, and has everything" in text else failed).set()
+        (over if said(text, orchestrators.JOURNAL_WRITTEN_AGAIN) else failed).set()
 
     file = journal.Journal(tmp_path / JOURNAL, tell)
     file.start()
@@ -232,7 +236,7 @@ def test_a_writer_that_fails_in_whatever_way_says_so_and_tries_again(tmp_path: P
     writer.progress(pages)
     writer.append(0.0, STORY[0])
     assert failed.wait(60.0)
-    assert "UnicodeEncodeError" in told[0] and "cannot be written" in file.trouble
+    assert "UnicodeEncodeError" in told[0] and said(file.trouble, orchestrators.JOURNAL_BUG)
     file._batch._pages.clear()  # whatever it was is over
     assert over.wait(60.0) and not file.trouble
     file.close(60.0)

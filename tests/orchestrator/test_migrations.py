@@ -17,10 +17,12 @@ import pytest
 import sqlalchemy as sa
 from tests.integration.postgres import needs_postgres, postgres
 from tests.journals import HERE, SAID, as_version1, version1
+from tests.said import refused, said
 
 from understudy.common.names import JOURNAL
 from understudy.core import events
 from understudy.links.messages import encode
+from understudy.messages import orchestrators
 from understudy.orchestrator import database, journal, migrations, views
 from understudy.orchestrator.leadership import Leadership
 
@@ -124,9 +126,9 @@ def append(place: Path | str, fence: int | None = None) -> list[str]:
 def is_upgraded(place: Path | str, fresh: Path | str) -> None:
     assert version_in(place) == migrations.VERSION
     assert tables(place) == tables(fresh)
-    for job, said in SAID.items():
+    for job, wanted in SAID.items():
         more = 1 if job == "running" else 0
-        assert numbers(place)[job] == list(range(1, said["events"] + more + 1))
+        assert numbers(place)[job] == list(range(1, wanted["events"] + more + 1))
     recorded = journal.read(place, "running")
     assert recorded is not None and recorded.events[-1] == (1795295700.0, STOPPED)
 
@@ -137,7 +139,7 @@ def test_an_older_journal_is_read_as_it_is_and_upgraded_by_the_writer(tmp_path: 
     as_version1_said(path)
     assert path.read_bytes() == before, "reading changes nothing"
     told = append(path)
-    assert told == [f"the journal {path} was of version 1 and is of version 3 from now on: an older Understudy cannot use it any more"]
+    assert told == [orchestrators.JOURNAL_UPGRADED(path=path, found=1, known=3)]
     fresh = tmp_path / "fresh.db"
     with database.engine(fresh).begin() as connection:
         assert database.prepare(connection) is None
@@ -157,12 +159,12 @@ def test_who_takes_the_lease_upgrades(tmp_path: Path) -> None:
         assert version_in(server.url) == 1, "another one leads, and uses these tables"
         with database.engine(server.url).begin() as connection:
             connection.execute(sa.text("update lease set until = 0"))
-        said: list[str] = []
-        leadership = Leadership(server.url, said.append)
+        lines: list[str] = []
+        leadership = Leadership(server.url, lines.append)
         asyncio.run(leadership.wait())
         assert leadership.fence == 8
-        (told,) = said
-        assert "was of version 1 and is of version 3 from now on" in told and "a password" not in told and "a%20password" not in told
+        (told,) = lines
+        assert said(told, orchestrators.JOURNAL_UPGRADED, found=1, known=3) and "a password" not in told and "a%20password" not in told
         as_version1_said(server.url)
         assert append(server.url, 8) == []
         with database.engine(server.url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -250,14 +252,14 @@ def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
         connection.execute("update version set version = 99")
     before = list(connection.iterdump())
     connection.close()
-    with pytest.raises(migrations.NewerJournal, match="is of version 99, and this Understudy knows versions up to 3: use"):
+    with refused(migrations.NewerJournal, orchestrators.JOURNAL_NEWER, found=99, known=3):
         journal.read_all(path)
     told: list[str] = []
     writer = journal.Journal(path, told.append)
     writer.start()
     writer.begin(recorded.settings).append(0.0, STOPPED)
     writer.close(60.0)
-    assert len(told) == 1 and "is of version 99" in told[0]
+    assert len(told) == 1 and said(told[0], orchestrators.JOURNAL_NEWER, found=99)
     with sqlite3.connect(path) as connection:
         assert list(connection.iterdump()) == before
     connection.close()
@@ -349,8 +351,9 @@ def test_an_event_that_is_not_known_stops_the_reader(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("update events set event = replace(event, 'Quiesced', 'Rested')")
     connection.close()
-    with pytest.raises(journal.Unreadable, match="Rested"):
+    with refused(journal.Unreadable, orchestrators.JOB_UNREADABLE, path=path) as caught:
         journal.read_all(path)
+    assert "Rested" in str(caught.value)
 
 
 def test_an_event_gets_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from tests.schedulers.made_up_allocation import MadeUp
 from understudy.core import events
 from understudy.core.model import JobSpec, LossCause
 from understudy.detectors.base import Evidence, Severity
+from understudy.messages import service_jobs
 from understudy.orchestrator import scheduling
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.scheduling import Scheduling, story
@@ -139,10 +140,10 @@ def test_it_is_told_once_and_asked_again(call: str, error: SchedulerFailed) -> N
     if call == "claim" and type(error) is SchedulerFailed:
         assert events.ClaimEnded(0, "no") in around.submitted and around.lines == []
         return
-    assert around.lines == ["the scheduler does not do what it was asked for: no. Training goes on, and it is asked again"]
+    assert around.lines == [service_jobs.SCHEDULER_FAILS(reason="no")]
     del around.made_up.fails[call]
     around.turn(2)
-    assert around.lines[1:] == ["the scheduler answers again"] and len(around.made_up.calls(call)) > 0
+    assert around.lines[1:] == [service_jobs.SCHEDULER_ANSWERS()] and len(around.made_up.calls(call)) > 0
 
 
 def test_one_that_is_away_from_the_beginning_is_asked_again() -> None:
@@ -314,7 +315,7 @@ def test_one_that_could_not_be_given_back_is_tried_again_until_it_is(lost: bool,
     around.made_up.fails["release"] = SchedulerFailed("no")
     around.lose_node("n3") if lost else around.leave("n3")
     around.turn(3)
-    assert around.lines == ["n3 could not be given back to the scheduler: no"]
+    assert around.lines == [service_jobs.NOT_GIVEN_BACK(nodes="n3", reason="no")]
     monkeypatch.setattr(scheduling, "AGAIN", 0.0)
     around.turn()
     del around.made_up.fails["release"]
@@ -345,7 +346,8 @@ def test_a_drain_that_is_refused_does_not_undo_that_the_node_was_given_back() ->
     around.made_up.fails["drain"] = SchedulerFailed("Invalid user id")
     around.lose_node("n2")
     around.turn(2)
-    assert around.lines == ["n2 could not be drained: Invalid user id"] and around.submitted == [events.NodeReleased("n2")]
+    assert around.lines == [service_jobs.NOT_DRAINED(nodes="n2", reason="Invalid user id")]
+    assert around.submitted == [events.NodeReleased("n2")]
 
 
 # -- what is told of the job -----------------------------------------------------------------------------------------------------
@@ -414,7 +416,7 @@ def test_at_the_end_a_scheduler_that_fails_is_told_of(error: Exception, told: st
     around.turn()
     around.made_up.fails["finish"] = error
     around.finish()
-    assert around.lines == [f"the job is over, and the scheduler could not be told so: {told}"]
+    assert around.lines == [service_jobs.SCHEDULER_UNTOLD(reason=told)]
 
 
 def test_an_end_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,7 +432,7 @@ def test_an_end_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.Monkey
     monkeypatch.setattr(around.made_up, "finish", lambda missing: told.wait(60))
     monkeypatch.setattr(around.scheduling, "_tell", tell)
     around.finish()
-    assert around.lines == ["the job is over, and the scheduler could not be told so: it does not answer"]
+    assert around.lines == [service_jobs.SCHEDULER_UNTOLD(reason="it does not answer")]
 
 
 def test_a_loss_that_is_none_of_the_scheduler_s_is_no_evidence() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from tests.said import codes
 
 from understudy.core.events import (
     Committed,
@@ -23,6 +24,7 @@ from understudy.core.events import (
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.messages import service_jobs
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.service import Service
 from understudy.policy.rules import parse
@@ -81,9 +83,8 @@ def test_no_other_detector_can_speak_as_a_person_or_the_core_does(name: str) -> 
             job.service.look()
         assert job.taints("n0") == {(name, ""): 0.0}
         assert job.observed() == ([("corrupt", "n0", "lost")] if name == "corrupt" else []), "what the core has set is evidence of its own"
-        assert [line for line in job.told if "left out" in line] == [
-            f"evidence about n0 is left out: no other detector can be called {name}"
-        ]
+        wanted = service_jobs.RESERVED_DETECTOR(node="n0", detector=name)
+        assert [line for line in job.told if codes(line) == [wanted.code]] == [wanted]
 
     run(scenario)
 

@@ -59,7 +59,7 @@ def test_what_is_found(text: str, lines: list[int]) -> None:
     assert list(found(text)) == lines
 
 
-@pytest.mark.parametrize("pid", [None, 0, 1, -1, -4711, os.getpid()])
+@pytest.mark.parametrize("pid", [None, 0, 1, -1, -4711, os.getpid()], ids=["none", "0", "1", "-1", "group", "itself"])
 def test_the_helper_refuses_what_is_no_process_of_a_test(pid: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[object] = []
     monkeypatch.setattr(os, "kill", lambda *arguments: sent.append(arguments))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Callable
 
@@ -11,8 +10,10 @@ import pytest
 
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Outcome, survived
+from tests.said import said
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import OVER, Submitted
+from understudy.messages import quorums, starting
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
 HELD = 6
@@ -37,7 +38,7 @@ def test_cancelled(slurm: Cluster, phase: str) -> None:
         slurm.run("bob", "sbatch", "--nodes=2", "--nodelist=n[5-6]", "--exclusive", "--wrap=sleep inf")
     job = Submitted(slurm, *flags, nodes=size["nodes"], spare_nodes=size["spare_nodes"], HELD=f"2:{HELD}", PHASES=f"setup:{HELD}")
     if phase == "before the first step":
-        job.wait_for_words("the orchestrator of this node leads")
+        job.wait_for_words(quorums.LEADS.code)
     else:
         job.wait_for(f"held {HELD}")
     if phase in ("during a recovery", "while a node is claimed"):
@@ -64,7 +65,7 @@ def test_notice(slurm: Cluster) -> None:
     outcome = job.ends()
     assert outcome.code == 0, outcome.output
     assert sorted(path.name for path in slurm.home("alice").glob("noticed-*")) == [f"noticed-{rank}" for rank in range(4)]
-    assert f"{signal.SIGUSR1.name} goes on to the script" in outcome.output
+    assert said(outcome.output, starting.SIGNAL_FORWARDED, signal="SIGUSR1")
     job.nothing_is_left()
 
 

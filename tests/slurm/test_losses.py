@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.training import Outcome, survived
+from tests.said import said
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import Submitted
+from understudy.messages import starting
 
 pytestmark = [needs_slurm, pytest.mark.timeout(600)]
 HELD = 6  # the step in which a rank waits for what the test does to its node
@@ -18,7 +20,7 @@ def test_a_job_that_nothing_happens_to(slurm: Cluster, undisturbed: Outcome) -> 
     outcome = job.ends()
     survived(outcome, undisturbed, losses=0)
     assert job.comment() == "(null)"
-    assert "5 nodes, 1 of them for spares; orchestrators on n1, n2, n3" in outcome.output
+    assert said(outcome.output, starting.ALLOCATION, nodes="5 nodes", orchestrators="; orchestrators on n1, n2, n3")
     job.nothing_is_left()
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.said import said
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import Steady
-from understudy.messages import policies
+from understudy.messages import policies, service_jobs
 from understudy.messages import slurm as messages
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
@@ -86,12 +86,12 @@ def test_the_controller_away_and_back(slurm: Cluster) -> None:
     slurm.controller.off()
     slurm.nodes["n3"].off()
     job.waits_without_slurm(lambda: job.node_of(2) == "n5", "rank 2 on n5")
-    job.waits_without_slurm(lambda: "the scheduler does not do what it was asked for" in job.output, "that it is missed")
+    job.waits_without_slurm(lambda: said(job.output, service_jobs.SCHEDULER_FAILS), "that it is missed")
     slurm.controller.on()
     job.wait_until(lambda: "rank 2 of n3 on n5" in job.comment(), "what has become of it, in its comment")
     job.goes_on()
     assert len(job.ends_as_undisturbed()) == 1
-    assert "the scheduler answers again" in job.output
+    assert said(job.output, service_jobs.SCHEDULER_ANSWERS)
     job.nothing_is_left()
 
 

@@ -25,6 +25,7 @@ from understudy.core.model import LossCause
 from understudy.links import messages, reattach
 from understudy.links.page import PageReader, open_process
 from understudy.links.reattach import Introduction
+from understudy.messages import agents
 
 MANNERS = 5.0  # seconds that who has connected may take to say who it is
 
@@ -46,7 +47,7 @@ class Left:
             return known
         view = known.look()
         last = time.time() - (time.monotonic() - view.beat_at if view is not None else 0.0)
-        detail = f"it ended while the agent of {node} was away{known.whereabouts()}"
+        detail = agents.ENDED_MEANWHILE(node=node, where=known.whereabouts())
         known.alive, known.lost = False, WorkerLost(self.worker, LossCause.KILLED, detail, last)
         self.page.close()
         known.page = None

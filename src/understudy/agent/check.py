@@ -21,6 +21,7 @@ from understudy.checks.options import Options
 from understudy.common.dying import dying_with
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.core.events import NodeChecked
+from understudy.messages import agents
 
 LIMIT = 600.0  # seconds
 MOST_OUTPUT = 1 << 20  # bytes
@@ -54,7 +55,7 @@ class NodeCheck:
         try:
             answer = self._judged()
         except (OSError, subprocess.SubprocessError) as error:
-            answer = NodeChecked(self._node, False, f"it cannot be made: {error}")
+            answer = NodeChecked(self._node, False, agents.CHECK_IMPOSSIBLE(reason=str(error)))
         if not self._closed:
             self._tell(answer)
 
@@ -75,15 +76,17 @@ class NodeCheck:
         except subprocess.TimeoutExpired:
             self._kill()
             self._process.communicate()
-            return NodeChecked(self._node, False, f"it takes longer than {LIMIT:g} s")
+            return NodeChecked(self._node, False, agents.CHECK_TOO_LONG(seconds=LIMIT))
         try:
             report = Report.model_validate_json(said[:MOST_OUTPUT])
         except ValidationError:
-            return NodeChecked(self._node, False, f"it ended with exit code {self._process.returncode} and no report")
+            return NodeChecked(self._node, False, agents.CHECK_WITHOUT_REPORT(code=self._process.returncode))
         failed = [f"{result.check}: {result.detail}" for result in report.results if result.verdict is Verdict.FAILED]
         if report.passed != (self._process.returncode == 0):
-            return NodeChecked(self._node, False, f"its report and its exit code {self._process.returncode} do not agree")
-        return NodeChecked(self._node, report.passed, "; ".join(failed)[:TOLD] or ("" if report.passed else "nothing could be tried out"))
+            return NodeChecked(self._node, False, agents.CHECK_CONTRADICTS(code=self._process.returncode))
+        if not failed and not report.passed:
+            return NodeChecked(self._node, False, agents.CHECK_TRIED_NOTHING())
+        return NodeChecked(self._node, report.passed, "; ".join(failed)[:TOLD])
 
     def _kill(self) -> None:
         process = self._process

@@ -25,6 +25,8 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from understudy.messages import agents
+
 _PR_SET_CHILD_SUBREAPER = 36
 _OF_THIS_THREAD = 0x20000000  # __WNOTHREAD
 ROUND = 0.003  # seconds between rounds of killing: adopted processes bring no event to wait for
@@ -34,7 +36,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def become_subreaper() -> None:
     """Adopt every orphaned descendant from now on."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed: this kernel is too old")
+        raise OSError(ctypes.get_errno(), agents.KERNEL_TOO_OLD())
 
 
 @dataclass(frozen=True)

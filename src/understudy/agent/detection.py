@@ -31,6 +31,7 @@ from understudy.common.bounds import FIRST_TIME, LAST_TIME
 from understudy.detectors.base import LEFT_OUT, Evidence, NodeDetector, Severity, Subject
 from understudy.detectors.choice import Choice
 from understudy.links.messages import Seen
+from understudy.messages import agents, service_jobs
 
 AGAIN = 10.0  # seconds between two times that the same is told
 KEPT = 3600.0  # seconds
@@ -43,7 +44,7 @@ _ABOUT = (Subject.NODE, Subject.DEVICE, Subject.LINK)
 def looking(node: str, names: Sequence[str]) -> str:
     """For people; `names` are those of detectors, one at least."""
     *others, last = names
-    return f"{node}: {', '.join(others)} and {last} look for trouble" if others else f"{node}: {last} looks for trouble"
+    return agents.DETECTORS_LOOK(node=node, detectors=f"{', '.join(others)} and {last} look" if others else f"{last} looks")
 
 
 class NodeDetectors:
@@ -100,7 +101,7 @@ class NodeDetectors:
                 if one.out or self._closed.is_set():
                     return
                 if len(found) > MOST:
-                    raise ValueError(f"it finds more than {MOST} things in one look")
+                    raise ValueError(service_jobs.FLOOD(most=MOST))
                 for evidence in found:
                     self._hear(one, evidence)
                 self._closed.wait(detector.every)
@@ -111,9 +112,9 @@ class NodeDetectors:
 
     def _hear(self, one: _Running, evidence: Evidence) -> None:
         if not (isinstance(evidence, Evidence) and FIRST_TIME < evidence.happened < LAST_TIME and 0 <= evidence.until < LAST_TIME):
-            raise ValueError(f"{evidence!r} is no evidence of something that has happened")
+            raise ValueError(service_jobs.NOT_EVIDENCE(evidence=repr(evidence)))
         if evidence.subject not in _ABOUT or evidence.severity is Severity.LOST:
-            raise ValueError(f"{evidence!r}: a detector of a node speaks of that node and its parts, as a note or a suspicion")
+            raise ValueError(agents.NOT_OF_NODE(evidence=repr(evidence)))
         about = str(evidence.subject)
         assert about in ("node", "device", "link") and evidence.severity in ("note", "suspect")
         self._remember(
@@ -140,7 +141,7 @@ class NodeDetectors:
             for one in self._running:
                 since = one.since
                 if since is not None and not one.out and time.monotonic() - since > one.limit:
-                    self._leave_out(one, f"a look takes longer than {one.limit:g} s")
+                    self._leave_out(one, agents.LOOK_TOO_LONG(seconds=one.limit))
                 with self._lock:
                     for seen in one.memory.due(self._clock()):
                         self._send(seen)
@@ -151,7 +152,7 @@ class NodeDetectors:
         one.out = True
         self._told_apart(one)
         now = self._clock()
-        text = f"the detector {one.title} is left out from now on: {why}"
+        text = service_jobs.DETECTOR_LEFT_OUT(detector=one.title, reason=why)
         self._remember(one, Seen(one.title, "node", "note", LEFT_OUT, "", text, now, 0.0))
 
     def _told_apart(self, one: _Running) -> None:

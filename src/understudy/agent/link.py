@@ -14,6 +14,7 @@ from understudy.core import commands
 from understudy.core.events import FromWorker
 from understudy.links import messages
 from understudy.links.framing import LineReader
+from understudy.messages import wire
 
 
 def check(line: bytes, worker: str) -> FromWorker:
@@ -21,11 +22,11 @@ def check(line: bytes, worker: str) -> FromWorker:
     try:
         message = messages.decode(line)
     except RecursionError as error:  # JSON nested by the thousand
-        raise messages.BadMessage("a message nested too deeply") from error
+        raise messages.BadMessage(wire.NESTED_TOO_DEEPLY()) from error
     if not isinstance(message, FromWorker):
-        raise messages.BadMessage(f"{type(message).__name__} is not for a worker to say")
+        raise messages.BadMessage(wire.NOT_A_WORKERS(type=type(message).__name__))
     if message.worker != worker:
-        raise messages.BadMessage(f"{type(message).__name__} in the name of {message.worker!r}")
+        raise messages.BadMessage(wire.IN_ANOTHERS_NAME(type=type(message).__name__, worker=message.worker))
     return message
 
 
@@ -76,7 +77,7 @@ class WorkerLink:
                 return
             for line in self._incoming.feed(data):
                 if line is None:
-                    self._on_refused(f"a message longer than {messages.LIMIT} bytes")
+                    self._on_refused(wire.LINE_TOO_LONG(most=messages.LIMIT))
                 else:
                     self._take(line)
 

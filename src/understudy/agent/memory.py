@@ -10,6 +10,7 @@ from __future__ import annotations
 import psutil
 
 from understudy.common.room import Room
+from understudy.messages import agents
 
 FIRST_GUESS = 512 << 20  # a warm worker's footprint, before one has been measured
 RESERVE = 256 << 20
@@ -20,10 +21,8 @@ def refusal(footprint: int | None, now: Room) -> str | None:
     needed = max(FIRST_GUESS, footprint or 0)
     if now.available >= needed + RESERVE:
         return None
-    return (
-        f"no room for a spare: it needs {_gib(needed)} and {_gib(RESERVE)} of reserve; "
-        f"{_gib(now.available)} of {_gib(now.total)} are free ({now.limited_by})"
-    )
+    free, total = _gib(now.available), _gib(now.total)
+    return agents.NO_ROOM_FOR_SPARE(needed=_gib(needed), reserve=_gib(RESERVE), free=free, total=total, limited_by=now.limited_by)
 
 
 def footprint(pid: int) -> int | None:

@@ -36,6 +36,7 @@ from understudy.detectors.choice import Choice, choose
 from understudy.links import messages
 from understudy.links.messages import EndPart, Hello, PartEnded, Seen, StartPart
 from understudy.links.page import open_process, started
+from understudy.messages import agents
 
 REAP = 2.0  # seconds
 NOTE = "part.json"
@@ -128,7 +129,7 @@ class NodeAgent:
                 try:
                     self._start(message)
                 except (OSError, ValueError, subprocess.SubprocessError) as error:
-                    self._say(f"job {message.part.job}: its part here cannot be started: {error}")
+                    self._say(agents.PART_UNSTARTED(job=message.part.job, reason=str(error)))
                     self._link.send(PartEnded(message.part.job, 1))
         elif isinstance(message, EndPart):
             running = self._running.get(message.job)
@@ -136,7 +137,7 @@ class NodeAgent:
                 signal.pidfd_send_signal(running.pidfd, signal.SIGTERM)
                 self._loop.call_later(END, self._kill, running)
         else:
-            self._say(f"ignored {type(message).__name__} from the orchestrator: it is not for a node")
+            self._say(agents.NOT_FOR_A_NODE(type=type(message).__name__))
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -168,7 +169,7 @@ class NodeAgent:
         )
         config.write(folder / AGENT)
         self._watch(self._launch(message))
-        self._say(f"job {part.job}: node rank {part.node_rank}, {part.slots} slots, {part.spares} of them for spares")
+        self._say(agents.PART_STARTED(job=part.job, node_rank=part.node_rank, slots=part.slots, spares=part.spares))
 
     def _launch(self, message: StartPart) -> _Running:
         """Raises `OSError` or `subprocess.SubprocessError`."""
@@ -203,23 +204,23 @@ class NodeAgent:
             return
         with contextlib.suppress(OSError):
             (self._folder(job) / NOTE).unlink()
-        self._say(f"job {job}: its part here has ended")
+        self._say(agents.PART_ENDED(job=job))
         self._link.send(PartEnded(job, 1 if code is None else code))
 
     def _start_again(self, running: _Running) -> bool:
         """A part that was killed, so that it takes up its workers. False: it is given up."""
         job = running.part.job
         if not running.restarts.take(time.monotonic()):
-            self._say(f"job {job}: its part here was killed {running.restarts.exceeded}")
+            self._say(agents.PART_KILLED_OFTEN(job=job, times=running.restarts.exceeded))
             return False
         try:
             again = self._launch(running.wanted)
         except (OSError, subprocess.SubprocessError) as error:
-            self._say(f"job {job}: its part here was killed, and cannot be started again: {error}")
+            self._say(agents.PART_NOT_RESTARTED(job=job, reason=str(error)))
             return False
         again.restarts = running.restarts
         self._watch(again)
-        self._say(f"job {job}: its part here was killed; training goes on, and it is started again")
+        self._say(agents.PART_RESTARTED(job=job))
         return True
 
     def _kill(self, running: _Running) -> None:
@@ -265,10 +266,10 @@ class NodeAgent:
                 pidfd = open_process(noted.pid, noted.started)
                 if pidfd is not None:
                     self._watch(_Running(noted.wanted, noted.pid, pidfd))
-                    self._say(f"job {job}: its part is here still, and is taken up again")
+                    self._say(agents.PART_TAKEN_UP(job=job))
                 elif _exit_code(path.parent) is None and has_workers(path.parent / WORKERS):
                     self._watch(self._launch(noted.wanted))
-                    self._say(f"job {job}: its part was killed, its workers are here still: it is started again")
+                    self._say(agents.PART_RESTARTED_WITH_AGENT(job=job))
                 else:
                     path.unlink()
 

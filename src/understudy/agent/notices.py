@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.agent.worker import Worker
+from understudy.messages import agents
 
 
 def pass_on(number: signal.Signals, workers: Sequence[Worker]) -> str | None:
@@ -21,7 +22,7 @@ def pass_on(number: signal.Signals, workers: Sequence[Worker]) -> str | None:
     if not deaf:
         return None
     ranks = ", ".join(str(worker.rank) for worker in sorted(deaf, key=lambda worker: worker.rank))
-    return f"{number.name} is kept from rank{'s' * (len(deaf) > 1)} {ranks}: the script has no handler for it, and would end"
+    return agents.SIGNAL_KEPT(signal=number.name, ranks=f"rank{'s' * (len(deaf) > 1)} {ranks}")
 
 
 def _pass_on(number: signal.Signals, worker: Worker) -> bool:

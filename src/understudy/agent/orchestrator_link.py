@@ -22,6 +22,7 @@ from understudy.common.backoff import Backoff
 from understudy.core import events
 from understudy.links import messages
 from understudy.links.sockets import SocketLimits, dial
+from understudy.messages import agents
 
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0  # seconds
 ALONE = SocketLimits(open=5.0, ping=2.5, pong=5.0, close=1.0, largest=4 * messages.LIMIT)
@@ -110,10 +111,10 @@ class OrchestratorLink:
                 try:
                     async with dial(address, self._path, self._token, self._tls, ONE_OF_SEVERAL if others else ALONE) as socket:
                         if told:
-                            self._say("connected to the orchestrator")
+                            self._say(agents.CONNECTED())
                         fence = _fence_of(socket)
                         if fence < self._fence:
-                            raise InvalidHandshake(f"it led once (fence {fence}), and another one leads now (fence {self._fence})")
+                            raise InvalidHandshake(agents.LED_ONCE(old=fence, new=self._fence))
                         self._fence = fence
                         backoff.reset()
                         told, self._away_since = False, None
@@ -125,20 +126,20 @@ class OrchestratorLink:
                 except InvalidStatus as error:
                     trouble = f"HTTP status {error.response.status_code}"
                     if error.response.status_code in _REFUSALS and not others:
-                        raise Refused(_refusal(address, trouble)) from error
+                        raise Refused(agents.REFUSED(url=address, reason=trouble)) from error
                 except InvalidURI as error:
-                    raise Refused(f"{address} is not an address of an orchestrator") from error
+                    raise Refused(agents.NOT_AN_ADDRESS(url=address)) from error
                 except ssl.SSLCertVerificationError as error:
-                    raise Refused(f"the certificate of {address} is not trusted: {error.verify_message}") from error
+                    raise Refused(agents.UNTRUSTED(url=address, reason=error.verify_message)) from error
                 except ConnectionClosed as error:
                     if error.rcvd is not None and error.rcvd.code in _REFUSED_CLOSE:
-                        raise Refused(_refusal(address, error.rcvd.reason or str(error.rcvd.code))) from error
+                        raise Refused(agents.REFUSED(url=address, reason=error.rcvd.reason or error.rcvd.code)) from error
                     trouble = "it closed the connection"
                 except (OSError, InvalidHandshake, TimeoutError) as error:
                     trouble = str(error) or type(error).__name__
             if not told and self.away() > TELL_AFTER:
                 told = True
-                self._say(f"no connection to the orchestrator ({trouble}); training goes on, trying again")
+                self._say(agents.DISCONNECTED(reason=trouble))
             if self._turn % max(1, self._count) == 0:  # all have been tried
                 await asyncio.sleep(backoff.delay())
 
@@ -188,7 +189,7 @@ class OrchestratorLink:
             while self._lines:
                 if self._dropped:
                     lost, self._dropped = self._dropped, 0
-                    text = f"understudy: {lost} characters of output were dropped: the orchestrator did not take them in time\n"
+                    text = f"understudy: {agents.OUTPUT_DROPPED(count=lost)}\n"
                     await socket.send(messages.encode(messages.Lines(text)))
                 text = self._lines[0]
                 for start in range(0, len(text), MOST_AT_ONCE):
@@ -208,7 +209,7 @@ class OrchestratorLink:
                 try:
                     told = messages.unfold(messages.decode(line))
                 except messages.BadMessage as error:
-                    self._say(f"the orchestrator sent something that is not a message: {error}")
+                    self._say(agents.NOT_A_MESSAGE(reason=str(error)))
                     continue
                 for message in told:
                     self._on_command(message)
@@ -217,10 +218,3 @@ class OrchestratorLink:
 def _fence_of(socket: ClientConnection) -> int:
     text = socket.response.headers.get(messages.FENCE, "0") if socket.response is not None else "0"
     return int(text) if text.isdecimal() else 0
-
-
-def _refusal(address: str, why: str) -> str:
-    return (
-        f"the orchestrator at {address} refused this node ({why}). Is the token the one of that job "
-        "(--token-file, UNDERSTUDY_TOKEN), and --node-rank free?"
-    )

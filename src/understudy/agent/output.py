@@ -19,6 +19,7 @@ from pathlib import Path
 from understudy.agent.lines import Lines, printable
 from understudy.agent.writers import LogFiles, Terminal, Writer
 from understudy.common.bounds import plain
+from understudy.messages import agents
 
 HIGH = 4 << 20  # bytes that may wait for one writer
 LOW = 1 << 20
@@ -162,12 +163,12 @@ class Output:
 
     def _tell_dropped(self, way: _Way) -> None:
         if way.dropped:
-            self.say(f"{way.dropped} bytes of workers' output were dropped: {way.name} did not take them in time")
+            self.say(agents.OUTPUT_STALLED(count=way.dropped, way=way.name))
             way.dropped = 0
 
     def _failed(self, path: str, error: OSError) -> None:
         """On the writer's thread."""
-        self.say(f"cannot write {path}: {error.strerror}. Training goes on; what is printed now is not kept there")
+        self.say(agents.LOG_UNWRITTEN(path=path, reason=error.strerror))
 
     def _tick(self) -> None:
         self._ticking = self._loop.call_later(TICK, self._tick)

@@ -12,6 +12,7 @@ from understudy.common.names import page_path
 from understudy.detectors.hang import HangWatch
 from understudy.links import messages
 from understudy.links.page import PageReader
+from understudy.messages import agents
 
 
 class Progress:
@@ -48,5 +49,4 @@ class Progress:
         limit = max(map(self._watch.limit, holders), default=limits.hang_first)
         still = self._watch.still(holders, time.time()) if holders else away
         if min(away, still) > limit:
-            why = f"no orchestrator for {away:.0f} s, and no worker of {self._config.node} has made progress for {still:.0f} s"
-            self._forgotten(f"{why}: they are ended, because the job has gone on without them, or is over")
+            self._forgotten(agents.JOB_LOST_US(away=away, node=self._config.node, still=still))

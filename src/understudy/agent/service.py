@@ -48,6 +48,7 @@ from understudy.core.events import FromWorker
 from understudy.detectors.choice import choose
 from understudy.links import messages, reattach
 from understudy.links.supervision import Ending
+from understudy.messages import agents, starting
 
 ToWorker = (
     commands.Assign
@@ -100,13 +101,13 @@ class Agent:
     async def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
-                self._loop.add_signal_handler(number, self._stop, number, 128 + number, f"{number.name} received")
+                self._loop.add_signal_handler(number, self._stop, number, 128 + number, starting.SIGNAL_RECEIVED(signal=number.name))
         self._take_up()
         reception = None
         try:
             reception = Reception(self._config.run_dir / WORKERS, self._met)
         except OSError as error:
-            self._output.say(f"workers could not find an agent that is started again, and would end with this one: {error}")
+            self._output.say(agents.NO_RECEPTION(reason=str(error)))
         self._detectors = NodeDetectors(self._choices, self._seen, self._looking)
         connection = self._loop.create_task(self._connection())
         pages = self._loop.create_task(self._watch_pages())
@@ -144,7 +145,7 @@ class Agent:
             self._output.say(text)
 
     def _parent_gone(self) -> None:
-        self._stop(signal.SIGTERM, 1, "the command line has ended")
+        self._stop(signal.SIGTERM, 1, agents.COMMAND_LINE_ENDED())
 
     async def _connection(self) -> None:
         try:
@@ -181,7 +182,7 @@ class Agent:
                 if worker is not None and worker.alive:  # else: its loss is on its way to the orchestrator
                     self._relay(worker, message)
             case _:
-                self._output.say(f"ignored {type(message).__name__} from the orchestrator: it is not for this node")
+                self._output.say(agents.NOT_FOR_NODE(type=type(message).__name__))
 
     def _relay(self, worker: Worker, command: ToWorker) -> None:
         if isinstance(command, commands.Release):
@@ -216,7 +217,7 @@ class Agent:
             started = await self._template.start(name)
         except (OSError, subprocess.SubprocessError) as error:
             if self._starting.pop(name):
-                self._orchestrator.send(events.StartRefused(name, self._config.node, f"cannot start it: {error}"))
+                self._orchestrator.send(events.StartRefused(name, self._config.node, agents.CANNOT_START(reason=str(error))))
             return
         wanted = self._starting.pop(name) and not self._end.done()
         worker = Worker(name, started.pid, started.pidfd, self._routes.fresh(name))
@@ -277,7 +278,7 @@ class Agent:
 
     def _unmet(self, worker: Worker) -> None:
         if worker.alive and worker.link is None:
-            text = f"{worker.label} did not answer the agent of {self._config.node}, which was started again: killed"
+            text = agents.UNMET(worker=worker.label, node=self._config.node)
             self._orchestrator.send(events.Notice(worker.name, worker.rank, text))
             processes.signal_group(worker.pid, signal.SIGKILL)
 
@@ -311,7 +312,7 @@ class Agent:
     def _refused(self, worker: Worker, why: str) -> None:
         worker.refused += 1
         if worker.refused <= REFUSALS_TOLD:
-            text = f"{worker.label} wrote to Understudy's own socket: {why[:500]}. It was ignored"
+            text = agents.WROTE_TO_OUR_SOCKET(worker=worker.label, reason=why[:500])
             self._orchestrator.send(events.Notice(worker.name, worker.rank, text))
 
     def _silent(self, worker: Worker) -> None:
@@ -320,7 +321,7 @@ class Agent:
 
         def look() -> None:
             if worker.alive and not worker.leaving:
-                text = f"{worker.label} has closed its link to the agent (a script that closes all descriptors?): killed"
+                text = agents.CLOSED_OUR_SOCKET(worker=worker.label)
                 self._orchestrator.send(events.Notice(worker.name, worker.rank, text))
                 processes.signal_group(worker.pid, signal.SIGKILL)
 

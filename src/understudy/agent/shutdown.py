@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from understudy.agent import processes
 from understudy.agent.config import AgentConfig
 from understudy.agent.worker import Worker
+from understudy.messages import agents
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Shutdown:
                 self._ask_to_end(worker, end.number)
         await self._all_ended(self._config.timeouts.stop)
         if end.exit_code == 0 and (slow := [w.label for w in leaving if w.alive]):
-            self._say(f"waiting for the exit handlers of {', '.join(slow)} (at most {self._config.leave:g} s)")
+            self._say(agents.EXIT_HANDLERS(workers=", ".join(slow), seconds=self._config.leave))
             await self._all_ended(self._config.leave)
         for worker in leaving:
             if worker.alive:

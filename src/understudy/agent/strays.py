@@ -10,6 +10,7 @@ from understudy.agent import processes
 from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import ROUND, Process, kill_round
 from understudy.agent.worker import Worker
+from understudy.messages import starting
 
 FAST_CLEANING = 3.0  # seconds after which those that do not end are told, and left
 
@@ -37,6 +38,6 @@ class Strays:
         limit = time.monotonic() + FAST_CLEANING
         while left := await asyncio.to_thread(kill_round, chosen, self._own, self.taken_up):
             if time.monotonic() > limit:
-                self._say(f"processes {left} do not end although killed: they wait inside the kernel")
+                self._say(starting.PROCESSES_REMAIN(pids=left))
                 return
             await asyncio.sleep(ROUND)

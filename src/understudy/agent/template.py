@@ -16,6 +16,7 @@ from understudy.agent.processes import Ends, Started, command_line, start, worke
 from understudy.common.dying import dying_with
 from understudy.common.names import WORKER_VARIABLE, WORKERS, page_path
 from understudy.links.fork import PLACEHOLDER, ForkRequest
+from understudy.messages import agents
 
 SWITCH = "UNDERSTUDY_FORK"  # "0": every worker is started by itself
 ATTEMPTS = 3  # templates that may be killed, one after the other, before a worker is given up
@@ -42,7 +43,7 @@ class Template:
         async with self._turn:
             for _ in range(ATTEMPTS):
                 if self._closed:
-                    raise OSError("the agent ends")
+                    raise OSError(agents.AGENT_ENDING())
                 if self._apart:
                     started = start(self._config, worker)
                     self._own.add(started.pid)
@@ -50,7 +51,7 @@ class Template:
                 found = await self._fork(worker)
                 if found is not None:
                     return found
-        raise OSError("the process from which workers are forked was killed again and again")
+        raise OSError(agents.TEMPLATE_KILLED())
 
     async def _fork(self, worker: str) -> Started | None:
         """None: try again, with another template or none."""
@@ -141,7 +142,7 @@ class Template:
         self._process = self._connection = None
         if status >= 0:
             words = self._log.read_text(errors="replace").strip()[-TOLD:]
-            raise OSError(f"the process from which workers are forked ended with exit code {status}: {words}")
+            raise OSError(agents.TEMPLATE_ENDED(status=status, words=words))
 
     @property
     def _log(self) -> Path:

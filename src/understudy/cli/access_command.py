@@ -11,6 +11,7 @@ import typer
 
 from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
+from understudy.messages import starting, tools
 from understudy.orchestrator.security import Access, Role, read_secrets
 
 JobOption = Annotated[str, typer.Option("--job", help="For this job only. Default: for all.")]
@@ -38,11 +39,14 @@ def token(
     """
     try:
         secrets = read_secrets(token_file, os.environ.get(TOKEN_VARIABLE, ""))
-    except (OSError, ValueError) as error:
-        say(f"--token-file {token_file}: {error.strerror if isinstance(error, OSError) else error}")
+    except OSError as error:
+        say(starting.TOKEN_FILE_UNREADABLE(path=token_file, reason=error.strerror))
+        raise typer.Exit(2) from error
+    except ValueError as error:
+        say(str(error))
         raise typer.Exit(2) from error
     if not secrets:
-        say("a token is made from the orchestrator's secret: give it with --token-file (or in UNDERSTUDY_TOKEN)")
+        say(tools.SECRET_NEEDED_FOR_TOKEN())
         raise typer.Exit(2)
     print(Access(secrets).token(role, job, days))
 
@@ -99,10 +103,12 @@ def _made(make: Callable[[], Path]) -> None:
     try:
         place = make()
     except FileExistsError as error:
-        say(f"{error.filename} is there already: take it away first, or choose another name")
+        say(tools.CERTIFICATE_EXISTS(path=error.filename))
     except FileNotFoundError as error:
-        say(f"{error.filename} is not there: make an authority first, with understudy certs init")
-    except (OSError, ValueError) as error:
+        say(tools.AUTHORITY_MISSING(path=error.filename))
+    except OSError as error:
+        say(tools.CERTIFICATE_UNWRITTEN(reason=str(error)))
+    except ValueError as error:
         say(str(error))
     else:
         print(place)

@@ -10,6 +10,7 @@ from understudy.cli.flags import Flags
 from understudy.cli.launch import Launch, Usage
 from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
+from understudy.messages import starting
 from understudy.schedulers.base import Allocation, SchedulerFailed
 from understudy.schedulers.kubernetes.jobset import NAME as JOBSET
 from understudy.schedulers.kubernetes.jobset import SPARES_VARIABLE
@@ -32,7 +33,7 @@ def found(flags: Flags) -> Allocation | None:
     if here is None:
         _no_scheduler(flags)
     if here is None and flags.scheduler != "auto":
-        raise Usage(f"--scheduler {flags.scheduler}: this command was not started in a job of that scheduler's (with Slurm: by srun)")
+        raise Usage(starting.SCHEDULER_ABSENT(scheduler=flags.scheduler))
     if here is None and (advice := outside_of_a_step(os.environ)):
         say(advice)
     return here
@@ -40,9 +41,7 @@ def found(flags: Flags) -> Allocation | None:
 
 def _no_scheduler(flags: Flags) -> None:
     if flags.floating_spares:
-        raise Usage(
-            "--floating-spares: they are asked for from a scheduler, and this command does not run in a job of one (Slurm: by srun)"
-        )
+        raise Usage(starting.FLOATING_WITHOUT_SCHEDULER())
 
 
 def completed(flags: Flags, here: Allocation) -> Flags:
@@ -53,12 +52,9 @@ def completed(flags: Flags, here: Allocation) -> Flags:
         flags = replace(flags, spare_nodes=int(os.environ.get(SPARES_VARIABLE) or 0))
     ranked = count - flags.spare_nodes
     if ranked < 1:
-        raise Usage(f"--spare-nodes {flags.spare_nodes}: {place.job} has {count} node(s), and at least one is to have ranks")
+        raise Usage(starting.NO_NODE_FOR_RANKS(spare_nodes=flags.spare_nodes, job=place.job, nodes=count))
     if flags.nnodes != NOT_GIVEN and flags.nnodes not in (str(ranked), f"{ranked}:{ranked}"):
-        raise Usage(
-            f"--nnodes {flags.nnodes} --spare-nodes {flags.spare_nodes}: {place.job} has {count} node(s). Leave --nnodes out: all but the "
-            "spare ones have ranks"
-        )
+        raise Usage(starting.NODES_UNLIKE_ALLOCATION(nnodes=flags.nnodes, spare_nodes=flags.spare_nodes, job=place.job, nodes=count))
     filled = replace(flags, nnodes=str(ranked), label=[*(f"{key}={value}" for key, value in place.labels), *(flags.label or [])])
     if flags.node_rank is None or place.scheduler == JOBSET:  # there torchrun's variables count pods of one kind
         filled = replace(filled, node_rank=place.number)
@@ -74,7 +70,7 @@ def completed(flags: Flags, here: Allocation) -> Flags:
     if place.number == 0:
         spare = f", {flags.spare_nodes} of them for spares" if flags.spare_nodes else ""
         led = f"; orchestrators on {', '.join(leading)}" if leading else ""
-        say(f"{place.job}: {count} node{'s' * (count > 1)}{spare}{led}")
+        say(starting.ALLOCATION(job=place.job, nodes=f"{count} node{'s' * (count > 1)}", spares=spare, orchestrators=led))
     return filled
 
 
@@ -94,7 +90,7 @@ def secret(flags: Flags, plan: Launch, here: Allocation) -> str | None:
         else:
             made = here.shared(PATIENCE)
     except (SchedulerFailed, OSError) as error:
-        raise Usage(f"the job's secret: {error}") from error
+        raise Usage(starting.SECRET_NOT_SHARED(reason=str(error))) from error
     return made
 
 

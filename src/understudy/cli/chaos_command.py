@@ -27,6 +27,7 @@ from understudy.cli.events_command import frames
 from understudy.cli.job_commands import answer, from_journal
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
 from understudy.common.console import say
+from understudy.messages import asking, tools
 
 
 def chaos(
@@ -79,13 +80,13 @@ def chaos(
         _print_faults(known, as_json)
         return
     if plan is None:
-        _wrong("give a plan, or --list; understudy chaos --help shows one")
+        _wrong(tools.PLAN_NEEDED())
     try:
         read = plans.read(plan, known)
     except BadPlan as error:
         _wrong(str(error))
     except OSError as error:
-        _wrong(f"{plan}: {error.strerror}")
+        _wrong(tools.PLAN_UNREADABLE(path=plan, reason=error.strerror))
     about = target(run_dir, orchestrator, job, token_file, tls_cert)
     try:
         status = answer("status", about)
@@ -108,7 +109,7 @@ def _schedule(read: plans.Plan, known: Registry, status: dict[str, Any], about: 
     nodes = sorted({holder["node"] for holder in (*status["ranks"], *status["spares"])})
     ranks = len(status["ranks"]) or (about.run.job()["spec"]["world_size"] if about.run is not None else 0)
     if not ranks:
-        say("the job forms still: its ranks are not known yet")
+        say(tools.RANKS_UNKNOWN())
         raise typer.Exit(1)
     try:
         return scheduled(read, known, ranks, nodes, seed)
@@ -131,7 +132,7 @@ class Asked:
     def _call(self, what: str) -> dict[str, Any]:
         try:
             if self._about.server is None:
-                raise Away("the orchestrator has not said where it listens")
+                raise Away(asking.ADDRESS_UNKNOWN())
             found: dict[str, Any] = self._about.server.call("GET", of_job(self._about.job, what))
             return found
         except (NoAnswer, Denied) as error:
@@ -139,7 +140,7 @@ class Asked:
 
     def events(self, after: int) -> Iterator[dict[str, Any]]:
         if self._about.server is None:
-            raise Away("the orchestrator has not said where it listens")
+            raise Away(asking.ADDRESS_UNKNOWN())
         try:
             yield from frames(self._about.server.stream(of_job(self._about.job, f"events?after={after}&follow=true")))
         except (NoAnswer, Denied) as error:
@@ -179,16 +180,18 @@ def line(record: Record) -> str:
     """For people, as a fault is under way and when its outcome is there."""
     injection = record.injection
     who = f" ({record.worker}, pid {record.pid})" if record.worker else f" (pid {record.pid})" if record.pid else ""
-    text = f"fault {injection.number}: {injection.fault} on {injection.target}{who}"
-    if record.happened:
-        text += f" at step {record.step}" + f", {record.point}" * bool(record.point)
-    elif not record.outcome:
-        return f"{text} waits for its point"
+    about = {"number": injection.number, "fault": injection.fault}
+    target, step = injection.target + who, f"{record.step}" + f", {record.point}" * bool(record.point)
+    if not record.happened and not record.outcome:
+        return tools.FAULT_WAITS(**about, target=target)
     if not record.outcome and not record.why:
-        return text
+        return tools.FAULT_HAPPENED(**about, target=target, step=step)
+    target += f" at step {step}" if record.happened else ""
     incident = f", incident {', '.join(map(str, record.incidents))}" * bool(record.incidents)
-    lasted = f" in {record.seconds:.2f} s" if record.seconds is not None else ""
-    return f"{text}: {record.outcome or 'no outcome'}{lasted}{incident}" + f". NOT AS EXPECTED: {record.why}" * (not record.met)
+    outcome = f"{record.outcome or 'no outcome'}{f' in {record.seconds:.2f} s' if record.seconds is not None else ''}{incident}"
+    if record.met:
+        return tools.FAULT_OVER(**about, target=target, outcome=outcome)
+    return tools.FAULT_UNEXPECTED(**about, target=target, outcome=outcome, why=record.why)
 
 
 def _print_result(result: Result, as_json: bool) -> None:
@@ -211,9 +214,9 @@ def _print_result(result: Result, as_json: bool) -> None:
         )
     Console().print(table)
     met = sum(record.met for record in result.records)
-    say(f"{len(result.records)} faults, {met} as expected")
+    say(tools.FAULTS_DONE(count=len(result.records), met=met))
     if result.unexplained:
-        say(f"incidents that belong to no fault: {', '.join(map(str, result.unexplained))}")
+        say(tools.FAULTS_UNEXPLAINED(incidents=", ".join(map(str, result.unexplained))))
     if result.message:
         say(f"the job: {result.message}")
 

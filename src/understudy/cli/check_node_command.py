@@ -24,6 +24,7 @@ from understudy.cli.show import checks_view
 from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.detectors.configuration import read
+from understudy.messages import tools
 from understudy.orchestrator.security import SHORTEST, read_secrets
 
 DEFAULT = Options()
@@ -97,14 +98,14 @@ def check_node(flags: Flags) -> None:
             raise typer.Exit(0)
         options = _options(flags)
     except (ValueError, OSError) as error:
-        say(str(error) if isinstance(error, ValueError) else f"{error.filename or flags.host}: {error.strerror or error}")
+        say(str(error) if isinstance(error, ValueError) else _unusable(error, flags.host))
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     try:
         report = _run(options, secrets[0] if secrets else "")
     except KeyboardInterrupt:
-        say("the check is called off")
+        say(tools.CHECK_CALLED_OFF())
         raise typer.Exit(130) from None
     if flags.as_json:
         print(report.model_dump_json(indent=1))
@@ -118,11 +119,15 @@ def _interrupted(number: int, frame: object) -> None:
     raise KeyboardInterrupt  # as after Ctrl-C: nothing is left running
 
 
+def _unusable(error: OSError, host: str) -> str:
+    return tools.PLACE_UNUSABLE(place=error.filename or host, reason=error.strerror or str(error))
+
+
 def verdict(report: Report) -> str:
     failed = [result.check for result in report.results if result.verdict is Verdict.FAILED]
     if failed:
-        return f"this node does not pass: {', '.join(failed)}"
-    return "this node passes" if report.passed else "this node does not pass: nothing of it could be tried out"
+        return tools.NODE_FAILS(checks=", ".join(failed))
+    return tools.NODE_PASSES() if report.passed else tools.NODE_UNTRIED()
 
 
 def _options(flags: Flags) -> Options:
@@ -140,9 +145,9 @@ def _secrets(flags: Flags) -> list[str]:
         if _is_loopback(host):
             continue
         if not secrets:
-            raise ValueError(f"{host} is not the loopback address: give both sides the same long random text with --token-file")
+            raise ValueError(tools.HOST_NEEDS_SECRET(host=host))
         if any(len(secret) < SHORTEST for secret in secrets):
-            raise ValueError(f"the secret in --token-file or UNDERSTUDY_TOKEN is too easy to guess: at least {SHORTEST} characters")
+            raise ValueError(tools.SECRET_TOO_SHORT(least=SHORTEST))
     return secrets
 
 
@@ -161,7 +166,7 @@ def _serve(flags: Flags, secrets: list[str]) -> None:
     with socket.create_server((flags.host, flags.port), family=family) as listener:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]:{port}" if listener.family == socket.AF_INET6 else f"{host}:{port}"
-        say(f"listening on {shown} for {flags.serve_for:g} s, {AT_ONCE} nodes at the same time: understudy check-node --peer {shown}")
+        say(tools.PEER_LISTENS(address=shown, seconds=flags.serve_for, most=AT_ONCE))
         Serving(listener, secrets, say).run(flags.serve_for)
 
 

@@ -20,6 +20,7 @@ from understudy.cli.supervisor import Supervisor
 from understudy.common.addresses import by_which_it_reaches
 from understudy.common.console import say
 from understudy.common.names import CLAIM_VARIABLE, OWNER_VARIABLE, TOKEN_VARIABLE
+from understudy.messages import starting
 from understudy.schedulers.slurm.claims import owner_is_over
 from understudy.schedulers.slurm.step import topology
 
@@ -36,7 +37,7 @@ def address(orchestrators: str) -> str:
 def _watch(owner: str) -> None:
     while not owner_is_over(owner):
         time.sleep(LOOK)
-    say(f"Slurm job {owner}, which this node was for, is over")
+    say(starting.OWNER_OVER(job=owner))
     os.kill(os.getpid(), signal.SIGTERM)
 
 

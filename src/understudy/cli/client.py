@@ -15,6 +15,7 @@ import httpx
 
 from understudy.cli.run_directory import RunDirectory
 from understudy.common.tls import trusting
+from understudy.messages import asking
 
 # A host that has vanished is noticed after some seconds, also while nothing is expected from it.
 KEEPALIVE = [
@@ -49,7 +50,7 @@ class Server:
         """The one that serves this run. Raises `NoAnswer`."""
         url = run.orchestrator()
         if url is None:
-            raise NoAnswer("the orchestrator has not said where it listens")
+            raise NoAnswer(asking.ADDRESS_UNKNOWN())
         return Server(url, run.token(), run.job().get("certificate", ""))
 
     def call(self, method: str, path: str, body: Any = None, limit: float = 5.0) -> Any:
@@ -68,7 +69,7 @@ class Server:
                 httpx.get(f"{url}/v1/health", timeout=2.0, trust_env=False, verify=verify).raise_for_status()
                 return url
         if others:
-            raise NoAnswer(f"none of {self.url} leads now")
+            raise NoAnswer(asking.NONE_LEADS(urls=self.url))
         return first
 
     def stream(self, path: str) -> Iterator[bytes]:
@@ -97,7 +98,7 @@ class Server:
             ) as client:
                 yield client
         except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
-            raise NoAnswer(f"{self.url} does not answer: {error}") from error
+            raise NoAnswer(asking.NO_ANSWER(url=self.url, reason=str(error))) from error
 
 
 class Patience:

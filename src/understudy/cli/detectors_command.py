@@ -20,6 +20,7 @@ from understudy.common.bounds import plain
 from understudy.common.console import say
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.detectors.choice import Choice, choose, read_file
+from understudy.messages import tools
 
 MOST = 100  # pieces of evidence that are shown of one detector, as many as an agent takes
 
@@ -62,7 +63,8 @@ def detectors(
 
 
 def _row(choice: Choice, once: bool) -> dict[str, Any]:
-    why_not, found = "off: the file says so" if choice.off else "", list[Evidence]()
+    why_not: str
+    why_not, found = tools.DETECTOR_OFF() if choice.off else "", list[Evidence]()
     try:
         why_not = why_not or choice.missing()
         if once and not why_not:
@@ -86,7 +88,7 @@ def _look(choice: Choice) -> list[Evidence]:
     finally:
         detector.close()
     if len(found) > MOST:
-        detail = f"it finds more than {MOST} things in one look, for which an agent leaves it out"
+        detail = tools.DETECTOR_FLOODS(most=MOST)
         return [Evidence(choice.name, Subject.NODE, "", Severity.NOTE, detail, time.time(), LEFT_OUT)]
     return found
 
@@ -102,4 +104,4 @@ def _show(rows: list[dict[str, Any]], once: bool) -> None:
             about = f"{found['part']}: " if found["part"] else ""
             print(plain(f"{found['severity']}: {about}{found['detail']} ({found['detector']}, {found['kind']})"))
     if once and not any(row["found"] for row in rows):
-        print("nothing was found")
+        print(tools.NOTHING_FOUND())

@@ -29,6 +29,7 @@ from understudy.cli.show import doctor_view
 from understudy.common import tested
 from understudy.common.console import say
 from understudy.common.finding import LIMITED, MISSING, OK, Finding, can_run
+from understudy.messages import tools
 
 COMMAND = (sys.executable, "-P", "-m", "understudy.worker.doctor", "--json")
 LIMIT = 300.0  # seconds
@@ -57,7 +58,7 @@ def doctor(as_json: AsJson = False) -> None:
         print(json.dumps(found, indent=1))
     else:
         Console().print(doctor_view(found))
-        say("a job can run here" if found["can run"] else "no job can run here: see what is missing above")
+        say(tools.CAN_RUN() if found["can run"] else tools.CANNOT_RUN())
     raise typer.Exit(0 if found["can run"] else 1)
 
 
@@ -66,7 +67,9 @@ def examined() -> dict[str, Any]:
     findings = [of_python(platform.python_version()), *of_system(), of_run_directories(Path.cwd())]
     about: dict[str, Any] = {}
     if find_spec("torch") is None:  # looked for, not imported
-        findings.append(Finding("torch", MISSING, f"is not installed for {sys.executable}", f"{sys.executable} -m pip install '{NEEDED}'"))
+        findings.append(
+            Finding("torch", MISSING, tools.TORCH_MISSING(python=sys.executable), f"{sys.executable} -m pip install '{NEEDED}'")
+        )
     else:
         found = of_worker()
         if isinstance(found, Finding):
@@ -82,7 +85,7 @@ def of_python(version: str) -> Finding:
     first, last = tested.PYTHON
     if tested.is_tested(version, tested.PYTHON):
         return Finding("Python", OK, version)
-    return Finding("Python", LIMITED, f"{version}: not among those that are tested ({first} to {last})", f"use Python {first} to {last}")
+    return Finding("Python", LIMITED, tools.PYTHON_UNTESTED(version=version, first=first, last=last), f"use Python {first} to {last}")
 
 
 def of_system() -> Iterator[Finding]:
@@ -90,7 +93,7 @@ def of_system() -> Iterator[Finding]:
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError) as error:
-        yield Finding("processes of a job", MISSING, f"cannot be watched by pidfds ({error})", "use Linux 5.3 or newer")
+        yield Finding("processes of a job", MISSING, tools.NO_PIDFDS(reason=str(error)), "use Linux 5.3 or newer")
     else:
         yield Finding("processes of a job", OK, "can be watched")
     try:
@@ -98,7 +101,7 @@ def of_system() -> Iterator[Finding]:
             listener.bind(("127.0.0.1", 0))
             listener.listen()
     except OSError as error:
-        yield Finding("loopback", MISSING, f"nobody can listen on 127.0.0.1 ({error.strerror})", "set the interface lo up")
+        yield Finding("loopback", MISSING, tools.NO_LOOPBACK(reason=error.strerror), "set the interface lo up")
     else:
         yield Finding("loopback", OK, "127.0.0.1 can be listened on")
 
@@ -108,7 +111,9 @@ def of_run_directories(folder: Path) -> Finding:
         with tempfile.NamedTemporaryFile(dir=folder):
             pass
     except OSError as error:
-        return Finding("run directories", LIMITED, f"cannot be made in {folder} ({error.strerror})", "give another place with --run-dir")
+        return Finding(
+            "run directories", LIMITED, tools.NO_RUN_DIRECTORIES(folder=folder, reason=error.strerror), "give another place with --run-dir"
+        )
     return Finding("run directories", OK, f"can be made in {folder}")
 
 
@@ -118,11 +123,11 @@ def of_worker(command: tuple[str, ...] = COMMAND, limit: float = LIMIT) -> dict[
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
-        return Finding("torch", MISSING, f"could not be tried out within {limit:g} s", to_do)
+        return Finding("torch", MISSING, tools.TORCH_TIMED_OUT(seconds=limit), to_do)
     if done.returncode < 0:
-        return Finding("torch", MISSING, f"ended the process that tries it out ({signal.Signals(-done.returncode).name})", to_do)
+        return Finding("torch", MISSING, tools.TORCH_ENDED_PROCESS(signal=signal.Signals(-done.returncode).name), to_do)
     if done.returncode > 0:
         why = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
-        return Finding("torch", MISSING, f"cannot be imported or tried out: {why}", to_do)
+        return Finding("torch", MISSING, tools.TORCH_UNUSABLE(reason=why), to_do)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -21,6 +21,7 @@ from understudy.cli.job_commands import from_journal
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, TokenFile, service, target
 from understudy.common.console import say
+from understudy.messages import asking
 from understudy.policy.rules import LONGEST, seconds
 
 LOOK = 0.5  # seconds between two looks
@@ -72,19 +73,19 @@ def drain(
         if as_json:
             print(json.dumps({"node": node, "jobs": jobs, "stage": "draining"}))
         else:
-            say(f"node {node} is being drained{_of(jobs)}: understudy drain {node} --wait waits until it is empty")
+            say(asking.DRAIN_BEGINS(node=node, jobs=_of(jobs)))
         return
     try:
         last = _watch(place, quiet=as_json)
     except KeyboardInterrupt:
-        say(f"the drain of node {node} goes on; understudy undrain {node} takes it back")
+        say(asking.DRAIN_CONTINUES(node=node))
         raise typer.Exit(130) from None
     if as_json:
         print(json.dumps({"node": node, "jobs": jobs, "stage": last.stage, "ranks": last.ranks, "waits_for": last.waits_for}))
     elif last.stage == "late":
-        say(f"node {node} is not empty: the deadline is over, and {_ranks(last)} left there. No new ranks and spares go there")
+        say(asking.DRAIN_LATE(node=node, ranks=_ranks(last)))
     else:
-        say(f"node {node} is drained: nothing is there any more")
+        say(asking.DRAINED(node=node))
     if last.stage == "late":
         raise typer.Exit(LATE)
 
@@ -109,7 +110,7 @@ def undrain(
     if as_json:
         print(json.dumps({"node": node, "jobs": jobs}))
     else:
-        say(f"node {node} is not drained any more{_of(jobs)}")
+        say(asking.UNDRAINED(node=node, jobs=_of(jobs)))
 
 
 @dataclass
@@ -179,7 +180,7 @@ def _place(node: str, run_dir: Path | None, url: str, job: str, token_file: Path
         return _Place(node, service(url, token_file, certificate), "")
     about = target(run_dir, url, job, token_file, certificate)
     if about.server is None:
-        say(f"no job is running in {about.run.path if about.run else ''}: its orchestrator has not said where it listens")
+        say(asking.NOT_RUNNING(path=about.run.path if about.run else "", reason=asking.ADDRESS_UNKNOWN()))
         raise typer.Exit(NO_ANSWER)
     return _Place(node, about.server, about.job, about.run)
 
@@ -206,8 +207,8 @@ def _watch(place: _Place, *, quiet: bool) -> _Left:
             bar.update(task, total=most, completed=most - there, waits=left.waits_for)
             if left.stage != "draining":
                 return left
-            line = f"node {place.node}: {_ranks(left)} there still" if there else f"node {place.node}: processes end"
-            line += f": {left.waits_for}" if left.waits_for else ""
+            here, waits = f"{_ranks(left)} there still" if there else "processes end", f": {left.waits_for}" if left.waits_for else ""
+            line = asking.DRAIN_PROGRESS(node=place.node, left=here, waits_for=waits)
             if line != told and bar.disable and not quiet:
                 told = line
                 say(line)
@@ -249,9 +250,10 @@ def _duration(text: str) -> float | None:
         return None
     try:
         found = seconds(text)
-        if not isinstance(found, float) or not 0 < found <= LONGEST:
-            raise ValueError(f"{text} is not between 1 ms and a year")
     except ValueError as error:
-        say(f"--deadline {text}: {error}")
+        say(asking.DEADLINE_FORM(value=text, reason=str(error)))
         raise typer.Exit(2) from error
+    if not isinstance(found, float) or not 0 < found <= LONGEST:
+        say(asking.DEADLINE_RANGE(value=text))
+        raise typer.Exit(2)
     return found

@@ -14,6 +14,7 @@ from understudy.cli.job_commands import AsJson
 from understudy.cli.show import drill_line
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
 from understudy.common.console import say
+from understudy.messages import asking
 
 LOOK = 0.5  # seconds between two looks
 EXIT = {"same": 0, "partly": 0, "different": 3, "not reproducible": 4, "broken": 5}
@@ -44,7 +45,7 @@ def drill(
     about = target(run_dir, orchestrator, job, token_file, tls_cert)
     try:
         if about.server is None:
-            raise NoAnswer("its orchestrator has not said where it listens")
+            raise NoAnswer(asking.ADDRESS_UNKNOWN())
         asked = about.server.call("POST", of_job(about.job, "drill"), {"rank": rank, "reason": reason})
         found = _verdict(about, asked["number"], as_json) if wait else None
     except (NoAnswer, Denied) as error:
@@ -55,7 +56,7 @@ def drill(
     elif found is not None:
         say(drill_line(found))
     else:
-        say(f"drill {asked['number']} begins; understudy status shows its verdict")
+        say(asking.DRILL_BEGINS(number=asked["number"]))
     if found is not None:
         raise typer.Exit(EXIT.get(found["verdict"], 5))
 
@@ -70,6 +71,6 @@ def _verdict(about: Target, number: int, quiet: bool) -> dict[str, Any]:
                 if found["number"] == number and found["verdict"]:
                     return dict(found)
             if status["exit_code"] is not None:
-                raise NoAnswer(f"the job has ended: {status['message']}")
+                raise NoAnswer(asking.JOB_ENDED(reason=status["message"]))
             shown.update(f"drill {number}: step {status['step']}")
             time.sleep(LOOK)

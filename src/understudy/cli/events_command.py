@@ -15,6 +15,7 @@ from understudy.cli.errors import errors_told
 from understudy.cli.job_commands import answer, from_journal
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
 from understudy.common.bounds import plain
+from understudy.messages import asking
 
 Event = dict[str, Any]
 TRY = 0.5  # seconds between two attempts to reach the orchestrator again
@@ -49,7 +50,7 @@ def _show(about: Target, last: int, follow: bool, show: Callable[[Event], str]) 
     """With `follow` until the job has ended, also when the orchestrator is away in between. Raises `NoAnswer` or `Denied`."""
     patience = Patience()
     while True:
-        why = NoAnswer("its orchestrator has not said where it listens")
+        why = NoAnswer(asking.ADDRESS_UNKNOWN())
         try:
             if about.server is None:
                 raise why

@@ -20,6 +20,7 @@ from understudy.cli.run_directory import RunDirectory
 from understudy.cli.show import report_view, state_view, status_view
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
 from understudy.common.console import say
+from understudy.messages import asking
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
@@ -73,7 +74,7 @@ def migrate(
     [bold]understudy migrate --rank 2 --reason "fan of GPU 2"[/bold]
     """
     _ask("migrate", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
-    say(f"rank {rank} moves to a spare at the next step boundary; understudy report shows when it has")
+    say(asking.MIGRATES(rank=rank))
 
 
 def believe(
@@ -91,7 +92,7 @@ def believe(
     what it redoes, nobody holds anything else: all go on with the redo.
     """
     _ask("believe", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
-    say(f"rank {rank} is believed; understudy status shows how the job goes on")
+    say(asking.BELIEVED(rank=rank))
 
 
 def taint(
@@ -108,7 +109,7 @@ def taint(
     _ask(
         "taint", target(run_dir, orchestrator, job, token_file, tls_cert), {"node": node, "reason": "" if remove else reason or "asked for"}
     )
-    say(f"node {node} is {'trusted again' if remove else 'tainted'}")
+    say(asking.NODE_TRUSTED(node=node) if remove else asking.NODE_TAINTED(node=node))
 
 
 def stop(
@@ -122,16 +123,16 @@ def stop(
 ) -> None:
     """End a running job on all its nodes."""
     _ask("stop", target(run_dir, orchestrator, job, token_file, tls_cert), {"reason": reason, "exit_code": exit_code})
-    say("the job is stopping")
+    say(asking.JOB_STOPS())
 
 
 def _ask(what: str, about: Target, body: dict[str, Any]) -> None:
     try:
         if about.server is None:
-            raise NoAnswer("its orchestrator has not said where it listens")
+            raise NoAnswer(asking.ADDRESS_UNKNOWN())
         about.server.call("POST", of_job(about.job, what), body)
     except NoAnswer as error:
-        say(f"no job is running in {about.run.path} ({error})" if about.run is not None else str(error))
+        say(asking.NOT_RUNNING(path=about.run.path, reason=str(error)) if about.run is not None else str(error))
         raise typer.Exit(1) from error
     except Denied as error:
         say(str(error))
@@ -151,7 +152,7 @@ def answer(what: str, about: Target) -> Any:
     """Status, state or report, from the orchestrator, else from the journal. Raises `NoAnswer` or `Denied`."""
     try:
         if about.server is None:
-            raise NoAnswer("its orchestrator has not said where it listens")
+            raise NoAnswer(asking.ADDRESS_UNKNOWN())
         return about.server.call("GET", of_job(about.job, what))
     except NoAnswer as error:
         if about.run is None:
@@ -162,7 +163,7 @@ def answer(what: str, about: Target) -> Any:
 def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
     """Status, state, report or events without the orchestrator, which did not answer: that is `why`. Raises `NoAnswer`."""
     if not run.journal_file.exists():
-        raise NoAnswer(f"{run.path} has no journal: the job did not start, or its orchestrator is on another node ({why})") from why
+        raise NoAnswer(asking.NO_JOURNAL(path=run.path, reason=str(why))) from why
     # Here, because they bring SQLAlchemy, which the other commands do without.
     from understudy.orchestrator import migrations, state_view, views
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from understudy.cli.flags import Flags
 from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.choice import read_file
+from understudy.messages import run_options
 from understudy.policy.rules import BadPolicy, applied, default, parse, read
 
 DEFAULT_PORT = 29500  # torchrun's
@@ -70,7 +71,7 @@ def ask_torch(kind: str) -> int:
     answer = subprocess.run([sys.executable, "-c", code, kind], capture_output=True, text=True)
     if answer.returncode != 0:
         reason = (answer.stderr.strip().splitlines() or ["torch did not say why"])[-1]
-        raise Usage(f"--nproc-per-node {kind}: {reason}")
+        raise Usage(run_options.WORKERS_UNKNOWN(value=kind, reason=reason))
     return int(answer.stdout.split()[-1])
 
 
@@ -85,16 +86,16 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
     endpoints = () if submitted or flags.standalone else _endpoints(flags, nodes)
     master, port = ("", 0) if submitted else endpoints[min(node_rank, len(endpoints) - 1)] if endpoints else _master(flags, nodes)
     if "/" in flags.rdzv_id:
-        raise Usage(f"--rdzv-id {flags.rdzv_id}: a job's name has no slash here, because it is part of an address")
+        raise Usage(run_options.JOB_NAME_SLASH(job=flags.rdzv_id))
     if not 0 <= flags.prepare <= spares:
-        raise Usage(f"--prepare {flags.prepare}: so many of the spares are prepared, and there are {spares} (--spares)")
+        raise Usage(run_options.PREPARE_RANGE(prepare=flags.prepare, spares=spares))
     if flags.max_restarts is not None and flags.max_restarts < 0:
-        raise Usage("--max-restarts must not be negative")
+        raise Usage(run_options.NEGATIVE(option="--max-restarts"))
     drill_at = 0 if flags.drill == "off" else int(flags.drill) if flags.drill.isascii() and flags.drill.isdecimal() else -1
     if drill_at < 0 or flags.drill == "0":
-        raise Usage(f"--drill {flags.drill}: the step at which the first drill begins, from 1 on, or off")
+        raise Usage(run_options.DRILL_FORM(value=flags.drill))
     if flags.require_drill and not (drill_at and spares and not flags.no_replenish):
-        raise Usage("--require-drill: there are no drills with --drill off, --spares 0 or --no-replenish")
+        raise Usage(run_options.REQUIRE_DRILL())
     named = flags.rdzv_id != "none" and not flags.standalone
     spec = JobSpec(
         job=flags.rdzv_id if named else job,
@@ -138,70 +139,55 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
 
 def _refuse(flags: Flags) -> None:
     if flags.as_json and not flags.check:
-        raise Usage("--json is for the page of --check; of a job that runs, understudy status --json and understudy report --json tell")
+        raise Usage(run_options.JSON_WITHOUT_CHECK())
     if flags.no_python and not flags.run_path:
-        raise Usage(
-            "--no-python is refused: a worker is a Python process that has imported torch before it gets its rank, "
-            "and keeps its state for its replacement. Start programs that are not Python with torchrun"
-        )
+        raise Usage(run_options.NO_PYTHON_REFUSED())
     if flags.virtual_local_rank:
-        raise Usage(
-            "--virtual-local-rank is refused: it sets CUDA_VISIBLE_DEVICES before a process starts, and a spare "
-            "starts before it knows its rank. Use LOCAL_RANK in the script"
-        )
+        raise Usage(run_options.VIRTUAL_LOCAL_RANK_REFUSED())
     if flags.numa_binding is not None:
-        raise Usage(
-            "--numa-binding is refused: a spare starts before it knows its rank, and so its GPU. Bind in the script, "
-            "where LOCAL_RANK is known"
-        )
+        raise Usage(run_options.NUMA_BINDING_REFUSED())
     if flags.logs_specs is not None:
-        raise Usage("--logs-specs is refused: plug-ins for torchrun's launcher have no place here; see --log-dir and --tee")
+        raise Usage(run_options.LOGS_SPECS_REFUSED())
     if flags.duplicate_stdout_filters or flags.duplicate_stderr_filters:
-        raise Usage(
-            "--duplicate-stdout-filters and --duplicate-stderr-filters are refused: every worker's whole output is "
-            "kept in the run directory (workers/*.log); filter there"
-        )
+        raise Usage(run_options.DUPLICATE_FILTERS_REFUSED())
 
 
 def _nodes(text: str) -> int:
     match = re.fullmatch(r"(\d+)(?::(\d+))?", text.strip())
     if match is None or int(match[1]) < 1:
-        raise Usage(f"--nnodes {text}: give the number of nodes, such as --nnodes 2")
+        raise Usage(run_options.NODES_FORM(nnodes=text))
     low, high = int(match[1]), int(match[2] or match[1])
     if low != high:
-        raise Usage(
-            f"--nnodes {text} is refused: a job has a fixed number of ranks, and a lost one is replaced instead of "
-            f"left out. Give one number (--nnodes {high}) and spares (--spares 1)"
-        )
+        raise Usage(run_options.NODES_RANGE(nnodes=text, most=high))
     return low
 
 
 def _spare_nodes(flags: Flags, submitted: bool) -> int:
     if flags.spare_nodes < 0:
-        raise Usage("--spare-nodes must not be negative")
+        raise Usage(run_options.NEGATIVE(option="--spare-nodes"))
     if flags.spare_nodes and submitted:
-        raise Usage("--spare-nodes is for a job that brings its nodes: an orchestrator puts the spares (--spares) on nodes that it has")
+        raise Usage(run_options.SPARE_NODES_SUBMITTED())
     return flags.spare_nodes
 
 
 def _spares(flags: Flags, workers: int) -> int:
     """All of them, those of nodes without ranks included."""
     if flags.spares is not None and flags.spares < 0:
-        raise Usage("--spares must not be negative")
+        raise Usage(run_options.NEGATIVE(option="--spares"))
     if flags.floating_spares < 0:
-        raise Usage("--floating-spares must not be negative")
+        raise Usage(run_options.NEGATIVE(option="--floating-spares"))
     beside = flags.spares if flags.spares is not None else (0 if flags.spare_nodes or flags.floating_spares else 1)
     return beside + flags.spare_nodes * workers
 
 
 def _node_rank(flags: Flags, nodes: int) -> int:
     if nodes > 1 and flags.standalone:
-        raise Usage(f"--standalone means one node; it does not go together with --nnodes {nodes}")
+        raise Usage(run_options.STANDALONE_NODES(nodes=nodes))
     if nodes > 1 and flags.node_rank is None:
-        raise Usage(f"{_counted(flags, nodes)} needs --node-rank (0 to {nodes - 1}) on every node; node 0 runs the orchestrator")
+        raise Usage(run_options.NODE_RANK_NEEDED(nodes=_counted(flags, nodes), last=nodes - 1))
     rank = flags.node_rank or 0
     if not 0 <= rank < nodes:
-        raise Usage(f"--node-rank {rank} is not one of 0 to {nodes - 1} ({_counted(flags, nodes)})")
+        raise Usage(run_options.NODE_RANK_RANGE(node_rank=rank, last=nodes - 1, nodes=_counted(flags, nodes)))
     return rank
 
 
@@ -218,17 +204,14 @@ def _workers(text: str, count: Callable[[str], int]) -> int:
     else:
         number = count(text)
     if number < 1:
-        raise Usage(f"--nproc-per-node {text}: that is {number} workers; at least one is needed")
+        raise Usage(run_options.NO_WORKERS(value=text, count=number))
     return number
 
 
 def _master(flags: Flags, nodes: int) -> tuple[str, int]:
     """Host and port of the orchestrator, which takes the place of torchrun's rendezvous."""
     if flags.rdzv_backend not in ("static", "c10d"):
-        raise Usage(
-            f"--rdzv-backend {flags.rdzv_backend} is refused: the orchestrator on node 0 is the rendezvous; "
-            "use static or c10d and give its address with --rdzv-endpoint or --master-addr"
-        )
+        raise Usage(run_options.RENDEZVOUS_REFUSED(backend=flags.rdzv_backend))
     if flags.standalone:
         return "127.0.0.1", 0
     host, port = (flags.master_addr or "").strip("[]"), flags.master_port
@@ -237,7 +220,7 @@ def _master(flags: Flags, nodes: int) -> tuple[str, int]:
     if _alone(nodes, flags.floating_spares):
         return "127.0.0.1", port or 0
     if not host:
-        raise Usage(f"{_counted(flags, nodes)} needs the address of node 0: --master-addr HOST (or --rdzv-endpoint HOST:PORT)")
+        raise Usage(run_options.MASTER_NEEDED(nodes=_counted(flags, nodes)))
     return host, DEFAULT_PORT if port is None else port
 
 
@@ -246,7 +229,7 @@ def _endpoint(text: str) -> tuple[str, int | None]:
     if not host:
         host, tail = tail, ""
     if tail and not tail.isdigit():
-        raise Usage(f"--rdzv-endpoint {text}: give HOST:PORT")
+        raise Usage(run_options.ENDPOINT_FORM(endpoint=text))
     return host.strip("[]"), int(tail) if tail else None
 
 
@@ -258,20 +241,14 @@ def _endpoints(flags: Flags, nodes: int) -> tuple[tuple[str, int], ...]:
     given = [_endpoint(text) for text in texts]
     endpoints = tuple((host, DEFAULT_PORT if port is None else port) for host, port in given)
     if not all(host and port for host, port in endpoints):
-        raise Usage(f"--rdzv-endpoint {flags.rdzv_endpoint}: give HOST:PORT for each, with commas between them")
+        raise Usage(run_options.ENDPOINTS_FORM(endpoints=flags.rdzv_endpoint))
     if len(set(endpoints)) < len(endpoints):
-        raise Usage(f"--rdzv-endpoint {flags.rdzv_endpoint} names the same address twice")
+        raise Usage(run_options.ENDPOINT_TWICE(endpoints=flags.rdzv_endpoint))
     if len(endpoints) % 2 == 0:
         count = len(endpoints)
-        raise Usage(
-            f"--rdzv-endpoint names {count} addresses, and a majority of {count} is {count // 2 + 1}: no more hosts may be lost than with "
-            f"{count - 1}. Give one address, three (one of these hosts may be lost) or five (two may)"
-        )
+        raise Usage(run_options.ENDPOINTS_EVEN(count=count, majority=count // 2 + 1, fewer=count - 1))
     if len(endpoints) > nodes:
-        raise Usage(
-            f"--rdzv-endpoint names {len(endpoints)} addresses, and there are {nodes} nodes (--nnodes): "
-            "they are those of nodes 0, 1, 2, ..., each of which runs an orchestrator"
-        )
+        raise Usage(run_options.ENDPOINTS_TOO_MANY(count=len(endpoints), nodes=nodes))
     return endpoints
 
 
@@ -281,7 +258,7 @@ def labels(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise Usage(f"--label {text}: give KEY=VALUE")
+            raise Usage(run_options.LABEL_FORM(label=text))
         found[key] = value
     return tuple(found.items())
 
@@ -300,7 +277,7 @@ def _detectors(file: Path | None, submitted: bool) -> str:
     if file is None:
         return ""
     if submitted:
-        raise Usage("--detectors is for a job that runs here: an orchestrator's nodes have one of their own (understudy agent --detectors)")
+        raise Usage(run_options.DETECTORS_SUBMITTED())
     try:
         return read_file(file)
     except ValueError as error:
@@ -325,19 +302,19 @@ def _timeouts(flags: Flags) -> Timeouts:
             node_lost=flags.node_timeout,
         )
     except ValueError as error:
-        raise Usage(f"--hang-limit, --setup-limit, --shutdown-timeout, --heartbeat, --node-timeout: {error}") from error
+        raise Usage(run_options.TIMEOUTS_REFUSED(reason=str(error))) from error
 
 
 def _program(flags: Flags) -> tuple[str, ...]:
     if not flags.program:
-        raise Usage("give the script to run (or -m and a module) after the options; see understudy run --help")
+        raise Usage(run_options.SCRIPT_NEEDED())
     script = flags.program[0]
     if flags.module:
         return ("-m", *flags.program)
     if flags.run_path and not Path(script).is_absolute():
-        raise Usage(f"--run-path needs an absolute path, not {script}")
+        raise Usage(run_options.RUN_PATH_RELATIVE(script=script))
     if not Path(script).is_file():
-        raise Usage(f"there is no script {script} in {Path.cwd()}")
+        raise Usage(run_options.SCRIPT_MISSING(script=script, folder=Path.cwd()))
     return tuple(flags.program)
 
 
@@ -349,7 +326,7 @@ def _streams(flag: str, text: str) -> tuple[tuple[int, int], ...]:
     elif re.fullmatch(r"\d+:[0-3](,\d+:[0-3])*", text):
         pairs = [(int(rank), int(which)) for rank, which in (part.split(":") for part in text.split(","))]
     else:
-        raise Usage(f"{flag} {text}: give 0 to 3, or LOCAL_RANK:0..3 separated by commas")
+        raise Usage(run_options.STREAMS_FORM(option=flag, value=text))
     return tuple((rank, stream) for rank, which in pairs for stream in (1, 2) if which & stream)
 
 
@@ -359,7 +336,7 @@ def _ranks(text: str) -> tuple[int, ...] | None:
     try:
         return tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError as error:
-        raise Usage(f"--local-ranks-filter {text}: give local ranks separated by commas, such as 0,1") from error
+        raise Usage(run_options.LOCAL_RANKS_FORM(value=text)) from error
 
 
 def _signals(text: str) -> tuple[signal.Signals, ...]:
@@ -367,15 +344,15 @@ def _signals(text: str) -> tuple[signal.Signals, ...]:
     try:
         return tuple(signal.Signals[name] for name in names)
     except KeyError as error:
-        raise Usage(f"--signals-to-handle: {error.args[0]} is not a signal") from error
+        raise Usage(run_options.SIGNAL_UNKNOWN(name=error.args[0])) from error
 
 
 def _notes(flags: Flags, nodes: int) -> tuple[str, ...]:
-    notes = []
+    notes: list[str] = []
     if flags.rdzv_conf:
-        notes.append("--rdzv-conf has no effect: the orchestrator takes the place of the rendezvous and has no such settings")
+        notes.append(run_options.RENDEZVOUS_CONF_IGNORED())
     if flags.event_log_handler != "null":
-        notes.append("--event-log-handler has no effect: every event is in the run directory's journal (understudy report)")
+        notes.append(run_options.EVENT_LOG_IGNORED())
     if _alone(nodes, flags.floating_spares) and flags.rdzv_endpoint and not flags.standalone:
-        notes.append("with one node the orchestrator listens on this machine only; of --rdzv-endpoint only the port counts")
+        notes.append(run_options.ENDPOINT_HOST_IGNORED())
     return tuple(notes)

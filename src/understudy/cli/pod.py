@@ -25,6 +25,7 @@ from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.core.model import Timeouts
 from understudy.links.messages import ONLY
+from understudy.messages import starting
 from understudy.schedulers.kubernetes.names import ADDRESS_VARIABLE, HOST_VARIABLE, NODE_VARIABLE, POD_VARIABLE
 from understudy.schedulers.kubernetes.told import Told
 
@@ -43,12 +44,12 @@ def serve_pod(flags: Flags, name: str) -> int:
         told = TypeAdapter(Told).validate_json(os.environ.pop(POD_VARIABLE))
         timeouts = TypeAdapter(Timeouts).validate_python(told.timeouts)
     except ValidationError as error:
-        raise Usage(f"{POD_VARIABLE} is not what this version of Understudy writes there: {error}") from error
+        raise Usage(starting.POD_VARIABLE_REFUSED(variable=POD_VARIABLE, reason=str(error))) from error
     default = Flags([])
     given = [field for field in OURS if getattr(flags, field) != getattr(default, field) and not _of_environment(field)]
     if given:
         names = ", ".join("--" + field.replace("_", "-") for field in given)
-        raise Usage(f"{names}: in a pod of a job on Kubernetes the UnderstudyJob says this; leave it out here")
+        raise Usage(starting.POD_OPTIONS_REFUSED(options=names))
     plan = launch(replace(flags, **{field: getattr(default, field) for field in OURS}), told.job)
     run = RunDirectory.create(flags.run_dir, name)
     config = AgentConfig(
@@ -89,7 +90,7 @@ def _of_environment(field: str) -> bool:
 def _wait_with_the_end(grace: int) -> None:
     def asked(number: int, frame: FrameType | None) -> None:
         if not signal.getitimer(signal.ITIMER_REAL)[0]:
-            say("this pod is to end: its ranks leave it first")
+            say(starting.POD_ENDING())
             signal.setitimer(signal.ITIMER_REAL, max(1.0, grace - MARGIN))
 
     signal.signal(signal.SIGTERM, asked)

@@ -16,6 +16,7 @@ from rich.text import Text
 from understudy.cli.job_commands import AsJson
 from understudy.common.bounds import plain
 from understudy.common.console import say
+from understudy.messages import tools
 from understudy.policy.engine import explain
 from understudy.policy.rules import BadPolicy, Policy, default, default_text, read
 
@@ -83,9 +84,11 @@ def _dry_run(found: Policy, folder: Path, job: str, as_json: bool) -> None:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.at))
         table.add_row(when, *([step.job] if len(recorded) > 1 else []), Text(plain(step.seen)), Text(plain(step.done)))
     seen = sum(map(dry_run.evidence, recorded.values()))
-    follows = f"{len(steps)} answer{'s' * (len(steps) != 1)} of this policy:" if steps else "nothing would have followed"
-    print(f"{seen} piece{'s' * (seen != 1)} of evidence; {follows}")
-    if steps:
+    of = {"evidence": f"{seen} piece{'s' * (seen != 1)}"}
+    if not steps:
+        print(tools.DRY_RUN_NOTHING(**of))
+    else:
+        print(tools.DRY_RUN_ANSWERS(answers=f"{len(steps)} answer{'s' * (len(steps) != 1)}", **of))
         Console().print(table)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.common.names import AGENT, JOB, JOURNAL, ORCHESTRATOR, SECRET, WORKERS
+from understudy.messages import asking
 
 RUNS = Path("understudy-runs")
 
@@ -44,7 +45,7 @@ class RunDirectory:
         """A new one: `path`, or `name` below `RUNS`. Raises `NoRun` if it holds a run already."""
         path = (path or RUNS / name).absolute()
         if (path / JOB).exists():
-            raise NoRun(f"{path} holds another run already: give an empty or a new folder with --run-dir")
+            raise NoRun(asking.RUN_DIRECTORY_TAKEN(path=path))
         (path / WORKERS).mkdir(parents=True, exist_ok=True)
         return RunDirectory(path)
 
@@ -53,11 +54,11 @@ class RunDirectory:
         """An existing one: `path`, or the latest at most two folders below the current one. Raises `NoRun`."""
         if path is not None:
             if not (path / JOB).exists():
-                raise NoRun(f"{path} is not the folder of a run (it has no {JOB})")
+                raise NoRun(asking.NOT_A_RUN(path=path, file=JOB))
             return RunDirectory(path.absolute())
         runs = [(started, job.parent) for depth in ("*", "*/*") for job in Path().glob(f"{depth}/{JOB}") if (started := _started(job))]
         if not runs:
-            raise NoRun(f"no run below {Path.cwd()}: go to the folder where it was started, or give --run-dir")
+            raise NoRun(asking.NO_RUN(folder=Path.cwd()))
         return RunDirectory(max(runs)[1].absolute())
 
     @property

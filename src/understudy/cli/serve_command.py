@@ -20,6 +20,7 @@ from understudy.cli.target import TLS, service
 from understudy.common.console import say
 from understudy.core.model import Timeouts
 from understudy.detectors.choice import choose, read_file
+from understudy.messages import tools
 
 STATE = Path("understudy-state")
 
@@ -60,7 +61,7 @@ def orchestrator(
     """
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
-        say(f"--listen {listen}: give HOST:PORT")
+        say(tools.LISTEN_FORM(address=listen))
         raise typer.Exit(2)
     command = [
         sys.executable,
@@ -141,7 +142,7 @@ async def _serve(config: NodeConfig, token: str) -> int:
     try:
         await running
     except asyncio.CancelledError:
-        say("the agent ends; what it has started goes on")
+        say(tools.AGENT_ENDS())
     except Refused as error:
         say(str(error))
         return 1

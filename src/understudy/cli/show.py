@@ -15,6 +15,7 @@ from understudy.common.bounds import plain
 from understudy.common.finding import LIMITED, MISSING, OK
 from understudy.common.phases import PHASES
 from understudy.core.drill import advice
+from understudy.messages import asking
 
 MOST_FIGURES = 8  # of a check; a node may have many CPUs
 
@@ -68,7 +69,7 @@ def _rejoined(names: list[str]) -> str:
 
 def state_view(found: dict[str, Any]) -> RenderableType:
     if found["step"] is None:
-        return Text("nothing is known yet: ranks tell what they have when they are compared, for the first time behind the first step")
+        return Text(asking.STATE_UNKNOWN())
     head = Text.assemble(("job ", "dim"), str(found["job"]), ("  as of step ", "dim"), str(found["step"]))
     table = Table("name", "where", "what", "ranks", "bytes", "why")
     alike = {True: "same", False: "differ", None: ""}
@@ -94,35 +95,38 @@ def floating_lines(floating: dict[str, Any]) -> list[str]:
 
 def drain_line(drain: dict[str, Any]) -> str:
     """How far a node is that is to be empty, for a person."""
-    node = f"node {drain['node']}"
+    node = drain["node"]
     if drain["stage"] == "drained":
-        return f"{node} is empty"
+        return asking.NODE_EMPTY(node=node)
     ranks = f"ranks there: {', '.join(map(str, drain['ranks']))}" if drain["ranks"] else "processes end"
     if drain["stage"] == "late":
-        return f"{node}: the deadline is over; {ranks}, which stay"
+        return asking.NODE_LATE(node=node, ranks=ranks)
     by = f"; by {time.strftime('%H:%M:%S', time.localtime(drain['deadline']))} ({drain['then']})" if drain["deadline"] else ""
     waits = f"; {drain['waits_for']}" if drain["waits_for"] else ""
-    return f"{node}: {ranks}{by}{waits}"
+    return asking.NODE_DRAINS(node=node, ranks=ranks, deadline=by, waits_for=waits)
 
 
 def drill_line(drill: dict[str, Any]) -> str:
     """What came of a drill, for a person."""
-    rank, step, detail = f"rank {drill['rank']}", drill["step"], drill["detail"]
-    more = f": {detail}" if detail else ""
-    if not drill["verdict"]:
-        return f"{rank} is being compared with spare {drill['worker']}"
-    figures = f"{drill['compared']} digests and {drill['collectives']} collectives, {size(drill['bytes_moved'])} moved"
-    beyond = f", {drill['left_out']} collectives beyond --drill-bytes" if drill["left_out"] else ""
-    cost = f"the rank paused for {seconds(drill['pause'])}"
-    said = {
-        "same": f"{rank}: proven at step {step} ({figures}; {cost}){more}",
-        "partly": f"{rank}: proven in part at step {step} ({figures}{beyond}; {cost}){more}",
-        "different": f"{rank}: not survivable as it is (step {step}){more}",
-        "not reproducible": f"{rank}: not reproducible on this device (step {step}){more}",
-        "broken": f"{rank}: not proven{more}",
-    }
-    to_do = advice(drill["verdict"], drill["rank"])
-    return said.get(drill["verdict"], f"{rank}: {drill['verdict']}{more}") + (f". {to_do}" if to_do else "")
+    rank, step, verdict = drill["rank"], drill["step"], drill["verdict"]
+    if not verdict:
+        return asking.DRILL_RUNS(rank=rank, worker=drill["worker"])
+    to_do = advice(verdict, rank)
+    more = (f": {drill['detail']}" if drill["detail"] else "") + (f". {to_do}" if to_do else "")
+    figures = {name: drill[name] for name in ("compared", "collectives")}
+    figures |= {"moved": size(drill["bytes_moved"]), "pause": seconds(drill["pause"])}
+    match verdict:
+        case "same":
+            return asking.DRILL_PROVEN(rank=rank, step=step, detail=more, **figures)
+        case "partly":
+            return asking.DRILL_PROVEN_IN_PART(rank=rank, step=step, left_out=drill["left_out"], detail=more, **figures)
+        case "different":
+            return asking.DRILL_DIFFERS(rank=rank, step=step, detail=more)
+        case "not reproducible":
+            return asking.DRILL_IRREPRODUCIBLE(rank=rank, step=step, detail=more)
+        case "broken":
+            return asking.DRILL_BROKEN(rank=rank, detail=more)
+    return asking.DRILL_OTHER(rank=rank, verdict=verdict, detail=more)
 
 
 def report_view(report: dict[str, Any]) -> RenderableType:
@@ -131,7 +135,7 @@ def report_view(report: dict[str, Any]) -> RenderableType:
     drills = _lines("drill", map(drill_line, report["drills"]))
     drills = [*_lines("floating", floating_lines(report["floating"])), *drills]
     if not incidents:
-        return Group(head, Text("nothing was lost, nothing was moved"), *drills)
+        return Group(head, Text(asking.NOTHING_LOST()), *drills)
     shown: list[RenderableType] = [head]
     for incident in incidents:
         total = "open" if incident["seconds"] is None else seconds(incident["seconds"])

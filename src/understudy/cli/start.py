@@ -22,6 +22,7 @@ from understudy.common.console import say
 from understudy.common.names import CLAIM, TOKEN_VARIABLE
 from understudy.common.tls import trusting
 from understudy.links.messages import ONLY
+from understudy.messages import starting
 from understudy.schedulers.base import Place
 from understudy.schedulers.local import LocalScheduler
 
@@ -104,7 +105,8 @@ def execute(
     starts = LocalScheduler(NOTICES if here is not None else ())
     quiet = here is not None and here.number > 0  # what all nodes print comes to one place there
     if not quiet:
-        say(f"{size} rank{'s' * (size != 1)}, {spares} spare{'s' * (spares != 1)}; run directory {shlex.quote(str(shown))}")
+        ranked, spared = f"{size} rank{'s' * (size != 1)}", f"{spares} spare{'s' * (spares != 1)}"
+        say(starting.STARTED(ranks=ranked, spares=spared, folder=shlex.quote(str(shown))))
     return Supervisor(
         run, config, secret, orchestrator, plan.port, plan.signals, say, several=bool(several), quiet=quiet, scheduler=starts
     ).run()
@@ -125,39 +127,36 @@ def job_token(file: Path | None, plan: Launch) -> str | None:
         try:
             given = file.read_text().strip()
         except OSError as error:
-            raise Usage(f"--token-file {file}: {error.strerror}") from error
+            raise Usage(starting.TOKEN_FILE_UNREADABLE(path=file, reason=error.strerror)) from error
         if not given:
-            raise Usage(f"--token-file {file} is empty")
+            raise Usage(starting.TOKEN_FILE_EMPTY(path=file))
     if not given and plan.spec.nodes + plan.spec.spare_nodes > 1:
-        raise Usage(
-            "several nodes need a shared secret: write a long random text into a file that only you can read, and "
-            "give it on every node with --token-file (or in UNDERSTUDY_TOKEN)"
-        )
+        raise Usage(starting.SECRET_NEEDED())
     return given
 
 
 def check_tls(cert: Path | None, key: Path | None, plan: Launch) -> None:
     if cert is not None and cert.is_dir():
         if key is not None:
-            raise Usage(f"--tls {cert} is a folder, in which the key is tls.key: no --tls-key beside it")
+            raise Usage(starting.TLS_FOLDER_AND_KEY(path=cert))
         if _hosts_orchestrator(plan) and not ((cert / "tls.crt").is_file() and (cert / "tls.key").is_file()):
-            raise Usage(f"--tls {cert} has no tls.crt and tls.key, which node {plan.node_rank} needs (understudy certs server)")
+            raise Usage(starting.TLS_FOLDER_INCOMPLETE(path=cert, node_rank=plan.node_rank))
     for flag, path in (("--tls-cert", cert), ("--tls-key", key)):
         if path is not None and path.is_dir():
             continue
         if path is not None and not path.is_file():
-            raise Usage(f"{flag}: there is no file {path}")
+            raise Usage(starting.TLS_FILE_MISSING(option=flag, path=path))
     if key is not None and cert is None:
-        raise Usage("--tls-key needs --tls-cert")
+        raise Usage(starting.KEY_WITHOUT_CERTIFICATE())
     if cert is not None and key is None and _hosts_orchestrator(plan) and not cert.is_dir():
-        raise Usage(f"--tls-cert on node {plan.node_rank} needs --tls-key")
+        raise Usage(starting.CERTIFICATE_WITHOUT_KEY(node_rank=plan.node_rank))
     try:
         if cert is not None:
             trusting(str(cert))
         if cert is not None and key is not None:
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
     except (ssl.SSLError, OSError) as error:
-        raise Usage(f"--tls-cert, --tls-key: {error.strerror or error}") from error
+        raise Usage(starting.TLS_UNUSABLE(reason=error.strerror or str(error))) from error
 
 
 def _hosts_orchestrator(plan: Launch) -> bool:

@@ -24,6 +24,7 @@ from understudy.common.bounds import plain
 from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.links.submission import shared
+from understudy.messages import asking
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
@@ -46,14 +47,14 @@ def submit(plan: Launch, server: Server, detach: bool) -> int:
     }
     with errors_told():
         job = str(server.call("POST", "/v1/jobs", request)["job"])
-    say(f"job {job} is submitted to {server.url}: {spec.world_size} rank{'s' * (spec.world_size != 1)}, {spec.spares} spares")
+    say(asking.SUBMITTED(job=job, url=server.url, ranks=f"{spec.world_size} rank{'s' * (spec.world_size != 1)}", spares=spec.spares))
     if detach:
-        say(f"understudy logs --follow {job} shows what it prints, understudy cancel {job} ends it")
+        say(asking.DETACHED_AT_ONCE(job=job))
         return 0
     try:
         return follow(server, job)
     except KeyboardInterrupt:
-        say(f"detached; the job goes on. understudy logs --follow {job} attaches again, understudy cancel {job} ends it")
+        say(asking.DETACHED(job=job))
         return 0
 
 
@@ -76,7 +77,7 @@ def follow(server: Server, job: str) -> int:
                 return int(status["exit_code"])
         except NoAnswer as error:
             if patience.over():
-                say(f"{error}. The job goes on as far as it can; understudy logs --follow {job} attaches again")
+                say(asking.FOLLOWING_GIVEN_UP(reason=str(error), job=job))
                 return 1
             time.sleep(0.2)
         except Denied as error:
@@ -113,7 +114,7 @@ def cancel(
     """End a job on all its nodes, or take it back if it still waits."""
     with errors_told():
         _server(orchestrator, token_file, tls_cert).call("POST", of_job(job, "stop"), {"reason": reason, "exit_code": 143})
-    say(f"job {job} is stopping")
+    say(asking.NAMED_JOB_STOPS(job=job))
 
 
 def jobs(as_json: AsJson = False, orchestrator: OrchestratorUrl = "", token_file: TokenFile = None, tls_cert: Certificate = None) -> None:
@@ -128,7 +129,7 @@ def nodes(as_json: AsJson = False, orchestrator: OrchestratorUrl = "", token_fil
 
 def _server(url: str, token_file: Path | None, certificate: Path | None) -> Server:
     if not url:
-        say("which orchestrator? Give --orchestrator URL, or set UNDERSTUDY_ORCHESTRATOR")
+        say(asking.ORCHESTRATOR_NEEDED())
         raise typer.Exit(2)
     return service(url, token_file, certificate)
 
@@ -139,7 +140,7 @@ def _list(server: Server, path: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows, indent=1))
     elif not rows:
-        say("none")
+        say(asking.NOTHING_LISTED())
     else:
         table = Table(*rows[0])
         for row in rows:

@@ -28,6 +28,7 @@ from understudy.common.names import LEAVE, TOKEN_VARIABLE, WORKERS
 from understudy.common.restarts import Restarts
 from understudy.links.framing import LineReader
 from understudy.links.supervision import Ending, Notice, Stop
+from understudy.messages import starting
 from understudy.schedulers.base import Running, Scheduler, Work
 from understudy.schedulers.local import LocalScheduler
 
@@ -94,7 +95,7 @@ class Supervisor:
             left = kill_all()
             restore()
         if left:
-            self._say(f"processes {left} do not end although killed: they wait inside the kernel")
+            self._say(starting.PROCESSES_REMAIN(pids=left))
         return self._exit_code
 
     # Starting.
@@ -150,7 +151,7 @@ class Supervisor:
                 key.data()
         now = time.monotonic()
         if self._deadline is not None and now >= self._deadline and self._exit_code is None:
-            self._say("not everything ended in time: killing what is left")
+            self._say(starting.NOT_IN_TIME())
             self._exit_code = self._code(1)
         if self._awaiting_words is not None and now >= self._awaiting_words:
             self._awaiting_words = None
@@ -159,7 +160,7 @@ class Supervisor:
     def _signalled(self, reader: socket.socket) -> None:
         for number in reader.recv(64):
             if number == LEAVE:
-                self._say(f"node {self._config.node} is not part of the job any more")
+                self._say(starting.NODE_RELEASED(node=self._config.node))
                 self._exit_code = 0
                 return
             if number in self._notices:
@@ -169,11 +170,11 @@ class Supervisor:
             self._asked += 1
             name = signal.Signals(number).name
             if self._asked == 1:
-                self._say(f"{name}: stopping (once more: at once)")
+                self._say(starting.STOPPING(signal=name))
                 self._deadline = time.monotonic() + self._config.timeouts.stop + MARGIN
-                self._stop(number, 128 + number, f"{name} received")
+                self._stop(number, 128 + number, starting.SIGNAL_RECEIVED(signal=name))
             elif self._asked == 2:
-                self._stop(number, 128 + number, f"{name} received")
+                self._stop(number, 128 + number, starting.SIGNAL_RECEIVED(signal=name))
             else:
                 self._exit_code = 128 + number
 
@@ -188,7 +189,7 @@ class Supervisor:
             threading.Thread(target=self._tell_orchestrator, args=(reason, exit_code), daemon=True).start()
 
     def _notify(self, number: signal.Signals) -> None:
-        self._say(f"{number.name} goes on to the script")
+        self._say(starting.SIGNAL_FORWARDED(signal=number.name))
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.sendall(Notice(int(number)).encode())
@@ -227,8 +228,8 @@ class Supervisor:
         if self._ending is not None or self._asked:
             return
         if not self._run.served():
-            self._say(f"the orchestrator could not start ({ended.how}); its reason stands above")
-            self._end_agent(1, "the orchestrator could not start")
+            self._say(starting.ORCHESTRATOR_UNSTARTED(how=ended.how))
+            self._end_agent(1, starting.ORCHESTRATOR_COULD_NOT_START())
         elif ended.killed:
             self._restart_orchestrator(ended.how)
         else:  # the job is over, and the agent is about to say so; or it failed
@@ -237,12 +238,12 @@ class Supervisor:
     def _restart_orchestrator(self, how: str) -> None:
         if not self._may_restart("orchestrator", how):
             if self._several:
-                self._say("it is not started again on this node; the job goes on with those of other nodes")
+                self._say(starting.ORCHESTRATOR_STAYS_DOWN())
                 return
-            self._say("stopping the job")
-            self._end_agent(1, "the orchestrator does not stay alive")
+            self._say(starting.JOB_STOPS())
+            self._end_agent(1, starting.ORCHESTRATOR_KEEPS_ENDING())
             return
-        self._say(f"the orchestrator ended ({how}); training goes on, starting it again")
+        self._say(starting.ORCHESTRATOR_RESTARTED(how=how))
         url = self._run.orchestrator()
         if url is not None and not self._port:
             self._port = int(url.rstrip("/").rpartition(":")[2])
@@ -251,7 +252,7 @@ class Supervisor:
     def _may_restart(self, which: str, how: str) -> bool:
         may = self._restarts[which].take(time.monotonic())
         if not may:
-            self._say(f"the {which} ended {self._restarts[which].exceeded} (last: {how})")
+            self._say(starting.ENDED_TOO_OFTEN(process=which, times=self._restarts[which].exceeded, how=how))
         return may
 
     def _end_agent(self, exit_code: int, reason: str) -> None:
@@ -270,17 +271,14 @@ class Supervisor:
         child.close()
         self._agent = None
         if self._ending is None and ended.killed and not self._asked and self._may_restart("agent", ended.how):
-            self._say(f"the agent of {self._config.node} ended ({ended.how}); training goes on, starting it again")
+            self._say(starting.AGENT_RESTARTED(node=self._config.node, how=ended.how))
             self._words = LineReader()
             self._start_agent()
             return
         if self._ending is None:
-            self._say(
-                f"the agent of {self._config.node} ended ({ended.how}), and the job cannot go on without it. "
-                f"What its workers printed is in {self._run.path / WORKERS}"
-            )
+            self._say(starting.AGENT_LOST(node=self._config.node, how=ended.how, path=self._run.path / WORKERS))
             if self._orchestrator is not None and not self._several:
-                self._tell_orchestrator(f"the agent of {self._config.node} ended ({ended.how})", 1)
+                self._tell_orchestrator(starting.AGENT_ENDED(node=self._config.node, how=ended.how), 1)
         elif self._quiet and self._code(1) == 0:
             pass
         elif self._ending.message and not self._asked and not (self._ending.told and self._command is not None and not self._several):

@@ -18,6 +18,7 @@ from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.common.tls import trusting
 from understudy.links.messages import ONLY
+from understudy.messages import asking
 
 SERVICE = "A job that was submitted to an orchestrator"
 
@@ -56,7 +57,7 @@ def service(url: str, token_file: Path | None, certificate: Path | None) -> Serv
     """Ends the command if an address is none, or if the secret or the certificate cannot be read."""
     for one in url.split(","):
         if not re.fullmatch(r"https?://[^/:\s]+(:\d+)?/?|https?://\[[0-9a-fA-F:]+\](:\d+)?/?", one.strip()):
-            say(f"--orchestrator {one}: give a URL such as http://host:29400, or several with commas between them")
+            say(asking.URL_FORM(url=one))
             raise typer.Exit(2)
     certificate = certificate or (Path(os.environ["UNDERSTUDY_TLS"]) if os.environ.get("UNDERSTUDY_TLS") else None)
     try:
@@ -64,10 +65,10 @@ def service(url: str, token_file: Path | None, certificate: Path | None) -> Serv
         if certificate is not None:
             trusting(str(certificate))
     except ssl.SSLError as error:
-        say(f"--tls {certificate}: {error.strerror or error}")
+        say(asking.TRUST_UNUSABLE(path=certificate, reason=error.strerror or str(error)))
         raise typer.Exit(2) from error
     except OSError as error:
-        say(f"{error.filename or certificate}: {error.strerror}")
+        say(asking.FILE_UNREADABLE(path=error.filename or certificate, reason=error.strerror))
         raise typer.Exit(2) from error
     return Server(url.rstrip("/"), token, str(certificate.absolute()) if certificate is not None else "")
 
@@ -78,7 +79,7 @@ def target(run_dir: Path | None, url: str, job: str, token_file: Path | None, ce
         server = service(url, token_file, certificate)
         return Target(job or _latest(server), server)
     if job:
-        say("--job needs --orchestrator (or UNDERSTUDY_ORCHESTRATOR)")
+        say(asking.JOB_WITHOUT_ORCHESTRATOR())
         raise typer.Exit(2)
     try:
         run = RunDirectory.find(run_dir)
@@ -95,6 +96,6 @@ def _latest(server: Server) -> str:
     with errors_told():
         jobs = server.call("GET", "/v1/jobs")
     if not jobs:
-        say(f"{server.url} has no jobs yet")
+        say(asking.NO_JOBS(url=server.url))
         raise typer.Exit(1)
     return str(jobs[-1]["job"])

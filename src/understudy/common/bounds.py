@@ -24,6 +24,9 @@ from enum import Enum
 from json.encoder import encode_basestring_ascii
 from typing import Any, TypeVar
 
+from understudy.messages import tools
+from understudy.messages.base import Text
+
 NAME = 1 << 10  # bytes as written
 TEXT = 1 << 17
 NUMBER = 1 << 62  # what SQLite, PostgreSQL and 64-bit programs behind the API can hold
@@ -85,16 +88,16 @@ def bounded(message: T) -> T:
 
 def _fit(name: str, value: Any) -> Any:
     kind = type(value)
-    if kind is str:
+    if kind is str or kind is Text:
         return cut(plain(value)) if name in TEXTS else _name(name, value)
     if kind is int:
         if not -NUMBER < value < NUMBER:
-            raise OutOfBounds(f"{name} is a number beyond 64 bits")
+            raise OutOfBounds(tools.NUMBER_TOO_LARGE(field=name))
         if name == "pid":
             return known_pid(value)
     elif kind is float:
         if not FIRST_TIME < value < LAST_TIME:  # nor is NaN
-            raise OutOfBounds(f"{name} is {value!r}, which is no time")
+            raise OutOfBounds(tools.NOT_A_TIME(field=name, value=value))
     elif kind is tuple:
         fitting = tuple([_fit(name, item) for item in value])
         return value if all(map(_is, fitting, value)) else fitting
@@ -115,7 +118,7 @@ def _name(name: str, value: str) -> str:
     if len(value) <= _QUICK and value.isascii() and value.isprintable():
         return value
     if not value.isprintable():
-        raise OutOfBounds(f"{name} {value[:40]!a} has characters that cannot be printed")
+        raise OutOfBounds(tools.NAME_UNPRINTABLE(field=name, value=ascii(value[:40])))
     if size(value) > NAME:
-        raise OutOfBounds(f"{name} {value[:40]!a}... is longer than {NAME} bytes")
+        raise OutOfBounds(tools.NAME_TOO_LONG(field=name, value=ascii(value[:40]), most=NAME))
     return value

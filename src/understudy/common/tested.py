@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from importlib import metadata
 
+from understudy.messages import tools
+
 TORCH = ("2.13", "2.14")  # the first and the last minor version
 PYTHON = ("3.11", "3.13")
 
@@ -37,7 +39,4 @@ def untested_torch() -> str:
     version = installed_torch()
     if not version or is_tested(version, TORCH):
         return ""
-    return (
-        f"torch {version} is not among the versions that Understudy is tested with ({TORCH[0]} to {TORCH[1]}); "
-        "`understudy doctor` says what works"
-    )
+    return tools.TORCH_UNTESTED(version=version, first=TORCH[0], last=TORCH[1])

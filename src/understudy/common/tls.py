@@ -13,6 +13,8 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+from understudy.messages import tools
+
 _END = "-----END CERTIFICATE-----"
 
 
@@ -27,7 +29,7 @@ def trusting(place: str) -> ssl.SSLContext | None:
         return _of_folder(Path(place))
     first, end, _ = Path(place).read_text(errors="replace").partition(_END)
     if not end:
-        raise ssl.SSLError(f"{place} holds no certificate")
+        raise ssl.SSLError(tools.NO_CERTIFICATE(path=place))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED

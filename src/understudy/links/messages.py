@@ -22,6 +22,7 @@ from understudy.common.bounds import OutOfBounds, bounded
 from understudy.common.page_view import PageView
 from understudy.core import commands, events
 from understudy.core.model import Timeouts
+from understudy.messages import wire
 
 FENCE = "understudy-fence"  # header of an orchestrator's answer to an agent: grows whenever another orchestrator begins to lead
 ONLY = "-"  # in place of a job's name: the only one of an orchestrator that was started with `understudy run`
@@ -175,7 +176,7 @@ def taken(text: str | bytes) -> tuple[Message, str]:
     """
     message, written = recalled(text, LIMIT)
     if len(written) > LIMIT // _GROWTH and type(message) in _BOUNDED and len(encode(message)) > LIMIT:
-        raise BadMessage(f"a {type(message).__name__} that is longer than {LIMIT} bytes when it is written")
+        raise BadMessage(wire.WRITTEN_TOO_LONG(type=type(message).__name__, most=LIMIT))
     return message, written
 
 
@@ -186,14 +187,14 @@ def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]
     quick = isinstance(text, bytes) or text.isascii()
     length = len(text) if quick else len(typing.cast("str", text).encode(errors="surrogatepass"))
     if limit is not None and length > limit:
-        raise BadMessage(f"a message of {length} bytes is longer than {limit}")
+        raise BadMessage(wire.TOO_LONG(length=length, most=limit))
     try:
         text = text.decode() if isinstance(text, bytes) else text
         head = _HEAD.match(text)
         name = head[1] if head is not None else ""
         _TYPES[name]
     except (ValueError, KeyError) as error:
-        raise BadMessage(f"not a message: {text[:200]!r} ({error!r})") from error
+        raise BadMessage(wire.NOT_A_MESSAGE(line=repr(text[:200]), error=repr(error))) from error
     try:
         message: Message = _adapter(name).validate_json(text)
     except ValidationError as error:
@@ -203,7 +204,7 @@ def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]
     try:
         fitting = bounded(message)
     except OutOfBounds as error:
-        raise BadMessage(f"malformed {name}: {error}") from error
+        raise BadMessage(wire.MALFORMED(type=name, reason=str(error))) from error
     return fitting, text if fitting is message else encode(fitting)
 
 
@@ -217,7 +218,7 @@ def _decode_slowly(name: str, text: str, refused: ValidationError) -> Message:
             found["pages"] = {worker: page[: len(PageView._fields)] for worker, page in found["pages"].items()}
         message: Message = _adapter(name).validate_python(found)
     except (ValidationError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        raise BadMessage(f"malformed {name}: {refused}") from refused
+        raise BadMessage(wire.MALFORMED(type=name, reason=str(refused))) from refused
     return message
 
 
@@ -270,7 +271,7 @@ def unfold(message: Message) -> list[Message]:
         return [message]
     command = decode(message.command)
     if not isinstance(command, Shared):
-        raise BadMessage(f"{type(command).__name__} is not for several workers")
+        raise BadMessage(wire.NOT_FOR_SEVERAL(type=type(command).__name__))
     return [replace(command, worker=worker) for worker in message.workers]
 
 

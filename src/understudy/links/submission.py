@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from understudy.core.model import JobSpec, Timeouts
+from understudy.messages import wire
 
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=1 << 17)]  # what a program can be given
 Name = Annotated[str, Field(pattern=r"^[^\x00=]+$", max_length=1 << 10)]
@@ -53,9 +54,9 @@ class Submission(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Submission:
         if self.prepared > self.spares:
-            raise ValueError(f"{self.prepared} spares cannot be prepared where there are {self.spares}")
+            raise ValueError(wire.PREPARED_WITHOUT_SPARES(prepared=self.prepared, spares=self.spares))
         if self.require_drill and not (self.drill_at and self.spares and self.replenish):
-            raise ValueError("drills are required, and none can be: they need drill_at, spares, and that these are replaced")
+            raise ValueError(wire.DRILLS_IMPOSSIBLE())
         return self
 
 

@@ -38,6 +38,7 @@ from understudy.common.tls import trusting
 from understudy.core.events import StopAsked
 from understudy.core.model import Timeouts
 from understudy.links import messages
+from understudy.messages import orchestrators
 from understudy.orchestrator import journal
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
@@ -74,8 +75,11 @@ def main(argv: list[str] | None = None) -> int:
         leadership = Leadership(arguments.database, say) if arguments.database else None
         if leadership is None:
             listener = listen(arguments.host, arguments.port)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         say(str(error))
+        return 2
+    except OSError as error:
+        say(orchestrators.UNUSABLE(reason=str(error)))
         return 2
     try:
         if arguments.members:
@@ -132,7 +136,7 @@ async def _lead(arguments: argparse.Namespace, folder: Path, entry: _Entry, lead
         listener = listen(arguments.host, arguments.port)
         return await _serve(arguments, folder, None, entry, listener, leadership)
     except OSError as error:
-        say(f"{arguments.host}:{arguments.port}: {error.strerror}")
+        say(orchestrators.ADDRESS_UNUSABLE(address=f"{arguments.host}:{arguments.port}", reason=error.strerror))
         return 2
     finally:
         keeping.cancel()
@@ -155,7 +159,7 @@ async def _serve(
         writer = journal.Journal(place, say)
         jobs = Jobs(writer, say)
     else:
-        writer = journal.Journal(place, say, leadership.fence, lambda: leadership.step_down("another orchestrator has taken over"))
+        writer = journal.Journal(place, say, leadership.fence, lambda: leadership.step_down(orchestrators.OVERTAKEN()))
         jobs = Jobs(writer, say, leadership.guard)
     cluster: Cluster | None = None
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -182,7 +186,7 @@ async def _serve(
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     if not ended.done():  # the server could not start or broke down: without it there is no control
         await serving
-        say("the orchestrator's server has stopped")
+        say(orchestrators.SERVER_STOPPED())
         return 1
     if watching is not None:
         watching.cancel()
@@ -197,7 +201,7 @@ def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], 
         for job in jobs.all():
             job.service.submit(StopAsked(number.name, code))
     elif not ended.done():
-        say(f"{number.name} received: the orchestrator ends, its jobs go on; start it again with the same --state-dir")
+        say(orchestrators.SERVICE_ENDS(signal=number.name))
         ended.set_result(0)
 
 
@@ -209,7 +213,7 @@ def _lock(folder: Path, shared: bool) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ValueError(f"another orchestrator uses {folder}: several on one state need a PostgreSQL database (--database)") from None
+        raise ValueError(orchestrators.FOLDER_TAKEN(folder=folder)) from None
 
 
 @dataclass(frozen=True)
@@ -232,13 +236,9 @@ def _entry(arguments: argparse.Namespace, folder: Path) -> _Entry:
     mutual = certificates is not None and bool(certificates.authority)
     if not ipaddress.ip_address(arguments.host).is_loopback:
         if not given and not mutual:
-            raise ValueError(
-                f"listening on {arguments.host} needs a token or mutual TLS, because others can reach it: write a long random text into "
-                "a file that only you can read, and give it with --token-file (or in UNDERSTUDY_TOKEN), where `understudy token` makes "
-                "tokens for agents and users; or let `understudy certs` make certificates, and give them with --tls"
-            )
+            raise ValueError(orchestrators.TOKEN_NEEDED(host=arguments.host))
         if any(len(secret) < SHORTEST for secret in given):
-            raise ValueError(f"the secret in --token-file or UNDERSTUDY_TOKEN is too easy to guess: at least {SHORTEST} characters")
+            raise ValueError(orchestrators.SECRET_TOO_SHORT(least=SHORTEST))
     access = Access(given or [load_or_create(folder / "secret")], asks=bool(given) or mutual)
     return _Entry(access, certificates, must_show=mutual and not given)
 
@@ -250,7 +250,7 @@ def _settings(run_dir: Path, given: str | None) -> Settings:
     if known is not None:
         return known.settings
     if given is None:
-        raise ValueError(f"--spec-json is needed: there is no journal in {run_dir}")
+        raise ValueError(orchestrators.SETTINGS_NEEDED(folder=run_dir))
     return Settings.from_json(given if given.lstrip().startswith("{") else Path(given).read_text())
 
 
@@ -267,7 +267,7 @@ def _patiently(place: Path | str, read: Callable[[], T]) -> T:
                 raise
             if not told:
                 told = True
-                say(f"the journal {place} cannot be read ({error.orig}); training goes on, trying again until it can")
+                say(orchestrators.JOURNAL_UNREADABLE_NOW(path=place, reason=str(error.orig)))
             time.sleep(backoff.delay())
 
 
@@ -299,15 +299,15 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--die-with-parent", action="store_true", help="end the job when the starting process is gone")
     arguments = parser.parse_args(argv)
     if bool(arguments.tls_cert) != bool(arguments.tls_key):
-        parser.error("--tls-cert and --tls-key belong together")
+        parser.error(orchestrators.TLS_HALVES())
     if arguments.tls and arguments.tls_cert:
-        parser.error("--tls names a folder with the certificate and its key: --tls-cert and --tls-key say the same again")
+        parser.error(orchestrators.TLS_TWICE())
     if arguments.members and not arguments.run_dir:
-        parser.error("--members goes with --run-dir: for a service give --database")
+        parser.error(orchestrators.MEMBERS_OF_SERVICE())
     if arguments.run_dir:
         arguments.database = ""
     elif arguments.database and not arguments.database.startswith(("postgresql://", "postgres://")):
-        parser.error("--database takes a URL such as postgresql://user@host/name; without it the journal is an SQLite file")
+        parser.error(orchestrators.DATABASE_FORM())
     return arguments
 
 

@@ -12,12 +12,19 @@ from starlette.requests import HTTPConnection
 
 from understudy.core.events import NodeJoined
 from understudy.links.messages import FENCE, BadMessage, Hello, Message, decode
+from understudy.messages import http_requests
 from understudy.orchestrator.agent_link import POLICY_VIOLATION
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.problems import problem
 from understudy.orchestrator.security import Access, Grant, Role, Unknown
 
 HELLO = 10.0  # seconds for an agent to say who it is
+
+
+def _needed(role: Role, job: str, *, of_all: bool = False) -> str:
+    if job:
+        return http_requests.ROLE_NEEDED_FOR_JOB(role=role, job=job)
+    return http_requests.ROLE_NEEDED_FOR_ALL(role=role) if of_all else http_requests.ROLE_NEEDED(role=role)
 
 
 class Auth:
@@ -35,7 +42,7 @@ class Auth:
             grants = self.grants(request)
             job = self._name(request.path_params.get("job", ""))
             if not any(grant.allows(role, job if job or of_all else grant.job) for grant in grants):
-                raise HTTPException(403, f"this needs the role {role}" + (f" for job {job}" if job else ", for all jobs" * of_all))
+                raise HTTPException(403, _needed(role, job, of_all=of_all))
             request.state.grants = grants
 
         return {"dependencies": [Depends(check)], "openapi_extra": {"x-role": role.value}}
@@ -55,7 +62,7 @@ class Auth:
         """The agent's first message, which must be of this `kind`; None if it was sent away."""
         try:
             if not any(grant.allows(role, self._name(job)) for grant in self.grants(socket)):
-                raise HTTPException(403, f"this needs the role {role}" + (f" for job {job}" if job else ""))
+                raise HTTPException(403, _needed(role, job))
         except HTTPException as error:
             await socket.send_denial_response(problem(error.status_code, str(error.detail)))
             return None
@@ -66,10 +73,10 @@ class Auth:
             with suppress(TimeoutError, KeyError):
                 said = decode(await asyncio.wait_for(socket.receive_text(), HELLO))
         except BadMessage as error:
-            why = f": {ascii(str(error))[:80]}"  # a reason for closing has room for 123 bytes
+            why = f": {ascii(str(error))[:70]}"  # a reason for closing has room for 123 bytes
         except WebSocketDisconnect:
             return None
         if not isinstance(said, kind):
-            await socket.close(POLICY_VIOLATION, f"the first message must be {kind.__name__}{why}")
+            await socket.close(POLICY_VIOLATION, http_requests.FIRST_MESSAGE(type=kind.__name__, reason=why))
             return None
         return said

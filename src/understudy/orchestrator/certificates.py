@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from understudy.messages import orchestrators
 from understudy.orchestrator.security import URI, Role
 
 AUTHORITY = "ca"
@@ -59,11 +60,11 @@ def issue_client(folder: Path, name: str, roles: list[Role], job: str, days: int
 
 def _issue(folder: Path, name: str, names: list[x509.GeneralName], use: x509.ObjectIdentifier, days: int) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or name == AUTHORITY:
-        raise ValueError(f"{name!r} cannot be a name: letters, digits, dots, dashes, at most 64, and not {AUTHORITY!r}")
+        raise ValueError(orchestrators.CERTIFICATE_NAME_REFUSED(name=name, authority=AUTHORITY))
     authority = x509.load_pem_x509_certificate((folder / AUTHORITY / "ca.crt").read_bytes())
     signer = serialization.load_pem_private_key((folder / AUTHORITY / "ca.key").read_bytes(), None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{folder / AUTHORITY / 'ca.key'} is not a key that `understudy certs init` has made")
+        raise ValueError(orchestrators.AUTHORITY_KEY_REFUSED(path=folder / AUTHORITY / "ca.key"))
     place = folder / name
     place.mkdir()
     key = ec.generate_private_key(ec.SECP256R1())

@@ -23,6 +23,7 @@ from understudy.core.state import CHECK
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, Seen, StartPart, decode, encode
 from understudy.links.submission import Submission
+from understudy.messages import http_requests, service_jobs
 from understudy.orchestrator import drains
 from understudy.orchestrator.agent_link import REPLACED, AgentLink, Close
 from understudy.orchestrator.api_models import Drain, Undrain
@@ -89,7 +90,7 @@ class Cluster:
                 request.environment = self._environment(name)
                 job = self._jobs.begin(recorded.settings, request=recorded.request, known=recorded, folder=self._folder(name))
             except Exception as error:  # whatever it is: it is this job's, and the others must not wait for somebody to mend it
-                self._jobs.put_aside(name, f"what the journal tells of it leads nowhere ({type(error).__name__}: {error})")
+                self._jobs.put_aside(name, service_jobs.JOB_LEADS_NOWHERE(error=f"{type(error).__name__}: {error}"))
                 continue
             self._take_on(job, request)
             if job.service.machine.state.ended is None and not job.service.machine.state.nodes:
@@ -100,7 +101,7 @@ class Cluster:
         """Raises `FileExistsError` if the name was used before, `OSError` if it cannot be kept, `BadPolicy`."""
         policy = parse(request.policy, "policy") if request.policy else default()
         if self._jobs.get(request.name) is not None or request.name in self._jobs.aside:
-            raise FileExistsError(f"a job named {request.name} is here already, or was")
+            raise FileExistsError(http_requests.JOB_NAME_USED(job=request.name))
         folder = self._folder(request.name)
         folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(folder / "environment.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -135,14 +136,14 @@ class Cluster:
     def _place(self) -> None:
         """Gives slots to those that wait, in the order in which they came, as far as there are any."""
         if asyncio.get_running_loop().time() < self._ready_at:
-            self.waiting = dict.fromkeys(self.waiting, "waits for the nodes to come back: the orchestrator has just been started")
+            self.waiting = dict.fromkeys(self.waiting, service_jobs.WAITS_FOR_NODES())
             return
         for name in list(self.waiting):
             request = self._requests[name]
             offers = [Offer(n.hello.node, n.hello.domain or n.hello.node, n.free()) for n in self._trusted()]
             parts = place(request.spec(), offers)
             if isinstance(parts, str):
-                self.waiting[name] = f"waits for slots: {parts}"
+                self.waiting[name] = service_jobs.WAITS_FOR_SLOTS(reason=parts)
                 return  # the next one must not overtake it for ever
             del self.waiting[name]
             for part in parts:
@@ -184,7 +185,7 @@ class Cluster:
                 if any(part.job == job.name for part in node.hello.parts) or node.restarts.get(job.name, 0) >= RESTARTS:
                     continue
                 node.restarts[job.name] = node.restarts.get(job.name, 0) + 1
-                self._tell(f"node {name} is here again: job {job.name} gets its {slots} slots back")
+                self._tell(service_jobs.NODE_BACK(node=name, job=job.name, slots=slots))
                 self._start(node, Part(job.name, known.rank, slots, slots))
 
     def jobs_on(self, name: str) -> list[ServedJob]:
@@ -194,7 +195,7 @@ class Cluster:
     def drain(self, name: str, wish: Drain) -> list[str]:
         """Empties a node of all jobs, and gives it no new ones. Gives the jobs' names. Raises `Refused`."""
         having = drains.ask(self.jobs_on(name), name, wish)
-        self._drained.put(name, f"drained: {wish.reason or 'asked for'}")
+        self._drained.put(name, service_jobs.NODE_DRAINED(reason=wish.reason or "asked for"))
         return having
 
     def undrain(self, name: str, wish: Undrain) -> list[str]:
@@ -238,7 +239,7 @@ class Cluster:
         if old is not None and old.link is not None:
             old.link.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
         if old is None or old.link is None:
-            self._tell(f"node {hello.node} is here: {hello.slots} slots")
+            self._tell(service_jobs.NODE_HERE(node=hello.node, slots=hello.slots))
         link = AgentLink(hello.node)
         node = self.nodes[hello.node] = Node(hello, link, asyncio.get_running_loop().time())
         if old is not None:
@@ -263,7 +264,7 @@ class Cluster:
         try:
             message = decode(text)
         except BadMessage as error:
-            self._tell(f"the agent of node {link.node} sent something that is not a message: {str(error)[:300]}")
+            self._tell(service_jobs.NOT_A_MESSAGE(node=link.node, reason=str(error)[:300]))
             return
         if isinstance(message, Hello) and message.node == link.node:
             started = [part for part in node.hello.parts if part not in message.parts and not self._ended(part.job)]
@@ -281,7 +282,7 @@ class Cluster:
         node.hello = replace(node.hello, parts=tuple(p for p in node.hello.parts if p.job != message.job))
         job = self._jobs.get(message.job)
         if gone and job is not None and job.service.machine.state.ended is None:
-            lost = LostNode(node.hello.node, f"its agent ended with exit code {message.exit_code}")
+            lost = LostNode(node.hello.node, service_jobs.AGENT_ENDED(code=message.exit_code))
             job.service.submit(NodesLost((lost,)))
             times = node.restarts[message.job] = node.restarts.get(message.job, 0) + 1
             if times <= RESTARTS and job.service.machine.state.ended is None:
@@ -303,7 +304,7 @@ class Cluster:
             now = asyncio.get_running_loop().time()
             for node in self.nodes.values():
                 if node.link is not None and now - node.heard > self._timeouts.node_lost:
-                    self._tell(f"node {node.hello.node} is away: nothing was heard of its agent for {now - node.heard:.1f} s")
+                    self._tell(service_jobs.NODE_AWAY(node=node.hello.node, seconds=now - node.heard))
                     node.link.outbox.put_nowait(Close(REPLACED, "nothing was heard of this node for too long"))
                     node.link = None
             self._place()
@@ -319,6 +320,6 @@ class Cluster:
         try:
             found: dict[str, str] = json.loads((self._folder(job) / "environment.json").read_text())
         except (OSError, ValueError):
-            self._tell(f"the environment of job {job} cannot be read: parts that are started from now on get none")
+            self._tell(service_jobs.ENVIRONMENT_UNREADABLE(job=job))
             return {}
         return found

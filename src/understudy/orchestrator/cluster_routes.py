@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI, HTTPException, Request
 
 from understudy.links.submission import Submission
+from understudy.messages import http_requests
 from understudy.orchestrator import drains
 from understudy.orchestrator.api_models import NOT_LET, REFUSED, Drain, Drained, NodeLine, Submitted, Undrain
 from understudy.orchestrator.auth import Auth
@@ -19,7 +20,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
     async def submit(request: Submission, http: Request) -> Submitted:
         """Submit a job, of a service. It starts as soon as there are slots for its ranks and spares. Its name must not have been used."""
         if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
-            raise HTTPException(403, f"this token may not submit a job named {request.name}")
+            raise HTTPException(403, http_requests.NAME_NOT_ALLOWED(job=request.name))
         try:
             return Submitted(job=cluster.submit(request).name)
         except FileExistsError as error:
@@ -50,7 +51,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
     async def drain(node: str, wish: Drain) -> Drained:
         """Empty a node of all jobs, of a service, and give it no new ones. Refused, for all of them, if one cannot do without it."""
         if node not in cluster.nodes and not cluster.jobs_on(node):
-            raise HTTPException(404, f"there is no node {node!r} here")
+            raise HTTPException(404, http_requests.NO_SUCH_NODE(node=node))
         try:
             return Drained(jobs=cluster.drain(node, wish))
         except drains.Refused as error:
@@ -60,5 +61,5 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
     async def undrain(node: str, wish: Undrain) -> Drained:
         """Take the drain of a node back, of a service, for all its jobs."""
         if not cluster.drain_stage(node):
-            raise HTTPException(409, f"node {node} is not drained")
+            raise HTTPException(409, http_requests.NODE_NOT_DRAINED(node=node))
         return Drained(jobs=cluster.undrain(node, wish))

@@ -18,6 +18,7 @@ from understudy.core.state import CORRUPT, OURS, JobState, Node
 from understudy.core.transitions import Phase, WorkerState
 from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, Severity, Subject
 from understudy.links.messages import Seen
+from understudy.messages import service_jobs
 from understudy.orchestrator.verdicts import HEARTBEAT
 from understudy.policy.engine import Decision, Engine, Standing, held_back
 from understudy.policy.rules import Action, Policy
@@ -181,7 +182,7 @@ class Responses:
         if known is None or not state.holds(known) or self._moved.get(worker, 0) >= ATTEMPTS or migration.refusal(state, known.rank):
             return None
         if why_not := held_back(self._limits, self._standing(state, now), node.domain or node.name):
-            self._tell_held(f"rank {known.rank} does not leave {worker}", why_not)
+            self._tell_held(f"rank of {worker}", why_not, service_jobs.RANK_STAYS(rank=known.rank, worker=worker, reason=why_not))
             return None
         self._moved[worker] = self._moved.get(worker, 0) + 1
         self._left.append(now)
@@ -203,9 +204,9 @@ class Responses:
         known = node.taints.get((asked.source, asked.part))
         key = asked.node, asked.source, asked.part
         if asked.leave and not any(taint.leave for taint in node.taints.values()):
-            what = f"ranks do not leave node {node.name}"
+            what = f"node {node.name}"
             if why_not := held_back(self._limits, self._standing(state, now), node.domain or node.name):
-                self._tell_held(what, why_not)
+                self._tell_held(what, why_not, service_jobs.RANKS_STAY_ON_NODE(node=node.name, reason=why_not))
                 self._held[key] = asked
                 asked = replace(asked, leave=False)
             else:
@@ -219,12 +220,12 @@ class Responses:
             return None
         return replace(asked, leave=known.leave)
 
-    def _tell_held(self, what: str, why_not: str) -> None:
-        """Once, however the figures in it change."""
+    def _tell_held(self, what: str, why_not: str, text: str) -> None:
+        """`text` once for each `what`, however the figures in `why_not` change."""
         reason, _, _ = why_not.partition(" ")
         if self._told.get(what) != reason and (what in self._told or len(self._told) < MOST):
             self._told[what] = reason
-            self._tell(f"{what} yet: {why_not}")
+            self._tell(text)
 
     def _standing(self, state: JobState, now: float) -> Standing:
         occupied = {state.holder(rank).node for rank in state.ranks}
@@ -240,7 +241,8 @@ class Responses:
             self._noted.add(key)
             self._notes[who] += 1
             part = f"{evidence.part} of " if evidence.part else ""
-            self._tell(f"{part}{'node' if evidence.subject is not Subject.WORKER else 'worker'} {evidence.name}: {decision.why}")
+            about = f"{part}{'node' if evidence.subject is not Subject.WORKER else 'worker'} {evidence.name}"
+            self._tell(service_jobs.NOTED(about=about, reason=decision.why))
 
 
 def _last(ends: Collection[float]) -> float:
@@ -306,16 +308,16 @@ class _OnItsThread:
             while (view := self._next()) is not None:
                 found = list(islice(detector.look(view), MOST + 1))
                 if len(found) > MOST:
-                    raise ValueError(f"it finds more than {MOST} things in one look")
+                    raise ValueError(service_jobs.FLOOD(most=MOST))
                 for evidence in found:
                     if not (isinstance(evidence, Evidence) and FIRST_TIME < evidence.happened < LAST_TIME):
-                        raise ValueError(f"{evidence!r} is no evidence of something that has happened")
+                        raise ValueError(service_jobs.NOT_EVIDENCE(evidence=repr(evidence)))
                 with self._changed:
                     self._found = found
                     self._changed.wait_for(lambda: self._closed, detector.every)
         except Exception as error:  # whatever a foreign detector raises speaks against itself only
             name = f"{self._kind.__module__}.{self._kind.__qualname__}"
-            self.failed = f"the detector {name} is left out from now on: {type(error).__name__}: {error}"
+            self.failed = service_jobs.DETECTOR_LEFT_OUT(detector=name, reason=f"{type(error).__name__}: {error}")
 
     def _next(self) -> JobView | None:
         """Waits until what was found is taken, and there is something newer to look at; None: it was closed."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from understudy.core import drain
 from understudy.core.events import NodeTainted
 from understudy.core.state import CHECK, DRAIN
+from understudy.messages import http_requests, service_jobs
 from understudy.orchestrator import doubts
 from understudy.orchestrator.api_models import Drain, Undrain
 from understudy.orchestrator.jobs import ServedJob
@@ -34,7 +35,8 @@ def ask(jobs: Iterable[ServedJob], node: str, wish: Drain) -> list[str]:
     if not wish.force:
         why_not = {job.name: why for job in wanted if (why := drain.refusal(job.service.machine.state, node))}
         if why_not:
-            raise Refused("; ".join(f"job {name}: {why}" if len(wanted) > 1 else why for name, why in why_not.items()))
+            several = (http_requests.OF_JOB(job=name, reason=why) if len(wanted) > 1 else why for name, why in why_not.items())
+            raise Refused("; ".join(several))
     deadline = time.time() + wish.deadline if wish.deadline is not None else 0.0
     for job in wanted:
         reason = wish.reason or "asked for"
@@ -77,7 +79,7 @@ class DrainedNodes:
         except FileNotFoundError:
             pass
         except (OSError, ValueError, AttributeError) as error:
-            tell(f"{self._file} cannot be read, nodes without jobs that were drained are not any more: {error}")
+            tell(service_jobs.DRAINS_UNREADABLE(path=self._file, reason=str(error)))
 
     def get(self, node: str) -> str:
         """Why; "" if it is not drained."""
@@ -94,6 +96,4 @@ class DrainedNodes:
             unfinished.write_text(json.dumps(self._known) + "\n")
             unfinished.rename(self._file)
         except OSError as error:
-            self._tell(
-                f"{self._file} cannot be written: an orchestrator that is started now does not know which nodes are drained: {error}"
-            )
+            self._tell(service_jobs.DRAINS_UNWRITTEN(path=self._file, reason=str(error)))

@@ -16,6 +16,7 @@ from understudy.common.names import JOURNAL
 from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed, WorkerLost
 from understudy.core.machine import Machine
 from understudy.core.state import OURS, JobState, Taint
+from understudy.messages import orchestrators, service_jobs
 from understudy.orchestrator import journal
 from understudy.orchestrator.detection import Responses, observed_as
 from understudy.orchestrator.views import NoJournal
@@ -36,7 +37,7 @@ def jobs(folder: Path, only: str = "") -> dict[str, journal.Recorded]:
     """Of a run directory, or of a service's state. Raises `NoJournal` and whatever reading a journal raises."""
     found = journal.read_all(folder / JOURNAL, only or None)
     if not found:
-        raise NoJournal(f"no journal {f'of a job {only} ' if only else ''}in {folder}")
+        raise NoJournal(orchestrators.NO_JOURNAL_OF_JOB(job=only, folder=folder) if only else orchestrators.NO_JOURNAL(folder=folder))
     return found
 
 
@@ -95,14 +96,14 @@ def _put(mine: dict[tuple[str, str], Taint], event: NodeTainted) -> None:
 def _told(event: Event) -> str:
     match event:
         case NodeTainted(reason=""):
-            return f"node {event.node} would be trusted again, as far as {event.source} is asked"
+            return service_jobs.WOULD_BE_TRUSTED(node=event.node, detector=event.source)
         case NodeTainted():
-            what = "ranks would leave it" if event.leave else "it would get no more ranks and spares"
+            would = service_jobs.WOULD_LEAVE if event.leave else service_jobs.WOULD_BE_TAINTED
             until = f" until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.until))}" if event.until else ""
-            return f"node {event.node}: {what}{until}: {event.reason}"
+            return would(node=event.node, until=until, reason=event.reason)
         case MigrationAsked():
-            return f"rank {event.rank} would move to a spare: {event.reason}"
+            return service_jobs.WOULD_MOVE(rank=event.rank, reason=event.reason)
         case WorkerLost():
-            return f"worker {event.worker} would be ended, and its rank would go to a spare: {event.detail}"
+            return service_jobs.WOULD_BE_ENDED(worker=event.worker, reason=event.detail)
         case _:
             return type(event).__name__

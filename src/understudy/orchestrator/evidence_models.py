@@ -11,6 +11,7 @@ from understudy.detectors.alertmanager import SKEW
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.configuration import Kind, Name, first_line
 from understudy.detectors.labels import KnownNodes, Unnamed
+from understudy.messages import http_requests
 from understudy.policy.rules import LONGEST
 
 DETECTOR = "webhook"
@@ -69,11 +70,11 @@ class EvidenceItem(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> EvidenceItem:
         if {"until", "lasts"} <= self.model_fields_set:
-            raise ValueError("say until or for, not both")
+            raise ValueError(http_requests.UNTIL_AND_FOR())
         if self.part and "subject" in self.model_fields_set and self.subject == "node":
-            raise ValueError("a node as a whole has no part: say device or link")
+            raise ValueError(http_requests.NODE_WITH_PART())
         if self.subject != "node" and not self.part:
-            raise ValueError(f"a {self.subject} has a part: say which")
+            raise ValueError(http_requests.PART_NEEDED(subject=self.subject))
         return self
 
     def evidence(self, nodes: KnownNodes, now: float) -> Evidence | str:
@@ -83,9 +84,9 @@ class EvidenceItem(BaseModel):
         except Unnamed as why:
             return str(why)
         if self.happened and not now - OLDEST <= self.happened <= now + SKEW:
-            return f"it happened {self.happened - now:+.0f} s from now: say what was seen in the last {OLDEST:.0f} s, or look at the clocks"
+            return http_requests.LONG_AGO(seconds=self.happened - now, oldest=OLDEST)
         if self.until > now + LONGEST:
-            return f"until is {self.until - now:.0f} s from now: at most {LONGEST:.0f}"
+            return http_requests.UNTIL_TOO_FAR(seconds=self.until - now, most=LONGEST)
         return Evidence(
             f"{DETECTOR}:{self.source}",
             Subject.DEVICE if self.part and self.subject == "node" else Subject(self.subject),

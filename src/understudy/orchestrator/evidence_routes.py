@@ -19,6 +19,7 @@ from fastapi import Body, FastAPI, HTTPException, Query, Request
 from understudy.detectors.alertmanager import AlertmanagerMessage, Reading, evidence_of
 from understudy.detectors.base import Evidence, Severity
 from understudy.detectors.labels import KnownNodes
+from understudy.messages import http_requests
 from understudy.orchestrator import problems
 from understudy.orchestrator.api_models import NOT_LET
 from understudy.orchestrator.auth import Auth
@@ -37,7 +38,7 @@ class TooMuch(Exception):
 
     def __init__(self, seconds: float) -> None:
         """`seconds`: until it may."""
-        super().__init__(f"more than {PER_MINUTE:g} pieces of evidence a minute come from this address: none of these was taken")
+        super().__init__(http_requests.TOO_MUCH_EVIDENCE(most=PER_MINUTE))
         self.headers = {"Retry-After": str(math.ceil(seconds))}
 
 
@@ -74,7 +75,7 @@ class Desk:
         listener = self._cluster if self._cluster is not None else self._jobs
         jobs = listener.observe(evidence, may)
         nowhere = not jobs and evidence.severity is Severity.NOTE
-        refused = "no job has this node now, and a note keeps none away" if nowhere else ""
+        refused = http_requests.NOTE_GOES_NOWHERE() if nowhere else ""
         return Heard(node=evidence.name, detector=evidence.detector, jobs=jobs, refused=refused)
 
 
@@ -116,7 +117,8 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
             raise HTTPException(503, str(error), error.headers) from error
         for alert, one in zip(message.alerts, said, strict=True):
             if isinstance(one, str):
-                jobs.tell_once(f"alert {alert.name}", f"the alert {alert.name or 'without a name'} of Alertmanager goes nowhere: {one}")
+                said_of = http_requests.ALERT_GOES_NOWHERE(alert=alert.name or "without a name", reason=one)
+                jobs.tell_once(f"alert {alert.name}", said_of)
         if message.truncated:
-            jobs.tell_once("truncated", "Alertmanager leaves out alerts of a group that is too large: make groups smaller, or max_alerts 0")
+            jobs.tell_once("truncated", http_requests.ALERTS_LEFT_OUT())
         return heard

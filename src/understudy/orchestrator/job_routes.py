@@ -7,6 +7,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
 from understudy.core.events import Believed, DrillAsked, MigrationAsked, NodeTainted, StopAsked
+from understudy.messages import http_requests
 from understudy.orchestrator import drains, views
 from understudy.orchestrator.api_models import (
     NO_ANSWER,
@@ -42,9 +43,9 @@ class Finder:
         """Raises `HTTPException`."""
         known = self._jobs.get(job)
         if job in self._jobs.aside:
-            raise HTTPException(409, f"job {job} is put aside: {self._jobs.aside[job]}")
+            raise HTTPException(409, http_requests.JOB_ASIDE(job=job, reason=self._jobs.aside[job]))
         if known is None:
-            raise HTTPException(404, f"there is no job {job!r} here")
+            raise HTTPException(404, http_requests.NO_SUCH_JOB(job=job))
         return known
 
 
@@ -116,7 +117,7 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
         """Give a node no new spares or ranks of this job, and no new jobs, or take that back. Also after the job's end."""
         service = found(job).service
         if wish.node not in service.machine.state.nodes:
-            raise HTTPException(409, f"job {job} has no node {wish.node}")
+            raise HTTPException(409, http_requests.JOB_HAS_NO_NODE(job=job, node=wish.node))
         service.submit(NodeTainted(wish.node, wish.reason))
         if not wish.reason and cluster is not None:
             cluster.trust(wish.node)
@@ -137,7 +138,7 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
     async def undrain_node(job: str, wish: UndrainNode) -> Accepted:
         """Take the drain of a node back, of this job. Also after the job's end."""
         if not drains.take_back([found(job)], wish.node, wish):
-            raise HTTPException(409, f"job {job} has no node {wish.node} that is drained")
+            raise HTTPException(409, http_requests.JOB_HAS_NOT_DRAINED(job=job, node=wish.node))
         return Accepted()
 
     @app.post("/v1/jobs/{job}/stop", **operate, responses=REFUSED)
@@ -169,7 +170,7 @@ def add_output(app: FastAPI, found: Finder, auth: Auth) -> None:
         """What the workers of a submitted job have printed, each line with its rank and worker in front, in UTF-8."""
         kept = found(job).output
         if kept is None:
-            raise HTTPException(409, "the output of this job goes to the terminals on which `understudy run` was started")
+            raise HTTPException(409, http_requests.OUTPUT_ELSEWHERE())
         return StreamingResponse(kept.read(offset, follow), media_type="text/plain; charset=utf-8")
 
 

@@ -11,6 +11,7 @@ from understudy.common.bounds import plain
 from understudy.core.machine import Machine
 from understudy.detectors.base import Evidence
 from understudy.links.messages import ONLY
+from understudy.messages import orchestrators, service_jobs
 from understudy.orchestrator.history import History
 from understudy.orchestrator.journal import Journal, Recorded
 from understudy.orchestrator.output import FILE, Output
@@ -80,18 +81,15 @@ class Jobs:
     def put_aside(self, name: str, why: str) -> None:
         """Nothing is decided for this job, and nothing is ended: what trains goes on without us. All others are not touched by it."""
         self.aside[name] = why
-        self._tell(
-            f"job {name} is put aside: {why}. Its workers, if there are any, go on until they lose one of them or finish; "
-            f"`understudy cancel {name}` ends them. All other jobs go on as ever"
-        )
+        self._tell(service_jobs.JOB_PUT_ASIDE(job=name, reason=why))
 
     def problems(self) -> list[str]:
         """What keeps this orchestrator from being all that it should be; for everybody, so without names and places."""
-        found = []
+        found: list[str] = []
         if self.journal.trouble:
-            found.append("the journal cannot be written: an orchestrator that is started now would not know what was decided")
+            found.append(orchestrators.UNSURE_JOURNAL())
         if self.aside:
-            found.append(f"the journal cannot be read where it tells of {len(self.aside)} jobs, which are put aside")
+            found.append(orchestrators.JOBS_ASIDE(count=len(self.aside)))
         return found
 
     def begin(self, settings: Settings, *, request: str = "", known: Recorded | None = None, folder: Path | None = None) -> ServedJob:

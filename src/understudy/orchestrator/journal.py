@@ -38,6 +38,7 @@ from understudy.common.page_view import Activity, PageView
 from understudy.core.events import Event
 from understudy.core.machine import Machine
 from understudy.links.messages import BadMessage, encode, recalled
+from understudy.messages import orchestrators
 from understudy.orchestrator import database, migrations
 from understudy.orchestrator.settings import Settings
 
@@ -168,7 +169,7 @@ class Journal:
                 continue
             if self.trouble:
                 self.trouble = ""
-                self._tell(f"the journal {database.shown(self.place)} can be written again, and has everything")
+                self._tell(orchestrators.JOURNAL_WRITTEN_AGAIN(path=database.shown(self.place)))
             if older is not None:
                 self._tell(migrations.told(database.shown(self.place), older))
         engine.dispose()
@@ -190,12 +191,12 @@ class Journal:
 
     def _failed(self, error: Exception) -> None:
         known = isinstance(error, sa.exc.SQLAlchemyError | OSError | migrations.NewerJournal)
-        why = str(error) if known else f"{type(error).__name__}: {error}; please report this as a bug"
+        why = str(error) if known else orchestrators.JOURNAL_BUG(error=f"{type(error).__name__}: {error}")
         now = time.monotonic()
         if not self.trouble or now - self._told_at > TOLD_AGAIN:
             self._told_at = now
-            self._tell(f"the journal {database.shown(self.place)} cannot be written ({why}); training goes on without it, trying again")
-        self.trouble = f"the journal cannot be written: {why}"
+            self._tell(orchestrators.JOURNAL_UNWRITTEN(path=database.shown(self.place), reason=why))
+        self.trouble = orchestrators.JOURNAL_TROUBLE(reason=why)
 
 
 class JobJournal:
@@ -301,7 +302,7 @@ def read_all(place: Path | str, only: str | None = None, aside: dict[str, str] |
             try:
                 found[job] = Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
             except ValueError as error:
-                why = f"the journal {database.shown(place)} cannot be read where it tells of job {job}: {error}"
+                why = orchestrators.JOB_UNREADABLE(path=database.shown(place), job=job, reason=str(error))
                 if aside is None:
                     raise Unreadable(why) from error
                 aside[job] = why
@@ -319,7 +320,7 @@ def _events_of(connection: sa.Connection, job: str) -> list[tuple[float, Event]]
         try:
             event, _ = recalled(text)
         except BadMessage as error:
-            raise ValueError(f"event {number}: {error}") from error
+            raise ValueError(orchestrators.EVENT_UNREADABLE(number=number, reason=str(error))) from error
         if isinstance(event, Event):
             events.append((now, event))
     return events

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from understudy.messages import orchestrators
 from understudy.orchestrator import migrations
 from understudy.orchestrator.database import Deposed, Lease, shown
 from understudy.orchestrator.lease_term import LeaseTerm
@@ -40,9 +41,9 @@ class Leadership:
             asked = time.monotonic()
             try:
                 fence = await asyncio.to_thread(self._lease.take)
-                why = "another orchestrator leads: this one takes over when that is gone"
+                why = orchestrators.ANOTHER_LEADS()
             except SQLAlchemyError as error:
-                fence, why = None, f"{shown(self._database)} cannot be used: {_reason(error)}; trying again"
+                fence, why = None, orchestrators.DATABASE_UNUSABLE(database=shown(self._database), reason=_reason(error))
             if fence is not None:
                 if self._lease.migrated is not None:
                     self._tell(migrations.told(shown(self._database), self._lease.migrated))
@@ -66,10 +67,10 @@ class Leadership:
                     await asyncio.wait_for(asyncio.to_thread(self._lease.renew, self.fence), SECONDS)
                     self._term.extend(asked)
                 except Deposed:
-                    self.step_down("another orchestrator has taken over")
+                    self.step_down(orchestrators.OVERTAKEN())
                 except (SQLAlchemyError, TimeoutError) as error:
                     if self._term.over(time.monotonic()):
-                        self.step_down(f"the lease in {shown(self._database)} could not be renewed: {_reason(error)}")
+                        self.step_down(orchestrators.LEASE_UNRENEWED(database=shown(self._database), reason=_reason(error)))
         finally:
             if not self._term.over(time.monotonic()):
                 self._lease.give_up(self.fence)
@@ -77,11 +78,11 @@ class Leadership:
     def guard(self) -> None:
         """Returns only while this orchestrator leads."""
         if self._term.over(time.monotonic()):
-            self.step_down("the lease has run out, while this process was stopped or the database away")
+            self.step_down(orchestrators.LEASE_OVER())
 
     def step_down(self, why: str) -> None:
         """Starts this process anew, as one that waits. Training goes on meanwhile. Callable from any thread."""
-        self._tell(f"{why}: this orchestrator does not lead any more, and waits")
+        self._tell(orchestrators.LEAD_LOST(reason=why))
         os.execv(sys.executable, sys.orig_argv)
 
 

@@ -15,6 +15,7 @@ from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from understudy.links.messages import LIMIT
+from understudy.messages import http_requests
 from understudy.orchestrator.problems import problem
 
 BODY = 4 * LIMIT  # bytes of a request: a submitted job with its environment
@@ -87,14 +88,14 @@ class Limits:
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if seconds > 0:
             again = {"Retry-After": str(math.ceil(seconds))}
-            await problem(429, f"more than {self._rate:g} requests a second from this address", again)(scope, receive, send)
+            await problem(429, http_requests.TOO_MANY_REQUESTS(rate=self._rate), again)(scope, receive, send)
         elif length.isdigit() and int(length) > BODY:
             await problem(413, _TOO_LONG, {"Connection": "close"})(scope, receive, send)
         else:
             await self._app(scope, _counted(receive), send)
 
 
-_TOO_LONG = f"a request has at most {BODY} bytes"
+_TOO_LONG = http_requests.TOO_LONG(most=BODY)
 
 
 def _counted(receive: Receive) -> Receive:

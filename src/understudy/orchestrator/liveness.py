@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from understudy.core.events import LostNode
 from understudy.detectors.heartbeats import Heartbeats
+from understudy.messages import service_jobs
 
 MARGIN = 2.0  # seconds beyond the limit for the agent of a host that says nothing in any other way
 GRACE = 15.0  # seconds for the agents to come back to an orchestrator that was started again, and for the only agent of a job at any time
@@ -86,9 +87,7 @@ class Liveness:
     def awaited(self, node: str, now: float, at: float, *, anew: bool = False) -> None:
         """Its agent is away. `anew`: because this orchestrator was started again."""
         limit = self._limit if self._far and not anew else GRACE
-        detail = f"its agent was disconnected for more than {limit:g} s"
-        if anew:
-            detail = "its agent did not come back after the orchestrator was started again"
+        detail = service_jobs.NOT_BACK() if anew else service_jobs.DISCONNECTED(seconds=limit)
         self._graces[node] = _Grace(now + limit, now + GRACE, LostNode(node, detail, at))
 
     def gone(self, nodes: Mapping[str, int], connected: Collection[str], now: float, at: float) -> Gone:
@@ -99,7 +98,7 @@ class Liveness:
         silent = self._heartbeats.silent(now)
         for node, seconds in silent.items():
             self._heartbeats.forget(node)
-            detail = f"nothing was heard of it for {seconds:.1f} s (the host is down, or the network to it)"
+            detail = service_jobs.SILENT(seconds=seconds)
             lost.append(LostNode(node, detail, at - seconds))
         for one in lost:
             self._graces.pop(one.node, None)
@@ -112,5 +111,5 @@ class Liveness:
         for node, rank in nodes.items():
             since = self._silent_since(rank, self._limit)
             if node in self._graces and node not in connected and since is not None:
-                found.append(LostNode(node, f"nothing was heard of it for {at - since:.1f} s, nor of its orchestrator", since))
+                found.append(LostNode(node, service_jobs.SILENT_WITH_ORCHESTRATOR(seconds=at - since), since))
         return found

@@ -19,6 +19,8 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
+from understudy.messages import orchestrators
+
 
 def numbered_events(connection: sa.Connection) -> None:
     """1 -> 2: events are numbered within their job, from 1 and without gaps, so that a reader can name the last one that it has had."""
@@ -49,10 +51,7 @@ class NewerJournal(ValueError):
     """The journal was written by a newer Understudy."""
 
     def __init__(self, found: int) -> None:
-        super().__init__(
-            f"the journal is of version {found}, and this Understudy knows versions up to {VERSION}: "
-            "use the Understudy that wrote it or a newer one, or give another folder (or database) for a new journal"
-        )
+        super().__init__(orchestrators.JOURNAL_NEWER(found=found, known=VERSION))
 
 
 def version_of(connection: sa.Connection) -> int | None:
@@ -74,4 +73,4 @@ def migrate(connection: sa.Connection, found: int) -> None:
 
 def told(place: str, found: int) -> str:
     """What to tell about the journal at `place`, which was of version `found`."""
-    return f"the journal {place} was of version {found} and is of version {VERSION} from now on: an older Understudy cannot use it any more"
+    return orchestrators.JOURNAL_UPGRADED(path=place, found=found, known=VERSION)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from understudy.messages import service_jobs
+
 BLOCK = 1 << 16
 FILE = "output.log"
 
@@ -27,7 +29,7 @@ class Output:
         except OSError as error:
             if not self._told:
                 self._told = True
-                self._failed(f"cannot write {self.path}: {error.strerror}; training goes on, what is printed now is not kept there")
+                self._failed(service_jobs.OUTPUT_UNWRITTEN(path=self.path, reason=error.strerror))
             return
         self._wake()
 

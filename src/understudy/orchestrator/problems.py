@@ -10,6 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from understudy.messages import http_requests
+from understudy.messages.base import code_of
+
 MEDIA_TYPE = "application/problem+json"
 RESPONSE: dict[str, object] = {"description": "why not", "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 SCHEMA = {
@@ -21,7 +24,8 @@ SCHEMA = {
         "type": {"type": "string", "description": "always `about:blank`"},
         "title": {"type": "string", "description": "the status in words"},
         "status": {"type": "integer", "description": "the status of the answer"},
-        "detail": {"type": "string", "description": "what is wrong, and what to do"},
+        "detail": {"type": "string", "description": "what is wrong, and what to do; it begins with the code of the message"},
+        "code": {"type": "string", "pattern": "^US[0-9]{4}$", "description": "of the message, which `understudy explain` explains"},
     },
 }
 MEANING = {
@@ -39,7 +43,8 @@ MEANING = {
 
 def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
     content = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
-    return JSONResponse(content, status, headers, MEDIA_TYPE)
+    code = code_of(detail)
+    return JSONResponse({**content, "code": code} if code else content, status, headers, MEDIA_TYPE)
 
 
 def describe(description: dict[str, Any]) -> None:
@@ -57,9 +62,10 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, str(error.detail), dict(error.headers or {}))
+        detail = error.detail if code_of(error.detail) else http_requests.NOT_SERVED(detail=error.detail)
+        return problem(error.status_code, detail, dict(error.headers or {}))
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
         what = "; ".join(f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors())
-        return problem(422, what)
+        return problem(422, http_requests.MALFORMED(problems=what))

@@ -18,6 +18,7 @@ from understudy.core.events import ClaimEnded, Event, NodeReleased, StopAsked
 from understudy.core.state import Claim, JobState
 from understudy.core.transitions import WorkerState
 from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.messages import service_jobs
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.policy.rules import Back
 from understudy.schedulers.base import TAKEN, Allocation, NodeSeen, SchedulerAway, SchedulerFailed, ShownIncident, Standing
@@ -104,7 +105,7 @@ class Scheduling:
             self._fails(str(error))
         else:
             if self._failing:
-                self._tell("the scheduler answers again")
+                self._tell(service_jobs.SCHEDULER_ANSWERS())
             self._failing = ""
 
     async def _claims(self, allocation: Allocation, state: JobState) -> None:
@@ -159,7 +160,7 @@ class Scheduling:
         try:
             released = await asyncio.to_thread(allocation.release, why.keys(), told)
         except SchedulerFailed as error:
-            self._tell(f"{', '.join(why)} could not be given back to the scheduler: {error}")
+            self._tell(service_jobs.NOT_GIVEN_BACK(nodes=", ".join(why), reason=str(error)))
             return
         self._recorded = told if released else self._recorded
         for name in released:
@@ -170,12 +171,12 @@ class Scheduling:
             try:
                 await asyncio.to_thread(allocation.drain, released, reason)
             except SchedulerFailed as error:
-                self._tell(f"{', '.join(released)} could not be drained: {error}")
+                self._tell(service_jobs.NOT_DRAINED(nodes=", ".join(released), reason=str(error)))
 
     def _fails(self, why: str) -> None:
         """Told once, until it answers again."""
         if not self._failing:
-            self._tell(f"the scheduler does not do what it was asked for: {why}. Training goes on, and it is asked again")
+            self._tell(service_jobs.SCHEDULER_FAILS(reason=why))
         self._failing = why
 
     def _compare(self, scheduler: str, seen: Mapping[str, NodeSeen], state: JobState) -> None:
@@ -216,7 +217,7 @@ class Scheduling:
         try:
             await asyncio.wait_for(asyncio.to_thread(finish), FINISHING)
         except (SchedulerFailed, TimeoutError) as error:
-            self._tell(f"the job is over, and the scheduler could not be told so: {str(error) or 'it does not answer'}")
+            self._tell(service_jobs.SCHEDULER_UNTOLD(reason=str(error) or "it does not answer"))
 
 
 def _journalled(state: JobState, scheduler: str, name: str) -> set[str]:

@@ -28,6 +28,7 @@ from typing import Any
 import jwt
 
 from understudy.common.names import SECRET, TOKEN_VARIABLE
+from understudy.messages import http_requests, orchestrators
 
 SHORTEST = 16  # characters of a secret that others can try to guess
 URI = "understudy:"
@@ -90,7 +91,7 @@ class Access:
         if scheme.lower() == "bearer" and given.strip():
             return (*shown, self._of_token(given.strip()))
         if certificate is None:
-            raise Unknown("a valid token is needed")
+            raise Unknown(http_requests.TOKEN_NEEDED())
         return shown
 
     def _of_token(self, given: str) -> Grant:
@@ -101,10 +102,10 @@ class Access:
                 claims = jwt.decode(given, _key(secret), algorithms=["HS256"])
                 return Grant(Role(claims["role"]), str(claims.get("job", "")))
             except jwt.ExpiredSignatureError:
-                raise Unknown("the token was good for a limited time, which is over") from None
+                raise Unknown(http_requests.TOKEN_EXPIRED()) from None
             except (jwt.InvalidTokenError, KeyError, ValueError):
                 continue
-        raise Unknown("a valid token is needed")
+        raise Unknown(http_requests.TOKEN_NEEDED())
 
 
 def _key(secret: str) -> bytes:
@@ -124,7 +125,7 @@ def read_secrets(path: Path | None, variable: str = "") -> list[str]:
         return [variable.strip()] if variable.strip() else []
     found = [line.strip() for line in path.read_text().splitlines() if line.strip()]
     if not found:
-        raise ValueError(f"{path} is empty: write a long random text into it")
+        raise ValueError(orchestrators.SECRET_FILE_EMPTY(path=path))
     return found
 
 

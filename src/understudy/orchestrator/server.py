@@ -24,6 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from understudy.common.console import say
 from understudy.common.names import ORCHESTRATOR
 from understudy.links import messages
+from understudy.messages import orchestrators
 
 PING = 15.0  # seconds between two pings on an agent's connection; the heartbeats tell earlier
 PONG = 15.0  # seconds without an answer after which it counts as gone
@@ -42,7 +43,7 @@ class Certificates:
         """Raises `ValueError` if a file is missing."""
         for name in ("tls.crt", "tls.key", "ca.crt"):
             if not (folder / name).is_file():
-                raise ValueError(f"{folder} has no {name}: `understudy certs` makes such folders")
+                raise ValueError(orchestrators.CERTIFICATE_FOLDER_INCOMPLETE(folder=folder, file=name))
         return Certificates(str(folder / "tls.crt"), str(folder / "tls.key"), str(folder / "ca.crt"))
 
     def options(self, must_show: bool) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def announce(folder: Path, scheme: str, listener: socket.socket, *, tell: bool) 
     shown = f"[{host}]" if ":" in host else host
     announce_all(folder, [f"{scheme}://{shown}:{port}"])
     if tell:
-        say(f"serving at {scheme}://{shown}:{port}")
+        say(orchestrators.SERVING(url=f"{scheme}://{shown}:{port}"))
 
 
 def announce_all(folder: Path, urls: Sequence[str]) -> None:
@@ -139,4 +140,4 @@ def announce_all(folder: Path, urls: Sequence[str]) -> None:
         if not place.exists():
             raise
         # A full disk must not end a job. Who is started again on the same port is where the file of the one before says.
-        say(f"{place} cannot be written ({error.strerror}): it still says where the orchestrator before this one was")
+        say(orchestrators.ADDRESS_UNWRITTEN(path=place, reason=error.strerror))

@@ -36,6 +36,7 @@ from understudy.detectors.base import Evidence
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.straggler import Straggler
 from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
+from understudy.messages import http_requests, service_jobs
 from understudy.orchestrator import views
 from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
 from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of, family, observed, view_of
@@ -152,7 +153,7 @@ class Service:
                 # An agent needs `stop` seconds to end workers that ignore SIGTERM, and a moment more to go.
                 await asyncio.wait_for(self._all_gone.wait(), self.machine.state.timeouts.stop + 2.0)
             except TimeoutError:
-                self._tell(f"agents still connected after the end: {', '.join(sorted(self._links))}")
+                self._tell(service_jobs.AGENTS_STILL_CONNECTED(nodes=", ".join(sorted(self._links))))
         if self._scheduling is not None:
             await self._scheduling.finish(self.machine.state)
         self._journal.progress(self.pages)
@@ -241,7 +242,7 @@ class Service:
         if not floating.known(self.machine.state, joined):
             link = AgentLink(joined.node)
             self.submit(joined)
-            link.outbox.put_nowait(Close(POLICY_VIOLATION, f"claim {joined.claim} is not that of node {joined.node}"))
+            link.outbox.put_nowait(Close(POLICY_VIOLATION, http_requests.CLAIM_UNKNOWN(claim=joined.claim, node=joined.node)))
             return link
         old = self._links.get(joined.node)
         if old is not None:
@@ -256,7 +257,7 @@ class Service:
             self.submit(joined)
             taken = self.machine.state.nodes.get(joined.node)
             if taken is None or taken.gone:
-                link.outbox.put_nowait(Close(POLICY_VIOLATION, f"node rank {joined.node_rank} is taken or out of range"))
+                link.outbox.put_nowait(Close(POLICY_VIOLATION, http_requests.NODE_RANK_TAKEN(node_rank=joined.node_rank)))
         return link
 
     def detach(self, link: AgentLink) -> None:
@@ -277,7 +278,7 @@ class Service:
     def _dismiss(self, node: str) -> None:
         """It is not part of the job any more. Its agent ends, and so does what has started that, as after a job that went well."""
         if (link := self._links.get(node)) is not None:
-            link.outbox.put_nowait(encode(EndJob(0, f"node {node} is given back")))
+            link.outbox.put_nowait(encode(EndJob(0, service_jobs.NODE_GIVEN_BACK(node=node))))
 
     def _look_for_silence(self) -> bool:
         """Whether nodes were lost. Connections of which nothing is heard are closed, so that such an agent comes again and hears what has
@@ -300,7 +301,7 @@ class Service:
         try:
             message, written = taken(text)
         except BadMessage as error:
-            self._complain(f"node {link.node} sent something that is not a message: {error}")
+            self._complain(service_jobs.NOT_A_MESSAGE(node=link.node, reason=str(error)))
             return
         if self._links.get(link.node) is not link:
             return  # a connection that has been replaced
@@ -315,18 +316,18 @@ class Service:
             self.observe(evidence_of(message, link.node))
             return
         if not isinstance(message, FromAgent):
-            self._complain(f"node {link.node} sent a {type(message).__name__}, which is not an agent's to send")
+            self._complain(service_jobs.NOT_AN_AGENTS_MESSAGE(node=link.node, type=type(message).__name__))
             return
         if isinstance(message, NodeJoined):
-            self._complain(f"node {link.node} says again that it has joined")  # what it said of its workers then may be long over
+            self._complain(service_jobs.JOINED_TWICE(node=link.node))  # what it said of its workers then may be long over
             return
         worker = getattr(message, "worker", None)
         known = self.machine.state.workers.get(worker) if isinstance(worker, str) else None
         if worker is not None and (known.node != link.node if known else not isinstance(message, WorkerStarted)):
-            self._complain(f"node {link.node} speaks of worker {worker}, which is not there")
+            self._complain(service_jobs.WORKER_NOT_THERE(node=link.node, worker=worker))
             return
         if getattr(message, "node", link.node) != link.node:
-            self._complain(f"node {link.node} speaks for another node")
+            self._complain(service_jobs.SPEAKS_FOR_ANOTHER(node=link.node))
             return
         self.submit(message, written)
 
@@ -380,13 +381,13 @@ class Service:
         """Whether anything follows from it."""
         news = self._responses.news(evidence)
         if news and self._journalled.of(family(evidence.detector)).take(time.monotonic()):
-            self._complain(f"{family(evidence.detector)} sees more than {NEWS:g} new things a second: not all of it is kept in the journal")
+            self._complain(service_jobs.DETECTOR_TOO_FAST(detector=family(evidence.detector), most=NEWS))
             news = False
         try:
             if news:
                 self.submit(observed(evidence))
         except OutOfBounds as error:  # of a detector of another package
-            self._complain(f"what the detector {plain(evidence.detector[:64])} says is left out: {error}")
+            self._complain(service_jobs.EVIDENCE_LEFT_OUT(detector=plain(evidence.detector[:64]), reason=str(error)))
             return False
         event = self._responses.event_of(evidence, self.machine.state, now, again=not news)
         if event is not None:
@@ -398,7 +399,7 @@ class Service:
         for evidence in seen:
             if evidence.detector in RESERVED:
                 name = plain(evidence.name)[:100]
-                self._complain(f"evidence about {name} is left out: no other detector can be called {evidence.detector}")
+                self._complain(service_jobs.RESERVED_DETECTOR(node=name, detector=evidence.detector))
             else:
                 yield evidence
 
@@ -433,4 +434,4 @@ class Service:
             self._warned_stall = False
         elif not self._warned_stall:
             self._warned_stall = True
-            self._tell(f"no rank has made progress for {stalled:.0f} s, and no rank alone can be told to hold up the others")
+            self._tell(service_jobs.NO_PROGRESS(seconds=stalled))

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pydantic import TypeAdapter, ValidationError
 
 from understudy.core.model import JobSpec, Timeouts
+from understudy.messages import orchestrators
 from understudy.policy.rules import parse
 
 
@@ -31,7 +32,7 @@ class Settings:
         try:
             found = _ADAPTER.validate_json(text)
         except ValidationError as error:
-            raise ValueError(f"not the settings of a job: {error}") from error
+            raise ValueError(orchestrators.SETTINGS_REFUSED(reason=str(error))) from error
         parse(found.policy, "policy")
         return found
 

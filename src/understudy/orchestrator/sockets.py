@@ -9,6 +9,7 @@ from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 
 from understudy.core.events import NodeJoined
 from understudy.links.messages import Hello
+from understudy.messages import http_requests
 from understudy.orchestrator.agent_link import AgentLink, Close
 from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
@@ -32,7 +33,7 @@ def add_parts(app: FastAPI, jobs: Jobs, auth: Auth, fence: int) -> None:
         known = jobs.get(job)
         if known is None:  # an agent tries again after the first of these answers, and gives up after the second
             aside = jobs.aside.get(job)
-            answer = problem(404, f"there is no job {job!r} here") if aside is None else problem(503, "it is put aside")
+            answer = problem(404, http_requests.NO_SUCH_JOB(job=job)) if aside is None else problem(503, http_requests.PART_ASIDE())
             await socket.send_denial_response(answer)
             return
         joined = await auth.greet(socket, Role.WORKER, job, NodeJoined, fence)

@@ -15,6 +15,7 @@ from fastapi import FastAPI, Header, HTTPException, Query
 from fastapi.responses import StreamingResponse
 from sqlalchemy.exc import SQLAlchemyError
 
+from understudy.messages import orchestrators
 from understudy.orchestrator import problems
 from understudy.orchestrator.history import History
 from understudy.orchestrator.jobs import ServedJob
@@ -48,7 +49,7 @@ def add_events(app: FastAPI, found: Callable[[str], ServedJob], history: Callabl
         try:
             await history().past(known.name, first)
         except SQLAlchemyError as error:
-            raise HTTPException(503, "the journal, where events are, cannot be read now; try again") from error
+            raise HTTPException(503, orchestrators.EVENTS_UNREADABLE_NOW()) from error
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # the latter: nginx keeps nothing back
         return StreamingResponse(_frames(known, history(), first, follow, last), media_type=MEDIA_TYPE, headers=headers)
 

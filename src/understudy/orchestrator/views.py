@@ -22,6 +22,7 @@ from understudy.core.model import Incident
 from understudy.core.state import JobState, Worker
 from understudy.core.transitions import Phase, WorkerState
 from understudy.links.messages import encode
+from understudy.messages import orchestrators
 from understudy.orchestrator import claims_view, doubts, journal
 
 STATES = (
@@ -332,7 +333,7 @@ def load(run_dir: Path) -> tuple[Machine, dict[str, PageView]]:
 def _recorded(run_dir: Path) -> journal.Recorded:
     found = journal.read(run_dir / JOURNAL)
     if found is None:
-        raise NoJournal(f"no journal of a run in {run_dir}")
+        raise NoJournal(orchestrators.NO_JOURNAL_OF_RUN(folder=run_dir))
     return found
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+from tests.said import said
 from websockets.asyncio.server import ServerConnection, serve
 
+from understudy.messages import quorums
 from understudy.orchestrator.agent_link import POLICY_VIOLATION
 from understudy.orchestrator.quorum.roster import MemberHello
 from understudy.orchestrator.quorum.transport import Dial, Member
@@ -36,4 +38,4 @@ def test_one_of_another_version_is_named() -> None:
                 dialling.cancel()
                 await asyncio.gather(dialling, return_exceptions=True)
 
-    assert "install the same version of Understudy on every node" in asyncio.run(run())
+    assert said(asyncio.run(run()), quorums.MEMBER_OTHER_VERSION)

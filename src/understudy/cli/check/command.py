@@ -23,6 +23,7 @@ from understudy.cli.launch import Launch, Usage, launch
 from understudy.cli.run_directory import RUNS
 from understudy.common.console import say
 from understudy.common.names import CHAOS_VARIABLE, RECORD_VARIABLE
+from understudy.messages import script_check
 
 BEHIND = 8  # steps behind the kill
 LEAST = FIRST + 2  # before it, so that a drill finds its place
@@ -42,7 +43,7 @@ def check(flags: Flags, name: str) -> int:
     try:
         page = _page(plan, folder, judge, before, last)
     except KeyboardInterrupt:
-        say("the check is called off")
+        say(script_check.CALLED_OFF())
         return 130
     (folder / "check.json").write_text(json.dumps(as_values(page), indent=1) + "\n")
     with (folder / "check.txt").open("w") as file:
@@ -61,14 +62,14 @@ def _interrupted(number: int, frame: object) -> None:
 def _plan(flags: Flags, name: str) -> Launch:
     """Of the run with the kill."""
     if flags.orchestrator or flags.nnodes.strip() not in ("1", "1:1"):
-        raise Usage("--check works on one machine only: leave --nnodes and --orchestrator away, with as many ranks as fit here")
+        raise Usage(script_check.CHECK_ON_ONE_MACHINE())
     if flags.no_replenish:
-        raise Usage("--check uses up a spare for each drill: leave --no-replenish away")
+        raise Usage(script_check.CHECK_NEEDS_SPARES())
     if flags.check_steps < LEAST:
-        raise Usage(f"--check-steps {flags.check_steps}: drills need at least {LEAST} steps in front of the kill")
+        raise Usage(script_check.CHECK_TOO_SHORT(steps=flags.check_steps, least=LEAST))
     plan = launch(replace(flags, drill="off", require_drill=False, spares=max(1, 1 if flags.spares is None else flags.spares)), name)
     if plan.spec.world_size < 2:
-        raise Usage("--check needs at least 2 ranks: a lone one has no replica, and nobody to keep its copies (--nproc-per-node 2)")
+        raise Usage(script_check.CHECK_NEEDS_RANKS())
     # All ranks are held while a spare gets warm: that is no hang.
     return replace(plan, timeouts=replace(plan.timeouts, hang_floor=plan.timeouts.hang_first))
 
@@ -80,20 +81,20 @@ def _page(plan: Launch, folder: Path, judge: Judge, before: int, last: int) -> P
         return judge.unreached(reference, 0)
     run = Run(plan, folder / RUN_NAMES[1], last)
     disturbance = Disturbance(run, plan.spec.world_size - 1, before)
-    say(f"the same with a spare: drills from step {FIRST + 1} on, a kill in step {before + 1}, and on to step {last}")
+    say(script_check.RECOVERY_BEGINS(first=FIRST + 1, kill=before + 1, last=last))
     with run, Console(stderr=True).status("the script sets up") as shown:
         run.follow(lambda: disturbance(shown.update))
     ended = run.ended()
     again = None
     if judge.doubts(reference.records, ended, disturbance.kill):
-        say("what differs is not registered, and may be a clock: undisturbed once more, to see whether it is the same twice")
+        say(script_check.REFERENCE_AGAIN())
         again = _reference(alone, folder / AGAIN, last).records
     return judge.disturbed(reference.records, ended, disturbance.kill, again)
 
 
 def _reference(plan: Launch, path: Path, last: int) -> Ended:
     run = Run(plan, path, last)
-    say(f"{plan.spec.world_size} ranks, {last} steps, undisturbed; what they print is in {path / OUTPUT}")
+    say(script_check.REFERENCE_BEGINS(ranks=plan.spec.world_size, steps=last, path=path / OUTPUT))
     with run, Console(stderr=True).status(f"the reference, up to step {last}"):
         run.follow()
     return run.ended()

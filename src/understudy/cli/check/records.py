@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.common.names import RECORD
+from understudy.messages import script_check
 
 BESIDE = "script:"  # in front of entries that nobody has registered
 STREAM = "the random stream "
@@ -96,7 +97,7 @@ class Difference:
     @property
     def told(self) -> str:
         values = f" ({self.there or '...'} undisturbed, {self.here or '...'} with the kill)" if self.there or self.here else ""
-        return f"rank {self.rank}, step {self.step}: {called(self.entry)} is not the same{values}"
+        return script_check.VALUE_DIFFERS(rank=self.rank, step=self.step, entry=called(self.entry), values=values)
 
     @property
     def of_training(self) -> bool:
@@ -133,11 +134,12 @@ def compare(reference: Records, found: Records, transaction: int, last: int, lef
     here = [commit for commit in found.commits if commit.step <= last]
     for place in sorted(there.keys() ^ {commit.place for commit in here}):
         run = "undisturbed" if place in there else "with the kill"
-        result.missing.append(f"rank {place[0]} has told of transaction {place[1]} only in the run that was {run}")
+        result.missing.append(script_check.RECORDED_ONCE(rank=place[0], transaction=place[1], run=run))
     both = sorted(((there[commit.place], commit) for commit in here if commit.place in there), key=lambda pair: pair[1].transaction)
     for one, other in both:
         if (one.kind, one.function, one.step) != (other.kind, other.function, other.step):
-            result.missing.append(f"rank {one.rank}, transaction {one.transaction}: {one.what} undisturbed, and {other.what} here")
+            where = {"rank": one.rank, "transaction": one.transaction}
+            result.missing.append(script_check.RECORDED_OTHERWISE(there=one.what, here=other.what, **where))
         elif one.transaction < transaction:
             result.before += _differences(one, other)
     result.left_out = {difference.entry for difference in result.before if not difference.of_training} | set(left_out)

@@ -27,6 +27,7 @@ from understudy.cli.run_directory import RunDirectory
 from understudy.cli.start import execute
 from understudy.cli.supervisor import MARGIN
 from understudy.links.messages import ONLY
+from understudy.messages import script_check
 
 LOOK = 0.2  # seconds between two looks
 OUTPUT = "output.txt"  # what workers and orchestrator print
@@ -151,7 +152,7 @@ class Run:
             if now != before:
                 before, since = now, time.monotonic()
             elif time.monotonic() - since > patience:
-                raise Standstill(f"nothing has moved for {patience:.0f} s (--setup-limit) while the check waited for {what}")
+                raise Standstill(script_check.STANDSTILL(seconds=patience, what=what))
             time.sleep(LOOK)
 
     def follow(self, course: Callable[[], None] = lambda: None) -> None:

@@ -11,6 +11,7 @@ from understudy.cli.check.course import AGAINST, Kill
 from understudy.cli.check.records import BESIDE, Comparison, Records, called, compare, unlike_beside
 from understudy.cli.check.runs import Ended
 from understudy.cli.show import drill_line, seconds
+from understudy.messages import script_check
 
 NAMED = 5  # differences that are listed
 # In front of the summary of a failure: the runtime's own exceptions (`worker.errors`) say what to change in the script.
@@ -33,22 +34,6 @@ EXIT = {
     Verdict.NAMED: 4,
     Verdict.FAILED: 5,
     Verdict.INCONCLUSIVE: 6,
-}
-
-ADVICE = {
-    "register": "What a step goes by and nobody has registered starts afresh on a newcomer. Look for it in what feeds what is named above: "
-    "counters, averages, generators, iterators, caches. Give it to job.register, or keep it in job.state(...)",
-    "notices": "Each line that was told says what to change",
-    "message": "Do what the message says, and check again",
-    "drill": "Do what the drill says, and check again",
-    "script": "Mend the script: without Understudy's doing it does not run to the end of the check. Its last words are in {output}",
-    "short": "Give it more steps (its own argument), or the check fewer (--check-steps)",
-    "no steps": "The check sees steps only: does the script call understudy.join(), and is its training step a @job.step (docs/guide.md)?",
-    "seed": "Two runs of it, neither of them disturbed, must compute the same: seed what is random, do without the clock, and do not begin "
-    "from a snapshot that the run before has saved",
-    "standstill": "See {output}. A set-up that takes longer needs a longer --setup-limit",
-    "again": "Something else than the check has disturbed it: run the check again",
-    "none": "Nothing. What begins behind step {last}, another phase or an evaluation, it has not seen: --check-steps goes further",
 }
 
 
@@ -88,25 +73,23 @@ class Judge:
 
     def unreached(self, run: Ended, which: int) -> Page:
         """A run that nobody has disturbed yet, and that did not come to where it should. `which`: the first or the second."""
-        line, advice, verdict, message = "", "again", Verdict.INCONCLUSIVE, run.message
-        steps = run.records.steps
+        output, steps, message = self._outputs[which], run.records.steps, ""
+        verdict, line, advice = Verdict.INCONCLUSIVE, script_check.NO_STEP(), script_check.NO_STEPS_SEEN()
         if run.failure is not None:
-            summary = message = str(run.failure["summary"])
-            ours = summary.startswith(_OURS)
-            verdict, advice = (Verdict.REFUSED, "message") if ours else (Verdict.FAILED, "script")
-            who = f"rank {run.failure['rank']}, with {run.failure['step']} steps committed"
-            line = f"Understudy does not run this script as it is ({who})" if ours else f"the script fails by itself ({who})"
+            message = str(run.failure["summary"])
+            who = {"rank": run.failure["rank"], "step": run.failure["step"]}
+            if message.startswith(_OURS):
+                verdict, line, advice = Verdict.REFUSED, script_check.REFUSED(**who), script_check.FOLLOW_MESSAGE()
+            else:
+                verdict, line, advice = Verdict.FAILED, script_check.SCRIPT_FAILS(**who), script_check.MEND_SCRIPT(output=output)
         elif run.standstill:
-            line, advice, message = "the script does not go on", "standstill", run.standstill
+            line, advice, message = script_check.SCRIPT_STANDS(), script_check.LOOK_AT_OUTPUT(output=output), run.standstill
         elif run.code:
-            verdict, advice = Verdict.FAILED, "script"
-            line = f"the job ended with exit code {run.code}, with {steps} steps committed"
-        elif not steps:
-            line, advice, message = "the script ended without a step", "no steps", ""
-        else:
-            message = ""
-            line, advice = f"the script ended by itself after {steps} steps, and the check needs {self._last}", "short"
-        return self._page(verdict, line, run, [advice], which, message=message)
+            verdict, line, message = Verdict.FAILED, script_check.JOB_FAILED(code=run.code, steps=steps), run.message
+            advice = script_check.MEND_SCRIPT(output=output)
+        elif steps:
+            line, advice = script_check.TOO_FEW_STEPS(steps=steps, needed=self._last), script_check.MORE_STEPS()
+        return self._page(verdict, line, run, [advice], message=message)
 
     def doubts(self, reference: Records, run: Ended, kill: Kill) -> bool:
         """Whether all that differs in the run with the kill is what nobody has registered: it may be a clock."""
@@ -123,42 +106,47 @@ class Judge:
         clocks = unlike_beside(reference, again, self._last) if again is not None else set()
         found = compare(reference, run.records, kill.transaction, self._last, clocks)
         rest: dict[str, Any] = {"kill": kill, "seconds": kill.seconds, "left_out": sorted(map(called, found.left_out))}
-        struck = f"rank {kill.rank} was killed in step {kill.before + 1}"
-        named = ["drill"] * bool(against) + ["notices"] * bool(self._told(run))
+        struck = {"rank": kill.rank, "step": kill.before + 1}
+        told = [script_check.FOLLOW_NOTICES()] if self._told(run) else []
+        named = [script_check.FOLLOW_DRILL(), *told] if against else told
         if found.irreproducible:
             first = [difference.told for difference in found.irreproducible[:NAMED]]
-            line = f"the script does not compute the same twice: {first[0]}, in front of the kill"
-            return self._page(Verdict.INCONCLUSIVE, line, run, ["seed"], 1, differences=first, **rest)
+            line = script_check.IRREPRODUCIBLE(difference=first[0])
+            return self._page(Verdict.INCONCLUSIVE, line, run, [script_check.SEED()], differences=first, **rest)
         if found.behind or run.held:
-            line = f"{struck}, and behind it the training is another one: {found.behind[0].told}" if found.behind else f"{struck}, and held"
-            line = line if not run.held else f"{struck}, and the job is held: {run.standstill}"
-            told = _first_of_each(found)
-            return self._page(Verdict.DIFFERS, line, run, [*named, "register"], 1, differences=told, message=run.standstill, **rest)
+            if run.held:
+                line = script_check.HELD(reason=run.standstill, **struck)
+            else:
+                line = script_check.DIFFERS(difference=found.behind[0].told, **struck)
+            rest |= {"differences": _first_of_each(found), "message": run.standstill}
+            return self._page(Verdict.DIFFERS, line, run, [*named, script_check.REGISTER_STATE()], **rest)
         if not run.reached:
             message = str(run.failure["summary"]) if run.failure is not None else run.standstill or run.message
-            line = f"{struck}, and the job did not survive it"
-            return self._page(Verdict.REFUSED, line, run, ["message", *named], 1, message=message, **rest)
-        if problem := self._incomplete(run, kill, found):
-            return self._page(Verdict.INCONCLUSIVE, f"{struck}, and {problem}", run, ["again"], 1, **rest)
-        steps = self._last - self._before
-        same = f"the {steps} steps behind it are the same bit by bit on {self._ranks} ranks ({found.digests:,} digests)"
-        line = f"{struck} and recovered in {seconds(kill.seconds)}; {same}"
+            line = script_check.NOT_SURVIVED(**struck)
+            return self._page(Verdict.REFUSED, line, run, [script_check.FOLLOW_MESSAGE(), *named], message=message, **rest)
+        if problem := self._incomplete(run, kill, found, struck):
+            return self._page(Verdict.INCONCLUSIVE, problem, run, [script_check.CHECK_AGAIN()], **rest)
+        same = {**struck, "seconds": seconds(kill.seconds), "steps": self._last - self._before, "ranks": self._ranks}
+        rest["digests"], same["digests"] = found.digests, f"{found.digests:,}"
         if against:
-            line += f"; but a drill has found rank {against[0]['rank']} {against[0]['verdict']}"
-            return self._page(Verdict.NAMED, line, run, ["drill"], 1, digests=found.digests, **rest)
-        return self._page(Verdict.BITWISE, line, run, ["notices"] if self._told(run) else ["none"], 1, digests=found.digests, **rest)
+            line = script_check.BITWISE_BUT_NAMED(drilled=against[0]["rank"], verdict=against[0]["verdict"], **same)
+            return self._page(Verdict.NAMED, line, run, [script_check.FOLLOW_DRILL()], **rest)
+        advice = told or [script_check.NOTHING_TO_CHANGE(last=self._last)]
+        return self._page(Verdict.BITWISE, script_check.BITWISE(**same), run, advice, **rest)
 
-    def _incomplete(self, run: Ended, kill: Kill, found: Comparison) -> str:
+    def _incomplete(self, run: Ended, kill: Kill, found: Comparison, struck: dict[str, int]) -> str:
         """Why nothing can be said although nothing differs; empty: it can."""
         if found.missing:
-            return found.missing[0]
+            return script_check.RECORDS_DIFFER(difference=found.missing[0], **struck)
         if len(run.incidents) != 1 or [part["old_worker"] for part in run.incidents[0]["ranks"]] != [kill.worker]:
-            return f"something else happened: {len(run.incidents)} incidents, and the kill should have been the only one"
+            return script_check.OTHERWISE_DISTURBED(incidents=len(run.incidents), **struck)
         wanted = set(range(self._before + 1, self._last + 1))
-        return f"of steps {sorted(wanted - found.steps)} nothing was told" if found.steps != wanted or not found.digests else ""
+        if found.steps != wanted or not found.digests:
+            return script_check.STEPS_UNRECORDED(steps=sorted(wanted - found.steps), **struck)
+        return ""
 
-    def _page(self, verdict: Verdict, line: str, run: Ended, advice: list[str], which: int, **more: Any) -> Page:
-        records, texts = run.records, [ADVICE[key].format(output=self._outputs[which], last=self._last) for key in dict.fromkeys(advice)]
+    def _page(self, verdict: Verdict, line: str, run: Ended, advice: Sequence[str], **more: Any) -> Page:
+        records = run.records
         return Page(
             verdict,
             line,
@@ -171,14 +159,14 @@ class Judge:
             adopted=records.adopted,
             notices=self._told(run),
             notes=[note for incident in run.incidents for note in incident["notes"]],
-            advice=texts,
+            advice=list(advice),
             **more,
         )
 
     @staticmethod
     def _undrilled(kill: Kill | None) -> list[str]:
         rank = kill.undrilled if kill is not None else None
-        return [f"rank {rank} has a role that was not drilled: there were too few steps for it (--check-steps)"] * (rank is not None)
+        return [script_check.UNDRILLED(rank=rank)] if rank is not None else []
 
     @staticmethod
     def _told(run: Ended) -> list[str]:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from understudy.messages import quorums
 from understudy.orchestrator.lease_term import LeaseTerm
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes import names
@@ -134,10 +135,10 @@ class Leased:
                 await asyncio.to_thread(self._log.write, [mark], self._holder)
                 break
             except Overtaken:
-                self.deposed("another orchestrator has written in the job's log")
+                self.deposed(quorums.LOG_OVERTAKEN())
                 return False
             except ValueError as error:
-                self._tell(f"{error}: nobody can lead the job any more. Its workers go on until they lose one of them or finish")
+                self._tell(quorums.LOG_UNREADABLE(reason=str(error)))
                 return False
             except SchedulerFailed as error:
                 self._fails(error)
@@ -167,7 +168,7 @@ class Leased:
                 self._answered()
                 return True
             except Overtaken:
-                self.deposed("another orchestrator has written in the job's log")
+                self.deposed(quorums.LOG_OVERTAKEN())
                 return False
             except SchedulerFailed as error:  # for as long as it takes: the lock sees to it that nothing follows from it meanwhile
                 self._fails(error)
@@ -182,7 +183,7 @@ class Leased:
                 self._term.extend(asked)
                 self._answered()
             except Lost:
-                self.deposed("another orchestrator has the job's lock")
+                self.deposed(quorums.LOCK_TAKEN())
                 return
             except SchedulerFailed as error:
                 self._fails(error)
@@ -190,10 +191,10 @@ class Leased:
     def _fails(self, error: SchedulerFailed) -> None:
         """Told once, until it answers again."""
         if not self._failing:
-            self._tell(f"the job's log and lock cannot be used: {error}. Training goes on; trying again")
+            self._tell(quorums.LOG_AWAY(reason=str(error)))
         self._failing = str(error)
 
     def _answered(self) -> None:
         if self._failing:
-            self._tell("the API server answers again")
+            self._tell(quorums.LOG_BACK())
         self._failing = ""

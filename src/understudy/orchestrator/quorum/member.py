@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from understudy.messages import quorums
 from understudy.orchestrator.quorum.raft import Raft, RaftMessage, Role, Step
 from understudy.orchestrator.quorum.roster import MemberHello, Roster
 from understudy.orchestrator.quorum.storage import Storage
@@ -113,12 +114,9 @@ class Member:
             self._new_roster = True
             self._wake.set()
         elif self._roster.non_member:
-            self._tell_once(
-                "the other orchestrators know another one in this place, whose disk had what this one's has not: this one takes no part. "
-                "The job goes on with the others, and this node serves it"
-            )
+            self._tell_once(quorums.MEMBER_REPLACED())
         elif self._roster.refuses(hello):
-            self._tell_once(f"the orchestrator at {self._urls[hello.member]} is not the one that was there before: it takes no part")
+            self._tell_once(quorums.MEMBER_UNKNOWN(url=self._urls[hello.member]))
 
     def accepts(self, hello: MemberHello) -> bool:
         return hello.member in self._dials and not self._new_roster and self._roster.accepts(hello)
@@ -171,7 +169,7 @@ class Member:
             raft.receive(sender, message, now)
         raft.tick(now)
         if self.elected.done() and raft.role is not Role.LEADER:
-            self.deposed("another orchestrator leads, or no majority of them has answered for too long")
+            self.deposed(quorums.DEPOSED())
         elif self.elected.done() and self._texts:
             texts, self._texts = self._texts, []
             raft.propose(texts, now)
@@ -199,7 +197,7 @@ class Member:
                 await asyncio.get_running_loop().run_in_executor(self._disk, what)
                 return
             except Exception as error:  # whatever it is: a member that ends in silence would be worse than one that cannot write
-                self._tell_once(f"the log of this orchestrator cannot be written ({error}): it takes no part until it can")
+                self._tell_once(quorums.LOG_UNWRITTEN(reason=str(error)))
                 await asyncio.sleep(AGAIN)
 
     def _tell_once(self, text: str) -> None:

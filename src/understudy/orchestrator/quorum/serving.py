@@ -19,6 +19,7 @@ from typing import Any
 
 from understudy.common.console import say
 from understudy.common.names import JOURNAL
+from understudy.messages import orchestrators, quorums
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.quorum.candidate import Candidate
@@ -83,7 +84,7 @@ async def serve(
         for task in (serving, running):
             if task.done():  # without either there is no control
                 task.result()
-                say("the orchestrator's server has stopped")
+                say(orchestrators.SERVER_STOPPED())
                 code = 1
     finally:
         server.should_exit = True
@@ -109,7 +110,7 @@ async def _lead(
     jobs.single, jobs.scheduler = True, scheduler
     job = jobs.begin(known.settings if known is not None else settings, known=known)
     front.app = create_app(jobs, access, None, fence)
-    say(f"the orchestrator of this node leads (term {fence})")
+    say(quorums.LEADS(term=fence))
     ending = asyncio.ensure_future(end)
     watching = asyncio.create_task(member.watch())
     try:
@@ -142,5 +143,5 @@ async def _first(*waiting: Any) -> None:
 
 
 def _start_anew(why: str) -> None:
-    say(f"{why}: the orchestrator of this node does not lead any more")
+    say(quorums.LEADS_NO_MORE(reason=why))
     os.execv(sys.executable, sys.orig_argv)

@@ -21,6 +21,7 @@ from websockets.exceptions import ConnectionClosedError, InvalidHandshake, Inval
 
 from understudy.links.messages import LIMIT
 from understudy.links.sockets import SocketLimits, dial
+from understudy.messages import http_requests, quorums
 from understudy.orchestrator.agent_link import POLICY_VIOLATION
 from understudy.orchestrator.limits import Limits
 from understudy.orchestrator.problems import problem
@@ -49,7 +50,7 @@ def decode(frame: str | bytes) -> RaftMessage | MemberHello:
         name, fields = json.loads(frame)
         message: RaftMessage | MemberHello = _KINDS[name].validate_python(fields)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"not a message between members: {frame[:100]!r}") from error
+        raise ValueError(quorums.NOT_OF_MEMBERS(frame=repr(frame[:100]))) from error
     return message
 
 
@@ -94,16 +95,16 @@ class Dial:
                 async with dial(self._url, PATH, self._token, self._tls, SOCKET) as socket:
                     await self._talk(socket)
             except InvalidStatus as error:
-                self._say_once(f"the orchestrator at {self._url} refuses this one (HTTP status {error.response.status_code})")
+                self._say_once(quorums.MEMBER_REFUSES(url=self._url, status=error.response.status_code))
             except ssl.SSLCertVerificationError as error:
-                self._say_once(f"the certificate of {self._url} is not trusted: {error.verify_message}")
+                self._say_once(quorums.MEMBER_UNTRUSTED(url=self._url, reason=error.verify_message))
             except ConnectionClosedError as error:
                 if error.rcvd is not None and error.rcvd.code == POLICY_VIOLATION:
-                    self._say_once(f"{self._url} does not understand this one: install the same version of Understudy on every node")
+                    self._say_once(quorums.MEMBER_OTHER_VERSION(url=self._url))
             except (OSError, InvalidHandshake, WebSocketException, TimeoutError):
                 pass  # it is not there
             except Exception as error:  # whatever it is, the next attempt may succeed, and without any more this member would be alone
-                self._say_once(f"no connection to the orchestrator at {self._url}: {error!r}")
+                self._say_once(quorums.MEMBER_UNREACHED(url=self._url, error=repr(error)))
             await asyncio.sleep(AGAIN)
 
     async def _talk(self, socket: ClientConnection) -> None:
@@ -117,7 +118,7 @@ class Dial:
                     if isinstance(said, MemberHello) and said.member == self._number:
                         self._member.greeted(said)
                     elif isinstance(said, MemberHello):
-                        self._say_once(f"{self._url} is number {said.member} there, and {self._number} here: is --rdzv-endpoint the same?")
+                        self._say_once(quorums.MEMBER_NUMBERED_OTHERWISE(url=self._url, there=said.member, here=self._number))
         finally:
             self._outbox = None
             sending.cancel()
@@ -152,7 +153,7 @@ class Front:
 
     async def _send_away(self, scope: Scope, receive: Receive, send: Send) -> None:
         leader = self._leading()
-        answer = problem(503, "this orchestrator does not lead: " + (f"ask {leader}" if leader else "none is known to, ask again"))
+        answer = problem(503, http_requests.ASK_LEADER(url=leader) if leader else http_requests.NO_LEADER())
         if scope["type"] == "websocket":
             await WebSocket(scope, receive, send).send_denial_response(answer)
         else:
@@ -165,7 +166,7 @@ class Front:
             await socket.send_denial_response(problem(401, str(error), {"WWW-Authenticate": "Bearer"}))
             return
         if not any(grant.role is None for grant in grants):
-            await socket.send_denial_response(problem(403, "this needs the job's secret itself"))
+            await socket.send_denial_response(problem(403, http_requests.SECRET_ITSELF_NEEDED()))
             return
         await socket.accept()
         hello: MemberHello | None = None

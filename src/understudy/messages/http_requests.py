@@ -1,0 +1,249 @@
+"""Messages of the HTTP API: the `detail` of problems, and why a WebSocket is refused."""
+
+from __future__ import annotations
+
+from understudy.messages.base import Message
+
+NOT_SERVED = Message(
+    "US5200",
+    "{detail}",
+    cause="There is no such path or method, or the request cannot be read at all.",
+    remedy="Look at docs/api.md, or at /openapi.json of the orchestrator.",
+)
+
+MALFORMED = Message(
+    "US5201",
+    "{problems}",
+    cause="Values of the request are not as the API describes them. Each is named with its place in the request.",
+    remedy="Correct the values. docs/api.md describes them.",
+)
+
+TOO_MANY_REQUESTS = Message(
+    "US5202",
+    "more than {rate:g} requests a second from this address",
+    cause="A program at this address asks faster than the orchestrator answers anybody.",
+    remedy="Ask less often; the header Retry-After says when the next request is taken.",
+)
+
+TOO_LONG = Message(
+    "US5203",
+    "a request has at most {most} bytes",
+    cause="The body of the request is longer than the orchestrator takes. Of a submitted job that is, as a rule, its environment.",
+    remedy="Send less.",
+)
+
+TOKEN_NEEDED = Message(
+    "US5205",
+    "a valid token is needed",
+    cause="The request has no token, or one that the orchestrator did not make.",
+    remedy="Send the secret, or a token of `understudy token`, as `Authorization: Bearer TOKEN`. A change of the secret makes older "
+    "tokens invalid.",
+)
+
+TOKEN_EXPIRED = Message(
+    "US5206",
+    "the token was good for a limited time, which is over",
+    cause="The token was made with --days.",
+    remedy="Make a new one with `understudy token`.",
+)
+
+ROLE_NEEDED = Message(
+    "US5207",
+    "this needs the role {role}",
+    cause="The token or certificate does not allow this.",
+    remedy="Use one with this role: `understudy token --role`.",
+)
+
+ROLE_NEEDED_FOR_JOB = Message(
+    "US5208",
+    "this needs the role {role} for job {job}",
+    cause="The token or certificate does not allow this for this job.",
+    remedy="Use one with this role for this job, or for all jobs.",
+)
+
+ROLE_NEEDED_FOR_ALL = Message(
+    "US5209",
+    "this needs the role {role}, for all jobs",
+    cause="The token or certificate is limited to one job, or does not allow this at all.",
+    remedy="Use one with this role that is not limited to a job.",
+)
+
+SECRET_ITSELF_NEEDED = Message(
+    "US5210",
+    "this needs the job's secret itself",
+    cause="The orchestrators of a job speak to each other with the job's secret. A token made from it does not do.",
+    remedy="Give every node of the job the same secret.",
+)
+
+NAME_NOT_ALLOWED = Message(
+    "US5211",
+    "this token may not submit a job named {job}",
+    cause="The token or certificate allows to submit jobs of another name only.",
+    remedy="Give the job the name that the token is for, or use another token.",
+)
+
+NO_SUCH_JOB = Message(
+    "US5215",
+    "there is no job {job!r} here",
+    cause="No job of this name was submitted to this orchestrator.",
+    remedy="Look at the list of jobs: `understudy jobs`.",
+)
+
+JOB_ASIDE = Message(
+    "US5216",
+    "job {job} is put aside: {reason}",
+    cause="The journal cannot be read where it tells of this job, so nothing can be said or decided about it. Its workers train on.",
+    remedy="Use the Understudy that wrote the journal, or end the job with `understudy cancel`.",
+)
+
+PART_ASIDE = Message(
+    "US5217",
+    "it is put aside",
+    cause="An agent of a job has come whose record in the journal cannot be read.",
+    remedy="Use the Understudy that wrote the journal, or end the job with `understudy cancel`.",
+)
+
+JOB_NAME_USED = Message(
+    "US5218",
+    "a job named {job} is here already, or was",
+    cause="Names of jobs are used once, since journal and output are kept by name.",
+    remedy="Give the job another name (--rdzv-id).",
+)
+
+NO_SUCH_NODE = Message(
+    "US5219",
+    "there is no node {node!r} here",
+    cause="No agent of this name has come to this orchestrator since it was started, and no job has such a node.",
+    remedy="Look at the list of nodes: `understudy nodes`.",
+)
+
+NODE_NOT_DRAINED = Message(
+    "US5220",
+    "node {node} is not drained",
+    cause="Nobody has asked for a drain of this node, or it was taken back.",
+)
+
+JOB_HAS_NO_NODE = Message(
+    "US5221",
+    "job {job} has no node {node}",
+    cause="The job has no ranks or spares on a node of this name, and never had.",
+    remedy="Look at the nodes in `understudy status`.",
+)
+
+JOB_HAS_NOT_DRAINED = Message(
+    "US5222",
+    "job {job} has no node {node} that is drained",
+    cause="The job does not have the node, or no drain of it was asked for.",
+    remedy="Look at the drains in `understudy status`.",
+)
+
+OF_JOB = Message(
+    "US5223",
+    "job {job}: {reason}",
+    cause="One of several jobs on the node cannot do without it. The reason names what would have nowhere to go.",
+    remedy="Start further spares elsewhere, or drain with --force.",
+)
+
+OUTPUT_ELSEWHERE = Message(
+    "US5224",
+    "the output of this job goes to the terminals on which `understudy run` was started",
+    cause="The job was started with `understudy run` on its nodes, so the orchestrator does not have what it prints.",
+    remedy="Look at the terminals, or at workers/*.log in the run directories.",
+)
+
+ASK_LEADER = Message(
+    "US5225",
+    "this orchestrator does not lead: ask {url}",
+    cause="Several orchestrators serve the job, and another one leads.",
+    remedy="Ask the one that is named. Commands try all addresses that they know.",
+)
+
+NO_LEADER = Message(
+    "US5226",
+    "this orchestrator does not lead: none is known to, ask again",
+    cause="Several orchestrators serve the job, and they have not agreed on one yet, or no majority of them is there.",
+    remedy="Ask again in some seconds. If that does not help, look whether a majority of them runs.",
+)
+
+TOO_MUCH_EVIDENCE = Message(
+    "US5230",
+    "more than {most:g} pieces of evidence a minute come from this address: none of these was taken",
+    cause="A program reports evidence faster than the orchestrator takes it.",
+    remedy="Report less often, or only what has changed; the header Retry-After says when the next request is taken.",
+)
+
+NOTE_GOES_NOWHERE = Message(
+    "US5231",
+    "no job has this node now, and a note keeps none away",
+    cause="Evidence of the severity note was reported about a node that no job uses, where it has no effect.",
+    remedy="Nothing, or report it as suspect if jobs should stay away from the node.",
+)
+
+UNTIL_AND_FOR = Message(
+    "US5232",
+    "say until or for, not both",
+    cause="The evidence has two ends.",
+    remedy="Give one of them.",
+)
+
+NODE_WITH_PART = Message(
+    "US5233",
+    "a node as a whole has no part: say device or link",
+    cause="The subject is the node itself, and a part of it is named, too.",
+    remedy="Leave out the part, or give device or link as the subject.",
+)
+
+PART_NEEDED = Message(
+    "US5234",
+    "a {subject} has a part: say which",
+    cause="The subject is a device or link of a node, and none is named.",
+    remedy="Name the part as its node calls it, such as gpu3 or eth0.",
+)
+
+LONG_AGO = Message(
+    "US5235",
+    "it happened {seconds:+.0f} s from now: say what was seen in the last {oldest:.0f} s, or look at the clocks",
+    cause="The time of the evidence is in the future, or too long ago to lead to anything.",
+    remedy="Report what was seen lately, and synchronize the clocks of the hosts.",
+)
+
+UNTIL_TOO_FAR = Message(
+    "US5236",
+    "until is {seconds:.0f} s from now: at most {most:.0f}",
+    cause="The evidence would hold for longer than is allowed.",
+    remedy="Give an earlier end, or none.",
+)
+
+ALERT_GOES_NOWHERE = Message(
+    "US5237",
+    "the alert {alert} of Alertmanager goes nowhere: {reason}",
+    cause="An alert names no node that is known here, or its labels and annotations are not as they should be.",
+    remedy="Add a label with the node's name to the alert, or name the label in the URL of the webhook.",
+)
+
+ALERTS_LEFT_OUT = Message(
+    "US5238",
+    "Alertmanager leaves out alerts of a group that is too large: make groups smaller, or max_alerts 0",
+    cause="Alertmanager has truncated a group of alerts before it sent it.",
+    remedy="Set max_alerts to 0 in the receiver's webhook, or group by more labels.",
+)
+
+FIRST_MESSAGE = Message(
+    "US5240",
+    "the first message must be {type}{reason}",
+    cause="What has connected as an agent has not introduced itself as one, or not in time.",
+    remedy="Install the same version of Understudy on all hosts.",
+)
+
+CLAIM_UNKNOWN = Message(
+    "US5241",
+    "claim {claim} is not that of node {node}",
+    cause="A node has come for a floating spare that the job does not ask for any more.",
+)
+
+NODE_RANK_TAKEN = Message(
+    "US5242",
+    "node rank {node_rank} is taken or out of range",
+    cause="Another node of the job has the same number, or the job has no such number.",
+    remedy="Give each node its own --node-rank.",
+)

@@ -1,0 +1,280 @@
+"""Messages of an orchestrator's process: its start, who may use it, its journal, and which of several leads."""
+
+from __future__ import annotations
+
+from understudy.messages.base import Message
+
+FOLDER_TAKEN = Message(
+    "US5000",
+    "another orchestrator uses {folder}: several on one state need a PostgreSQL database (--database)",
+    cause="The folder is locked by an orchestrator that runs. Two of them would decide against each other.",
+    remedy="End the other one, give another folder, or let both share a database.",
+)
+
+TOKEN_NEEDED = Message(
+    "US5001",
+    "listening on {host} needs a token or mutual TLS, because others can reach it: write a long random text into a file that only you can "
+    "read, and give it with --token-file (or in UNDERSTUDY_TOKEN), where `understudy token` makes tokens for agents and users; or let "
+    "`understudy certs` make certificates, and give them with --tls",
+    cause="The address can be reached from other hosts, and nothing says who may use the orchestrator.",
+    remedy="Give --token-file or --tls, or listen on 127.0.0.1.",
+)
+
+SECRET_TOO_SHORT = Message(
+    "US5002",
+    "the secret in --token-file or UNDERSTUDY_TOKEN is too easy to guess: at least {least} characters",
+    cause="Others can reach the address, and a short secret can be found by trying.",
+    remedy="Make one, for instance with `openssl rand -hex 32`.",
+)
+
+SECRET_FILE_EMPTY = Message(
+    "US5003",
+    "{path} is empty: write a long random text into it",
+    cause="The file that should hold the secret has no text but white space.",
+    remedy="Write a secret into it, for instance with `openssl rand -hex 32`.",
+)
+
+SETTINGS_NEEDED = Message(
+    "US5004",
+    "--spec-json is needed: there is no journal in {folder}",
+    cause="An orchestrator of one job was started without the job's settings, and the folder has no journal that holds them.",
+    remedy="Start jobs with `understudy run`, which gives them, or give the folder of a run that has begun.",
+)
+
+SETTINGS_REFUSED = Message(
+    "US5005",
+    "not the settings of a job: {reason}",
+    cause="The text of --spec-json, or the settings in the journal, lack something or hold a value that is not allowed.",
+    remedy="Start jobs with `understudy run`. If the journal is meant, use the Understudy that wrote it.",
+)
+
+CERTIFICATE_FOLDER_INCOMPLETE = Message(
+    "US5006",
+    "{folder} has no {file}: `understudy certs` makes such folders",
+    cause="A folder for --tls needs tls.crt, tls.key and ca.crt.",
+    remedy="Give a folder that `understudy certs server` has made, or put the file there.",
+)
+
+TLS_HALVES = Message(
+    "US5007",
+    "--tls-cert and --tls-key belong together",
+    cause="A certificate was given without its key, or a key without its certificate.",
+    remedy="Give both.",
+)
+
+TLS_TWICE = Message(
+    "US5008",
+    "--tls names a folder with the certificate and its key: --tls-cert and --tls-key say the same again",
+    cause="Two certificates were given to serve with.",
+    remedy="Give --tls, or --tls-cert and --tls-key.",
+)
+
+MEMBERS_OF_SERVICE = Message(
+    "US5009",
+    "--members goes with --run-dir: for a service give --database",
+    cause="Several orchestrators that share nothing serve one job. Those of a service share a database.",
+    remedy="Leave out --members and give --database.",
+)
+
+DATABASE_FORM = Message(
+    "US5010",
+    "--database takes a URL such as postgresql://user@host/name; without it the journal is an SQLite file",
+    cause="The value is no address of a PostgreSQL database.",
+    remedy="Correct --database or UNDERSTUDY_DATABASE.",
+)
+
+ADDRESS_UNUSABLE = Message(
+    "US5011",
+    "{address}: {reason}",
+    cause="The orchestrator cannot listen on this address: another process does, or the host does not have it.",
+    remedy="Give another port, or the address of this host.",
+)
+
+UNUSABLE = Message(
+    "US5012",
+    "{reason}",
+    cause="A file or the address that the orchestrator needs could not be used.",
+    remedy="Correct what the reason names.",
+)
+
+CERTIFICATE_NAME_REFUSED = Message(
+    "US5013",
+    "{name!r} cannot be a name: letters, digits, dots, dashes, at most 64, and not {authority!r}",
+    cause="The name becomes a folder and the common name of a certificate.",
+    remedy="Choose another name.",
+)
+
+AUTHORITY_KEY_REFUSED = Message(
+    "US5014",
+    "{path} is not a key that `understudy certs init` has made",
+    cause="The key of the authority is of another kind.",
+    remedy="Give the folder of an authority of `understudy certs init`, or sign with the tools that made this one.",
+)
+
+SERVING = Message(
+    "US5020",
+    "serving at {url}",
+    cause="The orchestrator can be reached at this address.",
+)
+
+SERVICE_ENDS = Message(
+    "US5021",
+    "{signal} received: the orchestrator ends, its jobs go on; start it again with the same --state-dir",
+    cause="The orchestrator of a service was asked to end. Its jobs train on without it.",
+)
+
+SERVER_STOPPED = Message(
+    "US5022",
+    "the orchestrator's server has stopped",
+    cause="The HTTP server could not start or broke down; without it nothing can be controlled.",
+    remedy="Read the lines above. If they do not say why, report it as a bug.",
+)
+
+ADDRESS_UNWRITTEN = Message(
+    "US5023",
+    "{path} cannot be written ({reason}): it still says where the orchestrator before this one was",
+    cause="The disk is full or cannot be written. Agents and commands find the orchestrator by this file.",
+    remedy="Make room on the disk. If the port has changed, start the orchestrator again afterwards.",
+)
+
+JOURNAL_UNREADABLE_NOW = Message(
+    "US5030",
+    "the journal {path} cannot be read ({reason}); training goes on, trying again until it can",
+    cause="The file cannot be read for now, often because SQLite finds no room on the disk.",
+    remedy="Make room on the disk of the journal.",
+)
+
+JOURNAL_UNWRITTEN = Message(
+    "US5031",
+    "the journal {path} cannot be written ({reason}); training goes on without it, trying again",
+    cause="The disk or the database of the journal refuses to take what happens. It is kept in memory until it can be written.",
+    remedy="Make room on the disk, or bring the database back. Do not end the orchestrator before it says that everything is written.",
+)
+
+JOURNAL_WRITTEN_AGAIN = Message(
+    "US5032",
+    "the journal {path} can be written again, and has everything",
+    cause="What could not be written for a while is written now.",
+)
+
+JOURNAL_BUG = Message(
+    "US5033",
+    "{error}; please report this as a bug",
+    cause="Writing the journal failed for a reason that is no fault of the disk or the database.",
+    remedy="Report it with the orchestrator's output.",
+)
+
+JOURNAL_NEWER = Message(
+    "US5034",
+    "the journal is of version {found}, and this Understudy knows versions up to {known}: use the Understudy that wrote it or a newer "
+    "one, or give another folder (or database) for a new journal",
+    cause="A newer Understudy has written this journal, and this one would misread it.",
+    remedy="Install the version that wrote it, or use another folder or database.",
+)
+
+JOURNAL_UPGRADED = Message(
+    "US5035",
+    "the journal {path} was of version {found} and is of version {known} from now on: an older Understudy cannot use it any more",
+    cause="The journal of an older version was opened for writing, and its tables were brought up to date.",
+)
+
+JOB_UNREADABLE = Message(
+    "US5036",
+    "the journal {path} cannot be read where it tells of job {job}: {reason}",
+    cause="The record of this job holds something that this version does not understand, or it is damaged.",
+    remedy="Use the Understudy that wrote it. Other jobs are not affected.",
+)
+
+EVENT_UNREADABLE = Message(
+    "US5037",
+    "event {number}: {reason}",
+    cause="This event of a job's journal is not one of this version's.",
+    remedy="Use the Understudy that wrote the journal.",
+)
+
+NO_JOURNAL_OF_RUN = Message(
+    "US5038",
+    "no journal of a run in {folder}",
+    cause="The folder has no journal, or none that tells of a job.",
+    remedy="Give the folder of a run.",
+)
+
+NO_JOURNAL_OF_JOB = Message(
+    "US5039",
+    "no journal of a job {job} in {folder}",
+    cause="The journal in this folder does not tell of this job.",
+    remedy="Correct the name, or leave out --job for all jobs.",
+)
+
+NO_JOURNAL = Message(
+    "US5040",
+    "no journal in {folder}",
+    cause="The folder has no journal, or none that tells of a job.",
+    remedy="Give the folder of a run, or of a service's state.",
+)
+
+UNSURE_JOURNAL = Message(
+    "US5041",
+    "the journal cannot be written: an orchestrator that is started now would not know what was decided",
+    cause="The disk or the database of the journal refuses to take what happens.",
+    remedy="Make room on the disk, or bring the database back.",
+)
+
+JOBS_ASIDE = Message(
+    "US5042",
+    "the journal cannot be read where it tells of {count} jobs, which are put aside",
+    cause="The records of these jobs are not understood by this version, or damaged.",
+    remedy="Ask for the list of jobs, which names them, and use the Understudy that wrote the journal.",
+)
+
+EVENTS_UNREADABLE_NOW = Message(
+    "US5043",
+    "the journal, where events are, cannot be read now; try again",
+    cause="The disk or the database of the journal does not answer.",
+    remedy="Ask again later.",
+)
+
+JOURNAL_TROUBLE = Message(
+    "US5044",
+    "the journal cannot be written: {reason}",
+    cause="The disk or the database of the journal refuses to take what happens.",
+    remedy="Make room on the disk, or bring the database back.",
+)
+
+ANOTHER_LEADS = Message(
+    "US5050",
+    "another orchestrator leads: this one takes over when that is gone",
+    cause="Several orchestrators share a database, and another one holds the lease.",
+)
+
+DATABASE_UNUSABLE = Message(
+    "US5051",
+    "{database} cannot be used: {reason}; trying again",
+    cause="The database does not answer, or refuses this user.",
+    remedy="Bring the database back, or correct its URL and its permissions.",
+)
+
+LEAD_LOST = Message(
+    "US5052",
+    "{reason}: this orchestrator does not lead any more, and waits",
+    cause="The orchestrator could not be sure any more that no other one leads. It starts anew as one that waits. Training goes on.",
+)
+
+OVERTAKEN = Message(
+    "US5053",
+    "another orchestrator has taken over",
+    cause="Another orchestrator holds the lease, because this one did not renew it in time.",
+)
+
+LEASE_UNRENEWED = Message(
+    "US5054",
+    "the lease in {database} could not be renewed: {reason}",
+    cause="The database did not answer before the lease ran out.",
+    remedy="Look at the database, and at the network to it.",
+)
+
+LEASE_OVER = Message(
+    "US5055",
+    "the lease has run out, while this process was stopped or the database away",
+    cause="The process was stopped, for instance with the whole host, or the database was away for longer than the lease.",
+)

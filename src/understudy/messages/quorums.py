@@ -1,0 +1,120 @@
+"""Messages of several orchestrators of one job: which of them takes part, and which leads."""
+
+from __future__ import annotations
+
+from understudy.messages.base import Message
+
+MEMBER_REPLACED = Message(
+    "US5100",
+    "the other orchestrators know another one in this place, whose disk had what this one's has not: this one takes no part. The job goes "
+    "on with the others, and this node serves it",
+    cause="This node's orchestrator has lost its disk since the job began. Its vote could undo what was decided, so it does not vote.",
+    remedy="Nothing for this job; it survives the loss of fewer orchestrators now. Give the run directory a disk that lasts.",
+)
+
+MEMBER_UNKNOWN = Message(
+    "US5101",
+    "the orchestrator at {url} is not the one that was there before: it takes no part",
+    cause="The orchestrator at this address has another identity than at the job's beginning, as after the loss of its disk.",
+    remedy="Nothing for this job; it survives the loss of fewer orchestrators now.",
+)
+
+LOG_UNWRITTEN = Message(
+    "US5102",
+    "the log of this orchestrator cannot be written ({reason}): it takes no part until it can",
+    cause="The disk with the run directory is full or fails.",
+    remedy="Make room on the disk.",
+)
+
+MEMBER_REFUSES = Message(
+    "US5103",
+    "the orchestrator at {url} refuses this one (HTTP status {status})",
+    cause="The other orchestrator does not accept this one's secret.",
+    remedy="Give every node the same secret.",
+)
+
+MEMBER_UNTRUSTED = Message(
+    "US5104",
+    "the certificate of {url} is not trusted: {reason}",
+    cause="The other orchestrator shows a certificate that --tls or --tls-cert on this node does not vouch for.",
+    remedy="Give every node the same certificate, or certificates of one authority.",
+)
+
+MEMBER_OTHER_VERSION = Message(
+    "US5105",
+    "{url} does not understand this one: install the same version of Understudy on every node",
+    cause="The two orchestrators are of different versions.",
+    remedy="Install the same version on every node.",
+)
+
+MEMBER_UNREACHED = Message(
+    "US5106",
+    "no connection to the orchestrator at {url}: {error}",
+    cause="The connection failed for a reason that is none of the usual ones.",
+    remedy="If it stays so, report it as a bug.",
+)
+
+MEMBER_NUMBERED_OTHERWISE = Message(
+    "US5107",
+    "{url} is number {there} there, and {here} here: is --rdzv-endpoint the same?",
+    cause="The nodes were given the addresses of the orchestrators in different orders, or different addresses.",
+    remedy="Give every node the same --rdzv-endpoint.",
+)
+
+NOT_OF_MEMBERS = Message(
+    "US5108",
+    "not a message between members: {frame}",
+    cause="An orchestrator of another version, or something else, has sent this.",
+    remedy="Install the same version of Understudy on every node.",
+)
+
+LEADS = Message(
+    "US5110",
+    "the orchestrator of this node leads (term {term})",
+    cause="The orchestrators have agreed on this one.",
+)
+
+LEADS_NO_MORE = Message(
+    "US5111",
+    "{reason}: the orchestrator of this node does not lead any more",
+    cause="Another one may lead, so this one starts anew as one that does not. Training goes on.",
+)
+
+DEPOSED = Message(
+    "US5112",
+    "another orchestrator leads, or no majority of them has answered for too long",
+    cause="This orchestrator did not hear of a majority of the others in time.",
+    remedy="If it happens again, look at the network between the nodes that run orchestrators.",
+)
+
+LOG_OVERTAKEN = Message(
+    "US5113",
+    "another orchestrator has written in the job's log",
+    cause="Another pod's orchestrator leads by now.",
+)
+
+LOCK_TAKEN = Message(
+    "US5114",
+    "another orchestrator has the job's lock",
+    cause="This pod's orchestrator did not renew the job's lease in time, and another one has taken it.",
+)
+
+LOG_UNREADABLE = Message(
+    "US5115",
+    "{reason}: nobody can lead the job any more. Its workers go on until they lose one of them or finish",
+    cause="What the orchestrators have written in the cluster about this job is damaged or incomplete.",
+    remedy="Let the job finish if it can, and start it again.",
+)
+
+LOG_AWAY = Message(
+    "US5116",
+    "the job's log and lock cannot be used: {reason}. Training goes on; trying again",
+    cause="The API server of Kubernetes does not answer, or refuses the request.",
+    remedy="Look at the API server, and at the role of the job's service account.",
+)
+
+LOG_BACK = Message(
+    "US5117",
+    "the API server answers again",
+    cause="What could not be asked of the API server of Kubernetes for a while is done now.",
+)
