@@ -222,7 +222,7 @@ class Responses:
 
     def _tell_held(self, what: str, why_not: str, text: str) -> None:
         """`text` once for each `what`, however the figures in `why_not` change."""
-        reason, _, _ = why_not.partition(" ")
+        reason = " ".join(why_not.split(" ")[:2])  # its code, and the first word
         if self._told.get(what) != reason and (what in self._told or len(self._told) < MOST):
             self._told[what] = reason
             self._tell(text)
