@@ -15,6 +15,8 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from understudy.messages import worker_processes
+
 
 def script_source(arguments: list[str]) -> Path | None:
     """The file that `script ...` or `-m module ...` names."""
@@ -65,7 +67,7 @@ def warm_imports(source: Path | None) -> list[Path]:
                     found = importlib.util.find_spec(name) if "." not in name else None
                     waiting.append(Path((found or top).origin or top.origin))
             except Exception as error:  # the script may guard this import; running it will tell
-                print(f"understudy: warming: import {name}: {error!r}", file=sys.stderr)
+                print(f"understudy: {worker_processes.IMPORT_FAILED(name=name, error=error)}", file=sys.stderr)
     return own
 
 
