@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from tests.integration.processes import wait_until
 from tests.integration.training import JOBS, LONG, Outcome, Training, template_of, training
+from tests.said import said
 
 from understudy.agent.config import AgentConfig
 from understudy.agent.processes import hash_seed, worker_environment
+from understudy.messages import forming
 from understudy.worker.process.template import devices_open
 
 __all__ = ["training"]
@@ -140,7 +142,7 @@ def test_a_template_that_cannot_import_torch_says_so(training: Training, tmp_pat
     path = f"{broken}:{os.environ.get('PYTHONPATH', '')}"
     outcome = training.begin("surroundings.py", PYTHONPATH=path).ends()
     assert outcome.code == 1
-    assert "node node0 could not start worker w0" in outcome.output
+    assert said(outcome.output, forming.WORKER_NOT_STARTED, node="node0", worker="w0")
     assert "ImportError: libsomething.so.1: cannot open shared object file" in outcome.output
 
 
