@@ -9,6 +9,7 @@ import pytest
 from tests.schedulers.kubernetes.objects import GROUP, job, pod, resource
 
 from understudy.controller.reconcile import FAREWELL, Plan, plan
+from understudy.messages import forming
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.pods import orchestrator, worker
 from understudy.schedulers.kubernetes.resource import Job
@@ -149,7 +150,7 @@ def test_what_a_job_that_is_over_has_printed_stays() -> None:
         ({"pods": "many"}, "spec.pods: Input should be a valid integer"),
         ({"template": None}, "spec.template: Input should be a valid dictionary"),
         ({"spares": {"pods": 1, "prepared": 2}}, "spec.spares.prepared: 2 spares cannot be prepared where there are fewer"),
-        ({"timeouts": {"heartbeat": 100.0}}, "spec.timeouts: timeouts must keep"),
+        ({"timeouts": {"heartbeat": 100.0}}, f"spec.timeouts: {forming.NODE_LIMITS.code}"),
         ({"orchestrators": 9}, "spec.orchestrators: Input should be less than or equal to 5"),
     ],
 )
