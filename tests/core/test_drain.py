@@ -9,6 +9,7 @@ from tests.core.core_job import Job, assigned, of
 
 from understudy.core import commands, drain, events
 from understudy.core.model import JobSpec
+from understudy.messages import moves
 from understudy.orchestrator import doubts
 
 DRAIN = events.NodeTainted("n0", "a new kernel", "drain", leave=True)
@@ -26,38 +27,35 @@ def test_a_node_whose_ranks_have_somewhere_to_go_can_be_drained() -> None:
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        (JobSpec("job", 2, 1, nodes=2, spares=0), "rank 0 would have nowhere to go: the job has no spare on another node"),
-        (JobSpec("job", 2, 1, nodes=2, spares=1), "rank 0 would have nowhere to go"),  # the spare is on the same node
-        (JobSpec("job", 2, 2, nodes=1, spares=2), "ranks 0, 1 would have nowhere to go"),
-        (
-            JobSpec("job", 4, 2, nodes=2, spares=2, replenish=False),
-            "1 spare(s) on other nodes that are trusted, and starts no new",
-        ),
+        (JobSpec("job", 2, 1, nodes=2, spares=0), moves.NOWHERE_TO_GO(ranks="rank 0")),
+        (JobSpec("job", 2, 1, nodes=2, spares=1), moves.NOWHERE_TO_GO(ranks="rank 0")),  # the spare is on the same node
+        (JobSpec("job", 2, 2, nodes=1, spares=2), moves.NOWHERE_TO_GO(ranks="ranks 0, 1")),
+        (JobSpec("job", 4, 2, nodes=2, spares=2, replenish=False), moves.TOO_FEW_SPARES(ranks="ranks 0, 1", room=1)),
     ],
 )
 def test_without_a_place_for_its_ranks_it_is_refused(spec: JobSpec, told: str) -> None:
-    assert told in refusal(Job(spec))
+    assert refusal(Job(spec)) == told
 
 
 def test_a_spare_on_a_node_that_is_not_trusted_is_no_place_to_go() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
     job.submit(events.NodeTainted("n1", "its fan is loud"))
-    assert "nowhere to go" in refusal(job)
+    assert refusal(job) == moves.NOWHERE_TO_GO(ranks="rank 0")
 
 
 def test_a_node_without_ranks_can_always_be_drained_and_one_that_is_not_there_never() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 2})
     assert refusal(job, "n2") == ""
-    assert refusal(job, "n9") == "the job has no node n9 (it has n0, n1, n2)"
+    assert refusal(job, "n9") == moves.NO_SUCH_NODE(node="n9", known="n0, n1, n2")
     job.submit(events.StopAsked("enough", 1))
-    assert refusal(job, "n2") == "the job is over"
+    assert refusal(job, "n2") == moves.JOB_OVER()
 
 
 def test_spares_of_a_node_without_ranks_are_ended_at_once_and_start_again_behind_it() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 2})
     said = job.submit(events.NodeTainted("n2", "a new kernel", "drain", leave=True))
     assert [command.worker for command in of(commands.KillWorker, said)] == ["w2", "w3"]
-    assert "node n2 is drained: nothing of this job is there any more" in [command.text for command in of(commands.Tell, said)]
+    assert moves.DRAIN_DONE(node="n2") in [command.text for command in of(commands.Tell, said)]
     assert of(commands.StartWorker, job.lose("w2")) == []
     again = job.submit(events.NodeTainted("n2", "", "drain"))
     assert [command.node for command in of(commands.StartWorker, again)] == ["n2", "n2"]
@@ -78,7 +76,7 @@ def test_a_rank_whose_move_has_failed_twice_is_tried_again_when_somebody_asks_ag
     for _ in range(2):
         said = [*job.lose(assigned(said).worker), *job.warm()]
     assert of(commands.Assign, said) == [], "it would be tried for ever"
-    assert drain.hindrance(job.machine.state, job.machine.state.nodes["n0"]) == "its move has failed twice: ask for it once more"
+    assert drain.hindrance(job.machine.state, job.machine.state.nodes["n0"]) == moves.MOVED_IN_VAIN()
     assert assigned(job.submit(DRAIN)).rank == 0
 
 
@@ -87,7 +85,7 @@ def test_what_a_rank_waits_for_is_said() -> None:
     job.lose("w3")
     job.submit(DRAIN)
     node = job.machine.state.nodes["n0"]
-    assert drain.hindrance(job.machine.state, node) == "no spare is warm on another node that is trusted"
+    assert drain.hindrance(job.machine.state, node) == moves.NO_SPARE_ELSEWHERE()
     job.warm()
     assert drain.hindrance(job.machine.state, node) == "", "it is on its way"
 

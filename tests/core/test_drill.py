@@ -11,8 +11,9 @@ from understudy.core import commands, events
 from understudy.core.drill import refusal
 from understudy.core.model import DrillVerdict, JobSpec
 from understudy.core.transitions import Why, WorkerState
+from understudy.messages import drills, moves
 
-PLAIN = "the job is not in plain training: wait until every rank has committed a step"
+PLAIN = moves.NOT_SETTLED()
 
 
 def asked(job: Job, rank: int = 1) -> str:
@@ -31,22 +32,22 @@ def test_what_refuses_a_drill() -> None:
     assert refusal(job.machine.state, 0) == PLAIN, "one has not"
     job.commit(0)
     assert refusal(job.machine.state, 0) == ""
-    assert refusal(job.machine.state, 2) == "there is no rank 2: this job has ranks 0 to 1"
+    assert refusal(job.machine.state, 2) == moves.NO_SUCH_RANK(rank=2, last=1)
     asked(job)
-    assert refusal(job.machine.state, 0) == "a drill of rank 1 is under way"
+    assert refusal(job.machine.state, 0) == drills.UNDER_WAY(rank=1)
     job.submit(events.StopAsked("enough", 0))
-    assert refusal(job.machine.state, 0) == "the job is over"
+    assert refusal(job.machine.state, 0) == moves.JOB_OVER()
 
 
 def test_no_drill_while_a_rank_moves_or_when_one_has_finished() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2))
     job.submit(events.MigrationAsked(1, "asked"))
-    assert refusal(job.machine.state, 0) == "rank 1 is already migrating"
+    assert refusal(job.machine.state, 0) == moves.ALREADY_MIGRATING(rank=1)
     job = Job(JobSpec("job", 2, 2, spares=2))
     job.submit(events.Finished("w1", 0, 1))
-    assert refusal(job.machine.state, 0) == "the job is about to finish"
+    assert refusal(job.machine.state, 0) == moves.ABOUT_TO_FINISH()
     job.lose("w1")
-    assert refusal(job.machine.state, 0) == "the job is about to finish"
+    assert refusal(job.machine.state, 0) == moves.ABOUT_TO_FINISH()
 
 
 def test_a_spare_that_says_twice_that_it_is_ready_begins_once() -> None:
@@ -77,8 +78,8 @@ def test_a_drill_that_takes_too_long_is_over_and_says_how_far_it_came(running: b
     said = job.submit(events.Expired("drill"))
     assert [kill.worker for kill in of(commands.KillWorker, said)] == [spare]
     (result,) = job.machine.state.drills
-    stage = "was told" if running else "was not ready"
-    assert (result.verdict, result.detail) == (DrillVerdict.BROKEN, f"the spare {stage}, and nothing came of it in 900 s")
+    stage = drills.NOTHING_CAME if running else drills.NOT_READY
+    assert (result.verdict, result.detail) == (DrillVerdict.BROKEN, stage(seconds=900.0))
 
 
 def test_a_migration_calls_a_drill_off() -> None:
@@ -86,7 +87,7 @@ def test_a_migration_calls_a_drill_off() -> None:
     spare = asked(job)
     moving(job)
     (result,) = job.machine.state.drills
-    assert result.detail == "called off: rank 1 migrates" and job.machine.state.workers[spare].state is WorkerState.LOST
+    assert result.detail == drills.DRILL_CALLED_OFF(why="rank 1 migrates") and job.machine.state.workers[spare].state is WorkerState.LOST
 
 
 def test_where_there_was_no_room_beside_a_drill_there_is_room_behind_it() -> None:
@@ -130,7 +131,7 @@ def test_a_spare_that_is_prepared_for_another_rank_serves_only_whoever_asks_for_
     job.submit(events.NodeTainted("n1", "loud"))
     job.warm()
     assert [worker.prepare.rank for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None] == [1]
-    assert refusal(job.machine.state, 0) == "no spare is left (see --spares)"
+    assert refusal(job.machine.state, 0) == moves.NO_SPARE()
     assert refusal(job.machine.state, -1) == refusal(job.machine.state, 1) == ""
 
 

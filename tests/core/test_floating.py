@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.core_job import Job, of
+from tests.said import refused
 
 from understudy.core import commands, drain, events, floating
 from understudy.core.machine import Machine
@@ -11,6 +12,7 @@ from understudy.core.model import JobSpec, Timeouts
 from understudy.core.state import Claim, JobState
 from understudy.core.transitions import Phase
 from understudy.links.messages import BadMessage, decode, encode
+from understudy.messages import forming, losses
 from understudy.orchestrator.claims_view import floating_spares
 
 
@@ -125,7 +127,7 @@ def test_given_back_before_the_job_ends() -> None:
     job = Job(spec())
     lose_node(job, "n1")
     *_, back, end = job.submit(events.StopAsked("enough", 3))
-    assert (back, end) == (commands.GiveBackNode(0, ""), commands.EndJob(3, "stopped: enough"))
+    assert (back, end) == (commands.GiveBackNode(0, ""), commands.EndJob(3, losses.STOPPED(reason="enough")))
     assert job.machine.state.phase is Phase.ENDED and not job.submit(events.ClaimEnded(0, "cancelled"))
 
 
@@ -170,6 +172,6 @@ def test_old_journals_and_messages_are_read() -> None:
 
 
 def test_it_is_not_negative() -> None:
-    with pytest.raises(ValueError, match="floating spares must not be negative"):
+    with refused(ValueError, forming.FLOATING_NEGATIVE, floating=-1):
         Machine(spec(floats=-1), Timeouts())
     assert JobState(spec(), Timeouts()).claims == {} and Claim(0, 0, "", ()).node == ""

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.said import refused
 
 from understudy.core import commands, drain, events, floating, home, preparation
 from understudy.core.assignment import choose_spare
@@ -16,6 +16,7 @@ from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
 from understudy.core.state import CHECK, JobState, Node, Stage
 from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.messages import forming
 
 KINDS = (
     "NodeJoined", "NodesLost", "WorkerStarted", "StartRefused", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerLost",
@@ -466,5 +467,5 @@ def test_environment_is_torchruns() -> None:
 
 
 def test_a_spec_that_does_not_add_up_is_refused() -> None:
-    with pytest.raises(ValueError, match="world_size 3 is not nodes 1 x workers_per_node 2"):
+    with refused(ValueError, forming.WORLD_SIZE, world_size=3, nodes=1, workers_per_node=2):
         Machine(JobSpec("job", 3, 2), Timeouts())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.said import said
 
 from understudy.core.mismatch import Crashes
 from understudy.core.model import LossCause
+from understudy.messages import losses
 
 
 def test_the_second_survivor_that_crashes_at_a_transaction_is_named_with_the_first() -> None:
@@ -16,8 +18,8 @@ def test_the_second_survivor_that_crashes_at_a_transaction_is_named_with_the_fir
     again = Crashes.resumed(crashes, 7, {"w5": 0}, 3)
     assert again is not None and not again.verdict()
     again.count("w2", LossCause.CRASHED, "rank 2 crashed: SIGSEGV")
-    assert "rank 0 crashed: SIGABRT; rank 2 crashed: SIGSEGV" in again.verdict()
-    assert "transaction 7" in again.verdict() and "rank 1 on w4, rank 0 on w5" in again.verdict()
+    both, newcomers = "rank 0 crashed: SIGABRT; rank 2 crashed: SIGSEGV", "rank 1 on w4, rank 0 on w5"
+    assert again.verdict() == losses.SURVIVORS_CRASH(crashes=both, transaction=7, newcomers=newcomers)
 
 
 @pytest.mark.parametrize("cause", [cause for cause in LossCause if cause is not LossCause.CRASHED])
@@ -40,4 +42,4 @@ def test_the_first_crash_of_the_only_survivor_ends_the_job() -> None:
     crashes = Crashes.resumed(None, 7, {"w2": 1}, 1)
     assert crashes is not None
     crashes.count("w0", LossCause.CRASHED, "rank 0 crashed: SIGABRT")
-    assert "rank 0 crashed: SIGABRT" in crashes.verdict()
+    assert said(crashes.verdict(), losses.SURVIVORS_CRASH, crashes="rank 0 crashed: SIGABRT")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 from tests.core.core_job import Job, assigned, moving, of
+from tests.said import codes, said
 
 from understudy.core import commands, events
 from understudy.core.migration import refusal
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand
 from understudy.core.state import Stage
 from understudy.core.transitions import Why, WorkerState
+from understudy.messages import losses, moves, recoveries
 
 
 def killed(said: list[commands.Command]) -> dict[str, str]:
@@ -40,7 +42,7 @@ def test_a_newcomer_that_is_not_verified_in_time_is_told_so_also_when_its_rank_o
     job = Job(JobSpec("job", 2, 2, spares=2))
     newcomer = moving(job)
     ended = killed(job.submit(events.Expired("resume")))
-    assert "was not verified within" in ended[newcomer]
+    assert codes(ended[newcomer]) == [losses.NOT_VERIFIED_IN_TIME.code]
 
 
 def test_a_spare_that_is_not_prepared_in_time_does_not_end_the_newcomer_of_a_migration() -> None:
@@ -67,7 +69,7 @@ def test_an_incident_says_that_a_migration_was_called_off_and_who_holds_the_rank
     job.rest()
     incident = job.machine.state.incident
     assert incident is not None
-    assert any(note.startswith("rank 1 stays on w1: rank 2 ") for note in incident.notes)
+    assert any(said(note, recoveries.STAYS, rank=1, worker="w1") and said(note, losses.KILLED, rank=2) for note in incident.notes)
     assert job.machine.state.ranks[1] == "w1"
 
 
@@ -93,9 +95,9 @@ def test_a_rank_that_moved_and_is_lost_with_its_newcomer_stays_on_nobody() -> No
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={1: 1, 2: 1})
     newcomer = moving(job)
     assert job.node_of(newcomer) == job.node_of("w1") == "n1"
-    said = job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))
-    assert not any("stays on" in told.text for told in of(commands.Tell, said))
-    assert assigned(said).rank == 1
+    heard = job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))
+    assert recoveries.STAYS.code not in codes(of(commands.Tell, heard))
+    assert assigned(heard).rank == 1
 
 
 def test_a_newcomer_that_does_not_verify_in_a_generation_that_is_over_is_not_heard() -> None:
@@ -122,7 +124,7 @@ def test_no_rank_moves_once_one_has_finished(lost: bool) -> None:
     job.submit(events.Finished("w1", 0, 1))
     if lost:
         job.lose("w1")
-    assert refusal(job.machine.state, 0) == "the job is about to finish"
+    assert refusal(job.machine.state, 0) == moves.ABOUT_TO_FINISH()
 
 
 def test_a_newcomer_that_is_ready_for_another_generation_moves_nothing() -> None:
@@ -183,7 +185,7 @@ def test_an_old_worker_is_not_all_that_is_left_if_the_newcomer_is_there() -> Non
     job = Job(JobSpec("job", 2, 2, spares=2))
     moving(job)
     (end,) = of(commands.EndJob, job.lose("w0"))
-    assert "no worker is left whose state is good" in end.message
+    assert said(end.message, recoveries.NO_STATE_LEFT)
 
 
 def test_nobody_waits_for_an_old_worker_whose_rank_has_moved() -> None:
@@ -213,7 +215,7 @@ def test_a_migration_says_why_and_begins_once(reason: str) -> None:
     ready = events.NewcomerReady(newcomer, job.machine.state.highest_announced_generation)
     assert len(of(commands.Pause, job.submit(ready))) == 2 and job.submit(ready) == []
     assert job.machine.state.refused == {("NewcomerReady", Why.OVER): 1}
-    assert job.machine.state.incident is not None and job.machine.state.incident.reason == (reason or "a migration was asked for")
+    assert job.machine.state.incident is not None and job.machine.state.incident.reason == (reason or moves.ASKED())
 
 
 def test_a_migration_ends_when_somebody_has_finished_before_it_began_to_move() -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from understudy.core.model import JobSpec
 from understudy.core.placement import Offer, Part, place
+from understudy.messages import forming
 
 
 def _spec(nodes: int, workers: int, spares: int) -> JobSpec:
@@ -41,8 +42,8 @@ def test_spares_are_spread_over_nodes_that_are_alike() -> None:
 
 def test_what_is_missing() -> None:
     offers = [Offer("a", "a", 3), Offer("b", "b", 1)]
-    assert place(_spec(2, 2, 0), offers) == "2 nodes with 2 free slots each are needed, 1 are there"
-    assert place(_spec(1, 3, 2), offers) == "2 slots are needed for spares, 1 are free beside the ranks"
+    assert place(_spec(2, 2, 0), offers) == forming.TOO_FEW_NODES(nodes="2 nodes", slots=2, fitting=1)
+    assert place(_spec(1, 3, 2), offers) == forming.TOO_FEW_SLOTS(spares=2, free=1)
 
 
 def test_a_spare_goes_to_a_node_without_ranks() -> None:

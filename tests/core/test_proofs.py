@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 from tests.core.core_job import Job, assigned
+from tests.said import codes, said
 
 from understudy.core import commands, events
 from understudy.core.coverage import Replicas
 from understudy.core.model import DrillVerdict, JobSpec
 from understudy.core.proofs import proven, standing, turn
 from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.messages import drills, moves
 
 SAME, BROKEN, DIFFERENT = DrillVerdict.SAME, DrillVerdict.BROKEN, DrillVerdict.DIFFERENT
 
@@ -52,7 +54,7 @@ def test_one_of_each_role_first_and_then_at_powers_of_two() -> None:
 def test_a_job_that_wants_none_has_none_by_itself() -> None:
     job = job_of(2, drill_at=0)
     assert not any(job.machine.drill_due(step) for step in range(10_000))
-    assert "no spare" not in job.machine.drill_refusal(-1)
+    assert job.machine.drill_refusal(-1) not in (moves.NO_SPARE(), moves.NO_SPARE_WARM())
 
 
 def test_without_a_warm_spare_none_begins() -> None:
@@ -90,9 +92,9 @@ def test_without_knowing_roles_a_rank_proves_itself_only() -> None:
     assert [proven(job.machine.state, rank) for rank in range(3)] == [21, -1, -1]
     registered(job, 0, 1, 0)
     assert [proven(job.machine.state, rank) for rank in range(3)] == [21, -1, 21]
-    assert standing(job.machine.state, 0) == "rank 0 was proven at step 21 (drill 1)"
-    assert standing(job.machine.state, 2) == "rank 0, with the role of rank 2, was proven at step 21 (drill 1)"
-    assert standing(job.machine.state, 1) == "rank 1 is not proven: no spare has computed a step as it would have"
+    assert standing(job.machine.state, 0) == drills.WAS_PROVEN(which="rank 0", step=21, drill=1)
+    assert standing(job.machine.state, 2) == drills.WAS_PROVEN(which="rank 0, with the role of rank 2,", step=21, drill=1)
+    assert standing(job.machine.state, 1) == drills.UNPROVEN(rank=1)
 
 
 def test_a_rank_that_was_found_wrong_later_is_not_proven_any_more() -> None:
@@ -100,11 +102,11 @@ def test_a_rank_that_was_found_wrong_later_is_not_proven_any_more() -> None:
     drill(job, 20, SAME, rank=1)
     drill(job, 32, DIFFERENT, rank=1)
     assert proven(job.machine.state, 1) == -1
-    assert standing(job.machine.state, 1) == "rank 1 is not proven: drill 2 of rank 1 at step 33 found it different"
+    assert standing(job.machine.state, 1) == drills.FOUND_OTHERWISE(rank=1, drill=2, of=1, step=33, verdict="different")
     drill(job, 64, BROKEN, rank=1)
-    assert "drill 2" in standing(job.machine.state, 1), "of one that broke nothing is known"
+    assert said(standing(job.machine.state, 1), drills.FOUND_OTHERWISE, drill=2), "of one that broke nothing is known"
     drill(job, 128, DrillVerdict.PARTLY, rank=1)
-    assert standing(job.machine.state, 1) == "rank 1 was proven in part at step 129 (drill 4)"
+    assert standing(job.machine.state, 1) == drills.WAS_PROVEN_PARTLY(which="rank 1", step=129, drill=4)
 
 
 def test_nothing_is_proven_of_what_is_registered_later() -> None:
@@ -137,7 +139,7 @@ def test_an_incident_says_whether_its_rank_was_proven_and_a_survivor_is_drilled_
     newcomer = assigned(job.lose("w1")).worker
     incident = job.machine.state.incident
     assert incident is not None and incident.notes == [standing(job.machine.state, 1)]
-    assert ("not proven" in incident.notes[0]) == (not before)
+    assert codes(incident.notes) == [(drills.WAS_PROVEN if before else drills.UNPROVEN).code]
     job.rest()
     job.verify()
     job.commit(1)
@@ -159,7 +161,7 @@ def test_a_job_that_must_be_survivable_ends_if_it_is_not(verdict: DrillVerdict) 
     drill(job, 20, verdict, detail="module attribute net.drop.p is 0.1 on the rank and 0.3 on the spare")
     ended = job.machine.state.ended
     assert (ended is not None) == (verdict in (DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE))
-    assert ended is None or (ended.exit_code == 3 and "net.drop.p" in ended.message and "--require-drill" in ended.message)
+    assert ended is None or (ended.exit_code == 3 and "net.drop.p" in ended.message and said(ended.message, drills.REQUIRED))
 
 
 def test_the_table_of_names_says_who_has_which_role() -> None:

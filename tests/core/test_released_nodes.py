@@ -9,6 +9,7 @@ from understudy.core import commands, events
 from understudy.core.drain import releasable
 from understudy.core.model import JobSpec
 from understudy.core.transitions import Why
+from understudy.messages import moves
 
 LEFT = events.NodeReleased("n2")
 REFUSED = "NodeReleased"
@@ -80,7 +81,7 @@ def test_its_spares_end_and_are_not_started_again() -> None:
     leave(job)
     said = job.submit(LEFT)
     assert [kill.worker for kill in of(commands.KillWorker, said)] == ["w2", "w3"]
-    assert [line.text for line in of(commands.Tell, said)][-1] == "node n2 is given back to the scheduler: its ranks have left it"
+    assert [line.text for line in of(commands.Tell, said)][-1] == moves.GIVEN_BACK(node="n2")
     later = [*job.lose("w2", "w3"), *leave(job, leaves=True, until=1.0), *job.submit(events.NodeTainted("n2", "", "nvml"))]
     assert of(commands.StartWorker, later) == []
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.core.core_job import Job, assigned, of
+from tests.said import said as said_so
 
 from understudy.core import commands, events
 from understudy.core.loss import MOST_NAMED
 from understudy.core.model import Incident, JobSpec, LossCause, Position, Stand, Timeouts
 from understudy.core.transitions import Phase, WorkerState
+from understudy.messages import forming, losses, moves, recoveries
 
 
 def killed(said: list[commands.Command]) -> list[str]:
@@ -44,14 +46,14 @@ def test_ranks_that_die_before_they_are_warm_end_the_job_and_name_the_node() -> 
     for number in range(3):
         said = job.lose(f"w{number}")
     (end,) = of(commands.EndJob, said)
-    assert end.exit_code == 1 and "workers on node n0 are lost before they are warm" in end.message
+    assert (end.exit_code, end.message) == (1, forming.LOST_BEFORE_WARM(node="n0", detail="signal 9"))
 
 
 def test_only_a_node_with_ranks_is_missed_before_training_begins() -> None:
     job = Job(JobSpec("job", 1, 1, spares=0), spares={1: 1}, forming=True)
     assert of(commands.EndJob, job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))) == []
     (end,) = of(commands.EndJob, job.submit(events.NodesLost((events.LostNode("n0", "silent"),))))
-    assert "node n0" in end.message
+    assert end.message == forming.LOST_BEFORE_WARM(node="n0", detail="silent")
 
 
 def test_a_spare_takes_the_place_of_a_rank_that_dies_before_it_is_warm() -> None:
@@ -161,7 +163,7 @@ def test_a_newcomer_that_does_not_verify_again_and_again_is_not_the_scripts_faul
         job.submit(events.VerifyFailed(newcomer, job.machine.state.generation, "moment differs"))
         said = job.rest()
     (end,) = of(commands.EndJob, said)
-    assert "rank 2 got state that did not verify 2 times" in end.message and "memory or the network" in end.message
+    assert said_so(end.message, recoveries.UNVERIFIED_AGAIN, rank=2, times=2)
 
 
 def test_a_newcomer_of_a_migration_that_is_lost_is_no_loss_of_its_rank() -> None:
@@ -207,7 +209,7 @@ def test_a_start_before_the_first_transaction_is_tried_as_often_as_it_may() -> N
         assert of(commands.EndJob, job.lose(job.machine.state.ranks[0])) == []
     job.warm()
     (end,) = of(commands.EndJob, job.lose(job.machine.state.ranks[0]))
-    assert "started anew 2 of at most 2 times" in end.message
+    assert said_so(end.message, forming.STARTED_TOO_OFTEN, restarts=2, most=2)
 
 
 def test_communication_that_breaks_without_a_loss_has_an_end() -> None:
@@ -219,7 +221,7 @@ def test_communication_that_breaks_without_a_loss_has_an_end() -> None:
         job.submit(events.Expired("communication"))
         said = job.rest()
         assert bool(of(commands.EndJob, said)) == (count == 4), count
-    assert "broke 4 times at transaction 1" in of(commands.EndJob, said)[0].message
+    assert said_so(of(commands.EndJob, said)[0].message, recoveries.BREAKS_AGAIN, times=4, transaction=1)
 
 
 def test_an_explanation_is_waited_for_as_long_as_a_node_needs_to_be_lost_and_longer_the_second_time() -> None:
@@ -278,7 +280,7 @@ def test_no_rank_moves_while_communication_is_broken() -> None:
     """Who waits to hear why comes to no boundary."""
     job = Job(JobSpec("job", 3, 3, spares=1))
     job.submit(events.CommunicationBroken("w1", 0, "reset"))
-    assert "not in plain training" in job.machine.migration_refusal(0)
+    assert job.machine.migration_refusal(0) == moves.NOT_SETTLED()
 
 
 def test_a_rank_that_was_about_to_move_stays_if_communication_breaks() -> None:
@@ -316,4 +318,4 @@ def test_the_job_ends_with_the_exit_code_of_its_script_and_never_well_because_of
     job = Job(JobSpec("job", 2, 2, spares=1))
     (ended,) = of(commands.EndJob, job.submit(events.ScriptFailed("w1", 1, 4, "ValueError", "...", code)))
     assert ended.exit_code == jobs
-    assert ended.message == "rank 1 (w1 on node n0) failed at step 4: ValueError\n..."
+    assert ended.message == losses.SCRIPT_FAILED(rank=1, worker="w1", node="n0", step=4, report="ValueError\n...")

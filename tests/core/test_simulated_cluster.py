@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_machine import check
+from tests.said import said
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
 from understudy.core.transitions import WorkerState
+from understudy.messages import recoveries
 
 
 @dataclass
@@ -151,7 +153,7 @@ def test_a_cluster_recovers_from_kills_at_any_moment(data: st.DataObject) -> Non
         assert len(state.idle(WorkerState.WARM, WorkerState.STARTING)) == 2
     else:
         # Everybody whose state was good was lost before a newcomer was verified: the only way in which this may end.
-        assert "no worker is left" in cluster.ended.message
+        assert said(cluster.ended.message, recoveries.NO_STATE_LEFT)
 
     again = Machine(spec, Timeouts())
     for then, event in cluster.journal:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.core.core_job import Job, of
+from tests.said import refused
 
 from understudy.core import commands, events
 from understudy.core.assignment import spare_share
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
+from understudy.messages import forming
 
 
 @pytest.mark.parametrize(
@@ -29,7 +31,7 @@ def test_whose_spares_are_where(spares: int, spare_nodes: int, shares: list[int]
 
 @pytest.mark.parametrize(("spares", "spare_nodes"), [(1, 1), (3, 2), (0, 1), (4, -1)])
 def test_more_of_them_than_there_are_spares_for_are_refused(spares: int, spare_nodes: int) -> None:
-    with pytest.raises(ValueError, match=f"{spare_nodes} nodes of spares, 2 on each, are more than {spares} spares"):
+    with refused(ValueError, forming.SPARE_NODES, spare_nodes=spare_nodes, workers_per_node=2, spares=spares):
         Machine(JobSpec("job", 2, 2, spares=spares, spare_nodes=spare_nodes), Timeouts())
 
 
@@ -45,7 +47,7 @@ def test_only_so_many_join(rank: int, taken: bool) -> None:
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=2, spare_nodes=1))
     said = job.submit(events.NodeJoined("n9", "h9", rank))
     assert ("n9" in job.machine.state.nodes) is taken
-    assert any("was refused" in line.text for line in of(commands.Tell, said)) is not taken
+    assert (forming.NODE_RANK_TAKEN(node="n9", node_rank=rank) in [line.text for line in of(commands.Tell, said)]) is not taken
 
 
 def test_one_of_them_takes_over_a_whole_node() -> None:

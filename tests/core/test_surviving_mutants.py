@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.core_job import Job, assigned, moving, of
+from tests.said import said as said_so
 
 from understudy.core import commands, events
 from understudy.core.incident import OpenIncident
@@ -11,6 +12,8 @@ from understudy.core.machine import MOST_NOTICES, Machine
 from understudy.core.migration import refusal
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
 from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.messages import disputes, forming, losses, moves, recoveries
+from understudy.messages.base import Message
 
 
 def killed(said: list[commands.Command]) -> dict[str, str]:
@@ -43,9 +46,9 @@ def test_believing_one_does_not_replace_one_that_is_lost_already() -> None:
     job.rest()
     assert job.machine.state.ended is None, "it is held"
     (told,) = of(commands.Tell, job.submit(events.Believed(1, "")))
-    assert told.text.endswith("the worker that held rank 1 when it was compared is lost: believe another one")
+    assert told.text == disputes.CANNOT_BE_BELIEVED(rank=1, why=disputes.HOLDER_LOST(rank=1))
     (end,) = of(commands.EndJob, job.submit(events.Believed(0, "")))
-    assert "No spare is left" in end.message and job.machine.state.nodes["n0"].taint == ""
+    assert said_so(end.message, recoveries.NO_SPARE_LEFT) and job.machine.state.nodes["n0"].taint == ""
 
 
 def test_when_all_that_differ_are_lost_nobody_is_asked_any_more() -> None:
@@ -76,7 +79,7 @@ def test_a_node_of_ranks_that_is_lost_before_there_are_workers_ends_the_job_and_
         machine.handle(events.NodeJoined(f"n{number}", "h", number, "", 1 if number == 2 else -1), 0.0)
     assert not of(commands.EndJob, machine.handle(events.NodesLost((events.LostNode("n2", "silent"),)), 1.0))
     (end,) = of(commands.EndJob, machine.handle(events.NodesLost((events.LostNode("n0", "silent"),)), 2.0))
-    assert (end.exit_code, end.message) == (1, "node n0 was lost before training began: silent")
+    assert (end.exit_code, end.message) == (1, losses.NODE_LOST_EARLY(node="n0", detail="silent"))
 
 
 def test_a_node_beyond_the_jobs_may_come_without_a_spare() -> None:
@@ -90,13 +93,13 @@ def test_a_node_beyond_the_jobs_may_come_without_a_spare() -> None:
 def test_a_node_before_the_first_is_refused() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     (told,) = of(commands.Tell, job.submit(events.NodeJoined("odd", "h", -1, "", 2)))
-    assert "refused" in told.text and "odd" not in job.machine.state.nodes
+    assert told.text == forming.NODE_RANK_TAKEN(node="odd", node_rank=-1) and "odd" not in job.machine.state.nodes
 
 
 def test_a_place_is_given_once() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=1))
     (told,) = of(commands.Tell, job.submit(events.NodeJoined("odd", "h", 1, "", 2)))
-    assert "taken" in told.text and job.machine.state.places[1].name == "n1"
+    assert told.text == forming.NODE_RANK_TAKEN(node="odd", node_rank=1) and job.machine.state.places[1].name == "n1"
 
 
 @pytest.mark.parametrize("back", [True, False])
@@ -162,7 +165,7 @@ def test_who_may_not_start_anew_any_more_hears_how_many_spares_would_have_helped
     said = job.lose("w1")
     said += job.rest(0) if job.machine.state.recovery is not None else []
     (end,) = of(commands.EndJob, said)
-    assert "No spare is left" in end.message and "--spares 1" in end.message
+    assert said_so(end.message, recoveries.NO_SPARE_LEFT, missing=1, spares=1)
 
 
 def test_only_ranks_that_were_lost_stand_in_the_incident_of_a_new_start() -> None:
@@ -183,10 +186,10 @@ def test_only_ranks_that_were_lost_stand_in_the_incident_of_a_new_start() -> Non
 
 def test_why_no_spare_can_take_a_rank() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
-    assert refusal(job.machine.state, 1) == "every spare is prepared for another rank (see --prepare)"
+    assert refusal(job.machine.state, 1) == moves.ALL_PREPARED()
     job.submit(events.NodeJoined("n1", "h1", 1, "", 1))
     assert [worker.node for worker in job.machine.state.idle(WorkerState.STARTING)] == ["n1"]
-    assert refusal(job.machine.state, 1) == "no spare is warm yet: try again shortly"
+    assert refusal(job.machine.state, 1) == moves.NO_SPARE_WARM()
 
 
 # -- small rules ------------------------------------------------------------------------------------------------------
@@ -241,7 +244,7 @@ def test_who_has_done_a_transaction_does_not_start_anew_because_another_stands_b
     job.lose("w0")
     job.submit(events.Quiesced("w1", 1, Position(0, Stand.VOTED), (SnapshotRef(0, 0),), 0))
     (end,) = of(commands.EndJob, job.lose("w1"))
-    assert "no worker is left whose state is good" in end.message and job.machine.state.restarts == 0
+    assert said_so(end.message, recoveries.NO_STATE_LEFT) and job.machine.state.restarts == 0
 
 
 def test_a_worker_of_which_nobody_has_heard_is_ended_and_its_name_not_used_again() -> None:
@@ -276,13 +279,16 @@ def test_a_phase_of_no_incident_is_counted() -> None:
     assert job.machine.state.refused == {("PhaseDone", Why.OVER): 1}
 
 
-@pytest.mark.parametrize(("worker", "rank", "who"), [("w0", 0, "rank 0 (w0 on node n0)"), ("w2", -1, "worker w2")])
-def test_who_failed_is_named(worker: str, rank: int, who: str) -> None:
+@pytest.mark.parametrize(
+    ("worker", "rank", "message", "who"),
+    [("w0", 0, losses.SCRIPT_FAILED, {"rank": 0, "worker": "w0", "node": "n0"}), ("w2", -1, losses.WORKER_FAILED, {"worker": "w2"})],
+)
+def test_who_failed_is_named(worker: str, rank: int, message: Message, who: dict[str, object]) -> None:
     """A spare without a rank, although it is prepared for one, is a worker."""
     job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
     assert job.machine.state.workers["w2"].prepare is not None
     (end,) = of(commands.EndJob, job.submit(events.ScriptFailed(worker, rank, 3, "OSError: the file is locked", "...")))
-    assert end.message == f"{who} failed at step 3: OSError: the file is locked\n..."
+    assert end.message == message(**who, step=3, report="OSError: the file is locked\n...")
 
 
 def test_who_finished_says_how_far_it_came() -> None:
@@ -341,7 +347,7 @@ def test_a_rank_that_is_lost_again_and_again_at_the_first_transaction_is_told_so
     job.warm()
     job.lose("w1")
     (end,) = of(commands.EndJob, job.rest(0))
-    assert "at transaction 0 " in end.message
+    assert said_so(end.message, recoveries.LOST_AGAIN, where="transaction 0")
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
@@ -353,7 +359,7 @@ def test_who_would_start_anew_without_all_nodes_does_not() -> None:
     job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))
     said = job.submit(events.Quiesced("w0", 1, Position(0, Stand.RUNNING), (), 0))
     (end,) = of(commands.EndJob, said)
-    assert end.exit_code == 1 and "not all nodes are there to start anew" in end.message and not of(commands.StartWorker, said)
+    assert end.exit_code == 1 and said_so(end.message, forming.NODES_MISSING) and not of(commands.StartWorker, said)
 
 
 def test_who_was_told_to_go_and_is_gone_is_lost_and_no_incident() -> None:
@@ -373,7 +379,7 @@ def test_state_that_is_nowhere_ends_the_job() -> None:
     assert job.submit(events.Uncovered("w0", 7, "optimizer state of rank 1")) == []
     assert job.machine.state.refused == {("Uncovered", Why.GENERATION): 1}
     (end,) = of(commands.EndJob, job.submit(events.Uncovered("w0", 0, "optimizer state of rank 1")))
-    assert (end.exit_code, end.message) == (1, "The lost state is nowhere: optimizer state of rank 1")
+    assert (end.exit_code, end.message) == (1, recoveries.STATE_NOWHERE_ALONE(detail="optimizer state of rank 1"))
 
 
 def test_an_answer_for_a_generation_that_is_over_is_counted() -> None:
@@ -390,7 +396,7 @@ def test_the_only_survivor_that_crashes_at_once_ends_the_job() -> None:
     job.rest()
     said = job.submit(events.WorkerLost("w0", LossCause.CRASHED, "SIGSEGV", job.now))
     (end,) = of(commands.EndJob, said)
-    assert "SIGSEGV" in end.message and "healthy survivors" in end.message
+    assert "SIGSEGV" in end.message and said_so(end.message, losses.SURVIVORS_CRASH)
 
 
 def test_who_waited_in_vain_for_a_spare_to_warm_fails() -> None:
@@ -401,7 +407,7 @@ def test_who_waited_in_vain_for_a_spare_to_warm_fails() -> None:
     job.rest()
     (warming,) = job.machine.state.idle(WorkerState.STARTING)
     (end,) = of(commands.EndJob, job.submit(events.Expired("hold")))
-    assert end.exit_code == 1 and "(waited 900 s for one to warm)" in end.message
+    assert end.exit_code == 1 and said_so(end.message, recoveries.WAITED_FOR_SPARE, seconds=900.0)
     job.submit(events.WorkerStarted(warming.name, warming.node, 7))
     assert not of(commands.Assign, job.submit(events.WorkerWarm(warming.name, "n0:7000")))
 
@@ -417,7 +423,7 @@ def test_a_rank_that_cannot_be_started_ends_the_job_and_a_spare_does_not() -> No
     job = Job(JobSpec("job", 1, 1, spares=1), forming=True)
     assert not of(commands.EndJob, job.submit(events.StartRefused("w1", "n0", "no room")))
     (end,) = of(commands.EndJob, job.submit(events.StartRefused("w0", "n0", "no room")))
-    assert (end.exit_code, end.message) == (1, "node n0 could not start worker w0: no room")
+    assert (end.exit_code, end.message) == (1, forming.WORKER_NOT_STARTED(node="n0", worker="w0", detail="no room"))
 
 
 def test_nothing_is_started_on_a_node_that_comes_back_without_the_jobs_last_rank() -> None:

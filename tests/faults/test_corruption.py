@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.faults.harness import RANKS, Fault, Job, Outcome, Reference, assert_identical, assert_incidents, in_step
+from tests.said import said
+
+from understudy.messages import losses, recoveries
 
 Start = Callable[..., Job]
 References = Callable[..., Reference]
@@ -58,8 +61,8 @@ def test_nobody_resumes_on_it(start: Start, reference: References) -> None:
     status = job.ask("status")
     assert status["state"] == "failed" and status["step"] == LOST_AT
     message = status["message"]
-    assert "did not verify" in message and "rank 1" in message and KINDS[kind] in message, message
-    assert "--spares" in message, message
+    assert said(message, losses.NOT_VERIFIED, rank=1) and KINDS[kind] in message, message
+    assert said(message, recoveries.NO_SPARE_LEFT), message
     incident = job.incidents()[-1]
     assert [part["cause"] for part in incident["ranks"]] == ["killed", "digest"]
     assert incident["digests_verified"] == 0

@@ -15,8 +15,10 @@ from tests.integration.processes import marked, pid_of, send, wait_for_end, wait
 from tests.integration.service import Service, Submitted
 from tests.integration.sights import Fan
 from tests.integration.training import LONG, Outcome
+from tests.said import said
 
 from understudy.chaos.armed import HOLD, Armed, Folder
+from understudy.messages import moves, recoveries
 
 # Where whoever is in the way of rank 1 stands when one of them is killed: points of `understudy.chaos.points`. Before these it sets up.
 SET_UP = "newcomer"
@@ -107,9 +109,9 @@ def test_who_dies_on_the_way(service: Service, sight: Fan, undisturbed_spread: C
     if (point, victim) == (SET_UP, "newcomer") or ((point, victim) in RELEASED and len(parts) == 1):
         assert parts == [(1, "migrated")]  # nobody has lost a rank
     elif point == SET_UP:
-        assert parts == [(1, "killed")] and "rank 1 was migrating already" in incidents[0]["notes"][0]
+        assert parts == [(1, "killed")] and said(incidents[0]["notes"][0], moves.MIGRATING_ALREADY, rank=1)
     else:
-        assert parts[:2] == [(1, "migrated"), (1, "killed")] and "turned into a recovery" in incidents[0]["notes"][0]
+        assert parts[:2] == [(1, "migrated"), (1, "killed")] and said(incidents[0]["notes"][0], recoveries.BECAME_RECOVERY)
 
 
 @pytest.mark.whole

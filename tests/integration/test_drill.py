@@ -11,10 +11,10 @@ import pytest
 from tests.diagonal import whole
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.training import LONG, Started, Training, survived, template_of, training, understudy
-from tests.said import said
+from tests.said import codes, said
 
 from understudy.core.drill import advice
-from understudy.messages import asking
+from understudy.messages import asking, drilled_steps, drills, moves, recoveries
 
 __all__ = ["training"]
 
@@ -54,9 +54,9 @@ def test_drills_of_every_rank_change_nothing_and_a_loss_after_them_is_survived(t
         assert found["collectives"] > 0 and found["compared"] > found["collectives"] and found["bytes_moved"] > 0, found
         wait_for_spare(started)
     refused = understudy("drill", "--rank", "7", "--run-dir", str(started.folder / "run"))
-    assert refused.returncode == 1 and "there is no rank 7" in refused.stderr
+    assert refused.returncode == 1 and said(refused.stderr, moves.NO_SUCH_RANK, rank=7)
     send(pid_of(lambda: started.status()["ranks"][1]), signal.SIGKILL)
-    wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
+    wait_until(lambda: said(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
     (started.folder / "stop").touch()
     started.succeeds()
     finals = [json.loads((started.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
@@ -74,10 +74,10 @@ def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(traini
     shown = understudy("status", "--run-dir", str(started.folder / "run")).stdout
     assert said(shown, asking.DRILL_PROVEN, rank=0), shown
     send(found["ranks"][1]["pid"], signal.SIGKILL)
-    wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
+    wait_until(lambda: said(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
     (started.folder / "stop").touch()
     (incident,) = started.succeeds().incidents
-    assert "was proven at step" in incident["notes"][0], incident  # in the second drill, perhaps, which was of rank 1 itself
+    assert codes(incident["notes"][0]) == [drills.WAS_PROVEN.code], incident  # in the second drill, perhaps, which was of rank 1 itself
     finals = [json.loads((started.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
     reference = training.torchrun(str(SOAK), "--steps", finals[0]["committed"])
     assert finals == [json.loads((reference.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
@@ -114,7 +114,7 @@ def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -
     started = training.start(command, "hidden.py", "attribute")
     assert started.process.wait(LONG) == 3, started.output
     assert "module attribute net.module.1.p is 0.1 on the rank and 0.3 on the spare" in started.output
-    assert "--require-drill" in started.output
+    assert drills.REQUIRED.code in started.output
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -
     [
         ("attribute", 3, "module attribute net.module.1.p is 0.1 on the rank and 0.3 on the spare"),
         ("constant", 3, "what goes into allreduce number 2"),
-        ("redo", 3, "the spare's first attempt is the rank's, and its redo is not: what goes into allreduce"),
+        ("redo", 3, drilled_steps.REDO_DIFFERS.code),
         *whole(
-            ("counter", 4, "two attempts of the spare itself are not the same"),
+            ("counter", 4, drilled_steps.UNSTEADY.code),
             ("collective", 3, "float32 (3,)"),
-            ("raises", 3, "the step raises ValueError on the spare: there is no such table here"),
-            ("killed", 5, "the spare was lost"),
+            ("raises", 3, str(drilled_steps.RAISES(kind="ValueError", error="there is no such table here"))),
+            ("killed", 5, drills.DRILL_SPARE_LOST.code),
         ),
     ],
 )
@@ -146,7 +146,7 @@ def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, cod
 def test_a_spare_saves_nothing(training: Training) -> None:
     started = begin(training, "hidden.py", "saves", flags=LIMITS)
     code, found = drill(started, 1)
-    assert (code, found["verdict"], found["left_out"]) == (0, "partly", 0) and "up to where the step saves" in found["detail"], found
+    assert (code, found["verdict"], found["left_out"]) == (0, "partly", 0) and said(found["detail"], drilled_steps.SAVES), found
     pids = {str(rank["pid"]) for rank in started.status()["ranks"]}
     assert {path.name.removeprefix("saved-") for path in started.folder.glob("saved-*")} == pids
     (started.folder / "stop").touch()
@@ -160,7 +160,7 @@ def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training
     assert json.loads(asked.stdout)["number"] == 1, asked.stderr
     wait_until(lambda: started.status()["drills"][0]["stage"] == "computing", "the drill", LONG)
     send(pid_of(lambda: started.status()["ranks"][0]), signal.SIGKILL)
-    wait_until(lambda: "incident 1 is over" in started.output, "the rank is replaced", LONG)
+    wait_until(lambda: said(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
     found = started.status()["drills"][0]
     assert found["verdict"] == "broken" and "called off: rank 0" in found["detail"], found
     (started.folder / "stop").touch()

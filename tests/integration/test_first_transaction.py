@@ -8,22 +8,26 @@ import pytest
 from tests.diagonal import whole
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.training import LONG, Outcome, Training, survived, training
+from tests.said import codes, said
+
+from understudy.messages import coverage, losses, newcomers, recoveries
 
 __all__ = ["training"]
-
-CHECK = "in the first transaction after a recovery with a newcomer for rank 1, "
-FURTHER = "the first transaction after the recovery is not checked any further"
 
 
 def named(outcome: Outcome) -> str:
     """The message. The job has ended with it: no survivor has crashed, and no second spare was used."""
     assert outcome.code == 1, outcome.output
-    assert outcome.output.count("takes over rank") == 1, outcome.output
-    assert "SIGABRT" not in outcome.output and "crashed" not in outcome.output, outcome.output
-    assert "has come to the end" not in outcome.output, outcome.output
-    line = next((line for line in outcome.output.splitlines() if "failed at step" in line), "")
-    assert CHECK in line and "understudy drill" in line, outcome.output
-    return line.partition(CHECK)[2]
+    assert codes(outcome.output).count(recoveries.TAKES_OVER.code) == 1, outcome.output
+    assert "SIGABRT" not in outcome.output and losses.CRASHED.code not in outcome.output, outcome.output
+    assert newcomers.AT_THE_END.code not in outcome.output, outcome.output
+    line = failure(outcome)
+    assert said(line, newcomers.DOES_NOT_FIT, newcomers="rank 1"), outcome.output
+    return line
+
+
+def failure(outcome: Outcome) -> str:
+    return next((line for line in outcome.output.splitlines() if losses.SCRIPT_FAILED.code in line), "")
 
 
 @pytest.mark.parametrize(
@@ -46,18 +50,18 @@ def test_without_the_check_healthy_survivors_are_ended_by_the_library(training: 
     """What all of this is for. If it fails, Gloo has learned to raise."""
     outcome = training.run("unlike.py", "size", "unchecked", ranks=3, spares=3, faults="before the vote:2:1")
     assert outcome.code == 1
-    assert "crashed: SIGABRT" in outcome.output
+    assert losses.CRASHED.code in outcome.output and "SIGABRT" in outcome.output
 
 
 def test_a_newcomer_that_votes_without_a_collective_is_named(training: Training) -> None:
     line = named(training.run("unlike.py", "fewer", ranks=3, spares=3, faults="before the vote:2:1"))
-    assert line.startswith("rank 0 waits in allreduce (SUM) of float32 (16,), number 2 on group"), line
-    assert "for rank 1, which has come to its vote without it" in line
+    assert said(line, newcomers.VOTED_WITHOUT, rank=0, other=1), line
+    assert "allreduce (SUM) of float32 (16,), number 2 on group" in line, line
 
 
 def test_ranks_that_wait_for_each_other_where_the_script_waits_too_are_named(training: Training) -> None:
     line = named(training.run("unlike.py", "group", faults="before the vote:2:1"))
-    assert line.startswith(("ranks 0 and 1 wait for each other: ", "ranks 1 and 0 wait for each other: ")), line
+    assert any(said(line, newcomers.WAIT_FOR_EACH_OTHER, ranks=ranks) for ranks in ("ranks 0 and 1", "ranks 1 and 0")), line
     assert "rank 0 in allreduce (SUM) of float32 (16,), number 2 on group" in line
     assert "rank 1 in allreduce (SUM) of float32 (16,), number 0 on group" in line
 
@@ -69,8 +73,8 @@ def test_a_message_that_does_not_fit_is_named(training: Training) -> None:
 
 def test_a_message_that_is_never_sent_is_named(training: Training) -> None:
     line = named(training.run("unlike.py", "never sent", faults="before the vote:2:1"))
-    assert line.startswith("rank 0 waits in recv of float32 (4,), message 0 on group"), line
-    assert "for rank 1, which has come to its vote without it" in line
+    assert said(line, newcomers.VOTED_WITHOUT, rank=0, other=1), line
+    assert "recv of float32 (4,), message 0 on group" in line, line
 
 
 def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: Training) -> None:
@@ -84,14 +88,14 @@ def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: 
         spares = any(spare["state"] == "warm" for spare in status["spares"])
         return spares and [rank["proven"] is not None for rank in status["ranks"]] == [True, True]
 
-    started.wait_for("coverage: ")
+    started.wait_for(coverage.COVERED.code)
     wait_until(proven, "a drill", LONG)
     (started.folder / "unlike").touch()
     send(pid_of(lambda: started.status()["ranks"][1]), signal.SIGKILL)
     outcome = started.ends()
     assert outcome.code == 1, outcome.output
-    line = next((line for line in outcome.output.splitlines() if "failed at step" in line), "")
-    assert CHECK in line, outcome.output
+    line = failure(outcome)
+    assert said(line, newcomers.DOES_NOT_FIT, newcomers="rank 1"), outcome.output
     assert "has issued 3 collectives, while rank 1" in line and "of another kind or size" in line
 
 
@@ -114,4 +118,4 @@ def test_what_is_legal_is_not_held_up(training: Training, what: str) -> None:
     reference = training.undisturbed("legal.py", what, ranks=3)
     lost = training.run("legal.py", what, ranks=3, spares=3, faults="before the vote:2:1,in the middle:4:2,in the middle:6:0")
     survived(lost, reference, 3)
-    assert (FURTHER in lost.output) == (what in ("crossed", "behind_a_collective")), lost.output
+    assert (newcomers.NOT_CHECKED.code in lost.output) == (what in ("crossed", "behind_a_collective")), lost.output

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import signal
 from typing import Any
 
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training, understudy
+from tests.said import said
 
 from understudy.chaos.armed import HOLD, Armed, Folder
+from understudy.messages import disputes, drills, losses, recoveries
 
 __all__ = ["training"]
 
 FLAGS = ("--chaos", "--drill", "off")
 AHEAD = 50  # steps
-HELD = "nobody has committed it: the job is held."
+HELD = disputes.REDO_HELD.code
 
 
 def lose_in_vote(started: Started, rank: int, ranks: int = 2, then: Armed | None = None) -> None:
@@ -48,7 +49,7 @@ def held(started: Started) -> dict[str, Any]:
 
 
 def is_over(started: Started) -> bool:
-    return "incident 1 is over" in started.output or started.process.poll() is not None
+    return said(started.output, recoveries.INCIDENT_OVER, number=1) or started.process.poll() is not None
 
 
 def over(started: Started) -> None:
@@ -77,21 +78,21 @@ def test_survivors_that_stood_in_their_vote_prove_the_redo(training: Training) -
     over(started)
     (incident,) = started.succeeds().incidents
     assert (incident["decision"], incident["proven_by"]) == ("redo", [0, 2]), incident
-    assert any("the redo is proven by ranks 0, 2" in note for note in incident["notes"]), incident
+    assert any(said(note, drills.REDO_PROVEN, who="ranks 0, 2: they") for note in incident["notes"]), incident
 
 
 def test_a_redo_that_is_fed_by_a_counter_is_held_until_somebody_believes_it(training: Training) -> None:
     started = begin(training, "hidden.py", "counter", flags=FLAGS)
     lose_in_vote(started, 1)
     found = held(started)
-    said = re.match(r"rank 0 \(worker w0\) has redone transaction (\d+), behind step (\d+), and has not come to", found["message"])
-    assert said is not None and "/gradient is not the same" in found["message"] and "believe --rank 0" in found["message"], found
-    assert found["step"] == int(said[2]), "nobody has committed it"
+    redone = said(found["message"], disputes.REDO_HELD, rank=0, worker="w0", step=found["step"])  # nobody has committed it
+    assert redone and "/gradient" in found["message"], found
     ask(started, "believe", "--rank", "0", "--reason", "it only scales the loss")
     over(started)
     (incident,) = started.succeeds().incidents
-    assert (incident["decision"], incident["transaction"], incident["proven_by"]) == ("roll forward", int(said[1]) + 1, []), incident
-    assert any("rank 0 is believed: it only scales the loss" in note for note in incident["notes"]), incident
+    assert (incident["decision"], incident["proven_by"]) == ("roll forward", []), incident
+    assert said(found["message"], disputes.REDO_HELD, transaction=incident["transaction"] - 1), (found, incident)
+    assert any(said(note, disputes.BELIEVED_FOR, rank=0, reason="it only scales the loss") for note in incident["notes"]), incident
 
 
 def test_a_redo_with_other_data_is_held_and_the_job_can_be_stopped(training: Training) -> None:
@@ -99,15 +100,15 @@ def test_a_redo_with_other_data_is_held_and_the_job_can_be_stopped(training: Tra
     started = begin(training, "hidden.py", "generator", ranks=3, flags=FLAGS)
     lose_in_vote(started, 0, ranks=3)
     found = held(started)
-    assert "/gradient is not the same" in found["message"], found
+    assert "/gradient" in found["message"] and said(found["message"], disputes.REDO_HELD), found
     ask(started, "stop")
     outcome = started.ends()
-    assert outcome.code != 0 and "stopped" in outcome.output, outcome.output
+    assert outcome.code != 0 and losses.STOPPED.code in outcome.output, outcome.output
     ended = json.loads(understudy("status", "--json", "--run-dir", str(started.folder / "run")).stdout)
     assert (ended["state"], ended["step"]) == ("failed", found["step"]), ended
     notes = outcome.incidents[0]["notes"]
-    said = {" ".join(note.split()[:6]) for note in notes}  # the other one may not have said it when the job was stopped
-    assert said and said <= {f"rank {rank} (worker w{rank}) has redone" for rank in (1, 2)}, notes
+    redone = (disputes.REDO_HELD, disputes.REDO_DIFFERS)  # the other one may not have said it when the job was stopped
+    assert notes and all(any(said(note, one, rank=rank, worker=f"w{rank}") for one in redone for rank in (1, 2)) for note in notes), notes
 
 
 def test_where_no_survivor_had_come_to_its_vote_nothing_is_compared_and_the_incident_says_so(training: Training) -> None:
@@ -117,7 +118,7 @@ def test_where_no_survivor_had_come_to_its_vote_nothing_is_compared_and_the_inci
     over(started)
     (incident,) = started.succeeds().incidents
     assert (incident["decision"], incident["proven_by"]) == ("redo", []), incident
-    assert any("nothing to be compared with" in note for note in incident["notes"]), incident
+    assert any(said(note, drills.REDO_UNCOMPARED) for note in incident["notes"]), incident
 
 
 def test_a_loss_in_the_vote_of_a_redo_that_differs_does_not_let_it_pass(training: Training) -> None:
@@ -127,7 +128,7 @@ def test_a_loss_in_the_vote_of_a_redo_that_differs_does_not_let_it_pass(training
     started = begin(training, "hidden.py", "counter", ranks=3, flags=(*FLAGS, "--spares", "2"))
     lose_in_vote(started, 1, ranks=3, then=Armed("second", "sigkill", 2, "vote agreement"))  # in the redo: before, a copy is missing
     found = held(started)
-    assert "has redone transaction" in found["message"], found
+    assert said(found["message"], disputes.REDO_HELD), found
     over_when_believed(started, 0)
     (incident,) = started.succeeds().incidents
     assert sorted(part["rank"] for part in incident["ranks"]) == [1, 2] and incident["proven_by"] == [], incident
@@ -142,5 +143,5 @@ def test_where_a_drill_has_found_the_device_not_to_be_reproducible_the_job_goes_
     over(started)
     outcome = started.succeeds()
     (incident,) = outcome.incidents
-    assert "the job goes on with the redo" in outcome.output and "the job is held" not in outcome.output
-    assert any("not reproducible on this device: the job goes on with the redo" in note for note in incident["notes"]), incident
+    assert disputes.REDO_NOT_REPRODUCIBLE.code in outcome.output and HELD not in outcome.output
+    assert any(said(note, disputes.REDO_NOT_REPRODUCIBLE) for note in incident["notes"]), incident

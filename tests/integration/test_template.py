@@ -15,7 +15,7 @@ from tests.said import said
 
 from understudy.agent.config import AgentConfig
 from understudy.agent.processes import hash_seed, worker_environment
-from understudy.messages import agents
+from understudy.messages import agents, forming
 from understudy.worker.process.template import devices_open
 
 __all__ = ["training"]
@@ -143,7 +143,8 @@ def test_a_template_that_cannot_import_torch_says_so(training: Training, tmp_pat
     outcome = training.begin("surroundings.py", PYTHONPATH=path).ends()
     assert outcome.code == 1
     assert said(outcome.output, agents.CANNOT_START) and said(outcome.output, agents.TEMPLATE_ENDED)
-    assert "ImportError: libsomething.so.1" in outcome.output
+    assert said(outcome.output, forming.WORKER_NOT_STARTED, node="node0", worker="w0")
+    assert "ImportError: libsomething.so.1: cannot open shared object file" in outcome.output
 
 
 def test_an_open_device_is_noticed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.integration.processes import marked
 from tests.integration.training import Outcome, Training, survived, training
 from tests.said import said
 
-from understudy.messages import training_evidence
+from understudy.messages import coverage, losses, newcomers, recoveries, training_evidence, transactions, worker_processes
 
 __all__ = ["training"]
 
@@ -63,8 +63,7 @@ def test_misuse_is_told_the_first_time(misused: Callable[[str], Outcome], case: 
 def test_a_collective_after_the_vote_is_refused_the_first_time(training: Training) -> None:
     outcome = training.run("misuse.py", "collective after the vote", spares=0)
     assert outcome.code == 1
-    assert "train issues 1 collective" in outcome.output
-    assert "Put them before optimizer.step, or into a @job.section of their own" in outcome.output
+    assert said(outcome.output, transactions.COLLECTIVES_AFTER_VOTE, function="train", collectives="1 collective")
     assert outcome.ask("status")["step"] == 0
 
 
@@ -81,14 +80,14 @@ def test_notices_without_any_failure(training: Training) -> None:
     outcome = training.run("misuse.py", "collective outside", spares=0)
     assert outcome.code == 0, outcome.output
     notices = outcome.ask("status")["notices"]
-    for text in (
-        "1 collective(s) between transaction 0 and 1 are in no transaction: if a rank is lost during one of them, the job ends",
-        "counter/value change(s) after train, behind the vote",
-        "1 collective(s) behind the last transaction are in no transaction",
-        "coverage: every rank has a replica",
+    for message, arguments in (
+        (transactions.COLLECTIVES_OUTSIDE, {"count": 1, "where": "between transaction 0 and 1"}),
+        (transactions.CHANGES_AFTER_VOTE, {"names": "counter/value", "point": "after train"}),
+        (transactions.COLLECTIVES_OUTSIDE, {"count": 1, "where": "behind the last transaction"}),
+        (coverage.COVERED, {}),
     ):
-        assert any(text in notice for notice in notices), notices
-        assert text in outcome.output
+        assert any(said(notice, message, **arguments) for notice in notices), notices
+        assert said(outcome.output, message, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_a_rank_that_leaves_its_loop_earlier_than_the_others(training: Training)
     """Nobody waits for ever: the others vote on a transaction that it will never come to."""
     outcome = training.run("misuse.py", "leaves early", spares=0)
     assert outcome.code == 1, outcome.output
-    assert "every rank must run the same transactions, in the same order and number" in outcome.output
+    assert said(outcome.output, transactions.OTHER_TRANSACTIONS)
 
 
 def test_ranks_that_leave_their_loop_while_another_one_computes_on(training: Training) -> None:
@@ -132,14 +131,13 @@ def test_a_rank_that_trains_where_another_one_does_not(training: Training) -> No
 def test_a_newcomer_that_comes_to_the_end_without_its_state(training: Training) -> None:
     outcome = training.run("misuse.py", "newcomer goes elsewhere", faults="after backward:3:1")
     assert outcome.code == 1, outcome.output
-    assert "this newcomer has come to the end of its script without passing the place where the job goes on" in outcome.output
+    assert said(outcome.output, newcomers.AT_THE_END, rank=1)
 
 
 def test_a_loss_in_a_collective_outside_any_transaction(training: Training) -> None:
     outcome = training.run("misuse.py", "collective outside", faults="outside:3:1")
     assert outcome.code == 1
-    assert "rank 0: a collective outside any transaction failed" in outcome.output
-    assert "wrap this code in @job.section" in outcome.output
+    assert said(outcome.output, transactions.FAILED_OUTSIDE, rank=0)
 
 
 def test_a_rank_whose_connections_break_between_its_last_collective_and_its_vote_says_so(training: Training) -> None:
@@ -147,7 +145,7 @@ def test_a_rank_whose_connections_break_between_its_last_collective_and_its_vote
     outcome = training.begin("broken.py", "break").ends()
     (incident,) = survived(outcome, reference, losses=0)
     assert incident["ranks"] == [], outcome.output
-    assert "broke in front of the vote" in incident["notes"][0], incident
+    assert said(incident["notes"][0], worker_processes.GROUPS_BROKE), incident
 
 
 def test_a_step_in_which_a_wait_was_ended_is_not_voted_for(training: Training) -> None:
@@ -156,15 +154,15 @@ def test_a_step_in_which_a_wait_was_ended_is_not_voted_for(training: Training) -
     outcome = training.begin("broken.py", "wake").ends()
     (incident,) = survived(outcome, reference, losses=0)
     assert incident["ranks"] == [], outcome.output
-    assert "broke in front of the vote" in incident["notes"][0], incident
+    assert said(incident["notes"][0], worker_processes.GROUPS_BROKE), incident
 
 
 def test_an_exception_of_one_rank_ends_the_job_and_burns_no_spare(training: Training) -> None:
     outcome = training.run("misuse.py", "exception")
     assert outcome.code == 1
-    assert "rank 1 (w1 on node node0) failed at step 3: ValueError: wrong on purpose" in outcome.output
+    assert said(outcome.output, losses.SCRIPT_FAILED, rank=1, worker="w1", node="node0", step=3)
     assert 'raise ValueError("wrong on purpose")' in outcome.output
-    assert "takes over" not in outcome.output
+    assert recoveries.TAKES_OVER.code not in outcome.output
     assert outcome.incidents == []
     status = outcome.ask("status")
     assert status["state"] == "failed"
@@ -190,9 +188,7 @@ def test_a_newcomer_that_sets_up_otherwise_names_the_first_difference(training: 
 def test_without_a_replica_the_coverage_says_so_before_the_first_step_and_a_loss_ends_the_job(training: Training) -> None:
     outcome = training.run("sharded.py", faults="before the vote:0:1")
     assert outcome.code == 1
-    told, _, after = outcome.output.partition("was killed")
-    assert "coverage: ranks 0, 1 hold state that no other rank has" in told
-    assert "CANNOT be survived" in told
-    assert "rank 1 held state that no surviving rank has" in after
-    assert "one more rank with the same shard (HSDP)" in after
+    told, _, after = outcome.output.partition(losses.KILLED.code)
+    assert said(told, coverage.UNCOVERED, who="ranks 0, 1 hold")
+    assert said(after, newcomers.STATE_NOWHERE, rank=1)
     assert outcome.ask("status")["state"] == "failed"

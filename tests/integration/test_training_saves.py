@@ -8,6 +8,9 @@ import pytest
 import torch
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Outcome, Training, survived, training, understudy
+from tests.said import said
+
+from understudy.messages import newcomers
 
 __all__ = ["training"]
 
@@ -40,7 +43,7 @@ LATER = [("by state dicts", "behind an epoch:9:0"), ("whole", "after backward:7:
 def test_checkpoints_of_earlier_epochs_are_not_written_over(training: Training, undisturbed: Outcome, how: str, fault: str) -> None:
     lost = training.run("saving.py", how, faults=fault)
     assert lost.code == 1
-    assert "this newcomer comes by code that saves or copies" in lost.output
+    assert said(lost.output, newcomers.SAVES)
     assert "is used between transactions: a newcomer comes by there before its state has arrived" in lost.output
     assert not (lost.folder / "epoch-2.pt").exists()
     for epoch in range(2):
@@ -55,7 +58,7 @@ def test_checkpoints_of_earlier_epochs_are_not_written_over(training: Training, 
 def test_a_file_that_is_written_anew_is_not_either(training: Training) -> None:
     lost = training.run("saving.py", "anew", faults="behind an epoch:9:0")
     assert lost.code == 1
-    assert f"this newcomer comes by code that writes {lost.folder}/newest.txt at " in lost.output
+    assert said(lost.output, newcomers.REWRITES) and f"{lost.folder}/newest.txt at " in lost.output
     assert ".write_text at " in lost.output and "is used between transactions" in lost.output
     assert (lost.folder / "newest.txt").read_text() == "epoch-1.pt"
 
@@ -73,7 +76,7 @@ def test_a_planned_migration_is_given_up_there(training: Training) -> None:
     (job.folder / "go on").touch()
     outcome = job.ends()
     assert outcome.code == 0, outcome.output
-    assert "this newcomer comes by code that saves or copies" in outcome.output
+    assert said(outcome.output, newcomers.SAVES, rank=0)
     assert outcome.record == reference.record
     for epoch in range(3):
         assert _same(outcome.folder / f"epoch-{epoch}.pt", reference.folder / f"epoch-{epoch}.pt")

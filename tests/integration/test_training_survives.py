@@ -9,7 +9,9 @@ import pytest
 import torch
 from tests.diagonal import whole
 from tests.integration.training import Outcome, Training, survived, training
+from tests.said import said
 
+from understudy.messages import newcomers, transactions
 from understudy.worker.transport.backends import rejoining
 
 __all__ = ["training"]
@@ -21,7 +23,7 @@ def test_two_models_two_optimizers_two_transactions_per_iteration(training: Trai
     first, second = survived(lost, reference, losses=2)
     assert (first["cause"], first["rank"], first["transaction"]) == ("killed", 1, 9)
     assert first["decision"] in ("redo", "roll forward")  # of the transaction before, if the other rank had not read all of its vote
-    assert "rank 1: the result of the transaction at 0.4.0 is the one of another rank" in first["notes"]
+    assert f"rank 1: {newcomers.RESULT_OF_ANOTHER(place='0.4.0')}" in first["notes"]
     assert (second["rank"], second["transaction"]) == (0, 16)
 
 
@@ -62,8 +64,10 @@ def test_rank_local_state_that_changes_outside_transactions(training: Training) 
     survived(lost, reference, 3)
     status = lost.ask("status")
     assert status["torch"] == {str(torch.__version__): ["gloo"] if rejoining.available() else []}
-    notices = status["notices"]
-    assert any("seen/value change(s) between the last transaction and train" in notice for notice in notices), notices
+    notices, changes = status["notices"], transactions.CHANGES_AFTER_VOTE
+    assert any(said(notice, changes, point="between the last transaction and train") and "seen/value" in notice for notice in notices), (
+        notices
+    )
 
 
 def test_random_numbers_that_are_rarely_drawn_behind_the_vote(training: Training) -> None:
@@ -71,14 +75,13 @@ def test_random_numbers_that_are_rarely_drawn_behind_the_vote(training: Training
     lost = training.run("rare.py", faults="forward:30:1,in the evaluation:40:0,forward:50:1", spares=3)
     survived(lost, training.undisturbed("rare.py"), 3)
     notices = lost.ask("status")["notices"]
-    assert any("'torch' change(s) after train, behind the vote" in notice for notice in notices), notices
+    assert any(said(notice, transactions.CHANGES_AFTER_VOTE, point="after train") and "'torch'" in notice for notice in notices), notices
 
 
 def test_a_random_number_that_was_lost_with_its_rank_is_told(training: Training) -> None:
     lost = training.run("rare.py", faults="drawn:29:1")
     assert lost.code == 0, lost.output
-    said = "understudy: rank 1 on w2: what this rank changes after train, behind the vote, was not handed over when it was lost"
-    assert f"{said}: if it changed it behind transaction 30, that change is lost" in lost.output, lost.output
+    assert f"understudy: rank 1 on w2: {newcomers.CHANGE_LOST(point='after train', transaction=30)}" in lost.output, lost.output
 
 
 def test_what_could_not_be_handed_over_for_a_loss_is_handed_over_behind_its_recovery(training: Training) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.integration.training import LONG, Training, training, understudy
+from tests.said import said
 
 from understudy.common import tested
+from understudy.messages import doctor
 
 __all__ = ["training"]
 
@@ -68,9 +70,9 @@ def test_a_missing_internal_ends_the_job_with_its_name(training: Training, tmp_p
     lines = outcome.output.splitlines()
     assert lines[0].startswith(TOLD)
     (line,) = [line for line in lines if line.startswith("understudy: ") and "foreach-copy" in line]
-    assert f"torch {UNTESTED} cannot be used: it has no foreach-copy as it is needed" in line
+    first, last = tested.TORCH
+    assert said(line, doctor.LACKS_INTERNAL, torch=f"torch {UNTESTED}", internal="foreach-copy", first=first, last=last), line
     assert "module 'torch' has no attribute '_foreach_copy_'" in line
-    assert f"Install torch {tested.TORCH[0]} to {tested.TORCH[1]}" in line
 
 
 def test_a_job_runs_under_another_torch_that_has_all(training: Training, tmp_path: Path) -> None:

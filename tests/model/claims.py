@@ -15,6 +15,8 @@ from tests.model.world import Mode, Worker, World, Wrong, flagged
 from understudy.core import commands, events, floating
 from understudy.core.machine import Machine
 from understudy.core.state import JobState
+from understudy.messages import recoveries
+from understudy.messages.base import code_of
 
 
 def joins(bounds: Bounds, host: int, claim: int, workers: tuple[str, ...] = ()) -> events.NodeJoined:
@@ -58,6 +60,9 @@ def carried_out(world: World, command: commands.ClaimNode | commands.GiveBackNod
     return world._replace(claims=world.claims | {(command.claim, -1)})
 
 
+NO_SPARE = (recoveries.NO_SPARE_LEFT.code, recoveries.WAITED_FOR_SPARE.code)
+
+
 def look(world: World, machine: Machine) -> None:
     if machine.state.ended is not None and world.claims:
         raise Wrong("the job has ended, and something is claimed")
@@ -72,7 +77,7 @@ def follow(before: JobState, event: events.Event, after: JobState, answer: Itera
     for command in told:
         if isinstance(command, commands.KillWorker) and command.reason == floating.GIVEN_BACK and after.workers[command.worker].rank >= 0:
             raise Wrong(f"the node of {command.worker} is given back, which has a rank")
-    ends = before.ended is None and after.ended is not None and "No spare is left" in after.ended.message
+    ends = before.ended is None and after.ended is not None and code_of(after.ended.message) in NO_SPARE
     if ends and event != events.Expired("hold") and any(not claim.node for claim in before.claims.values()):
         raise Wrong("the job ends for want of a spare, and a node is claimed")
     if isinstance(event, events.NodeJoined) and event.claim >= 0 and event.claim not in before.claims:

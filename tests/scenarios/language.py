@@ -11,8 +11,9 @@
 
 The first word after an event's name is its worker (several with commas: the event comes from each in turn), rank or
 timer. The nodes of `NodesLost n1,n2` are lost together, in one event. `position=17/voted` and `copies=2@16,3@16` are
-written as they are read. Time stands at 1000 s and moves 1 ms per event. `python -m tests.scenarios.language FILES`
-writes the answers of the machine as it is into the files: read the difference.
+written as they are read. Time stands at 1000 s and moves 1 ms per event. A message stands there as its code and arguments,
+`US4060(rank=1, detail="signal 9")`, not with its words. `python -m tests.scenarios.language FILES` writes the answers of the
+machine as it is into the files: read the difference.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from understudy.core import events
 from understudy.core.commands import Command
 from understudy.core.machine import Machine
 from understudy.core.model import DrillVerdict, Incident, JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
+from understudy.messages.base import Text
 
 START = 1000.0
 _SUBJECT = ("worker", "node", "nodes", "timer", "rank", "reason")
@@ -39,6 +41,7 @@ class Scenario:
         self.now = START
         self.machine = Machine(JobSpec("job", 1, 1, spares=0), Timeouts())
         self.domains: list[str] = []
+        self.said: dict[str, Text] = {}  # messages so far: others quote them
 
     def run(self, text: str) -> str:
         """The file as it should be: its own inputs, and after each what the machine answers."""
@@ -61,22 +64,23 @@ class Scenario:
             case ["@", change]:
                 self.now += float(change)
             case ["?", "incidents"]:
-                return [line for incident in self.machine.incidents() for line in _show_incident(incident)]
+                return [self._plain(line) for incident in self.machine.incidents() for line in self._show_incident(incident)]
             case ["?", "ranks"]:
                 workers = self.machine.state.workers
                 held = sorted(self.machine.state.ranks.items())
                 return [f"= rank {rank}: {name} {workers[name].state}" for rank, name in held]
             case ["?", "taints"]:
-                return [f"= {node.name}: {node.taint}" for node in self.machine.state.nodes.values() if node.taint]
+                return [self._plain(f"= {node.name}: {node.taint}") for node in self.machine.state.nodes.values() if node.taint]
             case ["?", "held"]:
-                return [f"= {self.machine.state.dispute.detail}"] if self.machine.state.dispute is not None else []
+                dispute = self.machine.state.dispute
+                return [f"= {self._plain(dispute.detail)}"] if dispute is not None else []
             case ["?", "claims"]:
                 claims = self.machine.state.claims.values()
                 return [f"= claim {claim.number}: rank {claim.rank}, {claim.node or 'no node yet'}" for claim in claims]
             case ["?", "refused"]:
                 return [f"= {what}, {why}: {count}" for (what, why), count in sorted(self.machine.state.refused.items())]
             case [">", name, *rest]:
-                return [f"< {show(command)}" for event in self._events(name, rest) for command in self._handle(event)]
+                return [line for event in self._events(name, rest) for line in self._shown(self._handle(event))]
             case _:
                 raise ValueError(f"not a line of a scenario: {words}")
         return []
@@ -170,39 +174,76 @@ class Scenario:
             case _:
                 return text
 
+    # -- what is shown -------------------------------------------------------------------------------------------------------------
 
-def show(command: Command) -> str:
-    """A command on one line. Environments have a test of their own."""
-    words = [type(command).__name__]
-    for field in dataclasses.fields(command):
-        value = getattr(command, field.name)
-        if field.name == "environment":
-            continue
-        if isinstance(value, bool):
-            words += [field.name] if value else []
-        elif isinstance(value, tuple):
-            words += [f"{field.name}={','.join(map(str, value))}"] if value else []
-        elif field.name in ("worker", "node", "timer"):
-            words.append(value)
-        elif isinstance(value, str) and (" " in value or not value):
-            words.append(f'{field.name}="{value}"' if field.name != "text" else f'"{value}"')
-        else:
-            words.append(f"{field.name}={value:g}" if isinstance(value, float) else f"{field.name}={value}")
-    return " ".join(words).replace("\n", "\\n")
+    def _shown(self, commands: list[Command]) -> list[str]:
+        for command in commands:
+            for field in dataclasses.fields(command):
+                self._hear(getattr(command, field.name))
+        for result in self.machine.state.drills:
+            self._hear(result.detail)
+        return [f"< {self._show(command)}" for command in commands]
 
+    def _show(self, command: Command) -> str:
+        """A command on one line. Environments have a test of their own."""
+        words = [type(command).__name__]
+        for field in dataclasses.fields(command):
+            value = getattr(command, field.name)
+            if field.name == "environment":
+                continue
+            if isinstance(value, bool):
+                words += [field.name] if value else []
+            elif isinstance(value, tuple):
+                words += [f"{field.name}={','.join(map(str, value))}"] if value else []
+            elif field.name in ("worker", "node", "timer"):
+                words.append(value)
+            elif isinstance(value, str) and (" " in value or not value):
+                words.append(f"{field.name}={self._quoted(value)}" if field.name != "text" else self._quoted(value))
+            else:
+                words.append(f"{field.name}={value:g}" if isinstance(value, float) else f"{field.name}={value}")
+        return " ".join(words).replace("\n", "\\n")
 
-def _show_incident(incident: Incident) -> list[str]:
-    length = f"{incident.seconds:.3f} s" if incident.seconds >= 0 else "open"
-    kind = "planned" if incident.planned else "unplanned"
-    lines = [
-        f"= incident {incident.number}: {kind}, {incident.decision}, transaction {incident.transaction},"
-        f" after step {incident.step}, {length}, {incident.bytes_moved} bytes, {incident.digests_verified} digests"
-    ]
-    lines += [
-        f"=   rank {part.rank}: {part.cause} ({part.detail}), {part.old_worker} -> {part.new_worker or 'nobody'}" for part in incident.ranks
-    ]
-    lines += [f"=   {span.phase}: {span.seconds:.3f} s from {span.start:+.3f} s" for span in incident.spans]
-    return lines + [f"=   note: {note}" for note in incident.notes]
+    def _hear(self, value: object) -> None:
+        if isinstance(value, Text) and value not in self.said:
+            self.said[value] = value
+            for argument in value.arguments.values():
+                self._hear(argument)
+
+    def _message(self, text: Text) -> str:
+        arguments = ", ".join(f"{name}={self._argument(value)}" for name, value in text.arguments.items())
+        return f"{text.code}({arguments})" if arguments else text.code
+
+    def _argument(self, value: object) -> str:
+        if isinstance(value, float):
+            return f"{value:g}"
+        text = str(value)
+        return self._quoted(text) if " " in text or not text else text
+
+    def _quoted(self, text: str) -> str:
+        return self._message(self.said[text]) if text in self.said else f'"{self._plain(text)}"'
+
+    def _plain(self, text: str) -> str:
+        """A text in which messages stand as their codes and arguments."""
+        for message in sorted(self.said, key=len, reverse=True):  # a longer one may quote a shorter one
+            if message in text:
+                text = text.replace(message, self._message(self.said[message]))
+        return text
+
+    def _show_incident(self, incident: Incident) -> list[str]:
+        for text in (*incident.notes, *(part.detail for part in incident.ranks)):
+            self._hear(text)
+        length = f"{incident.seconds:.3f} s" if incident.seconds >= 0 else "open"
+        kind = "planned" if incident.planned else "unplanned"
+        lines = [
+            f"= incident {incident.number}: {kind}, {incident.decision}, transaction {incident.transaction},"
+            f" after step {incident.step}, {length}, {incident.bytes_moved} bytes, {incident.digests_verified} digests"
+        ]
+        lines += [
+            f"=   rank {part.rank}: {part.cause} ({part.detail}), {part.old_worker} -> {part.new_worker or 'nobody'}"
+            for part in incident.ranks
+        ]
+        lines += [f"=   {span.phase}: {span.seconds:.3f} s from {span.start:+.3f} s" for span in incident.spans]
+        return lines + [f"=   note: {note}" for note in incident.notes]
 
 
 def _options(words: list[str]) -> dict[str, str]:

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.said import said
 
+from understudy.messages import transactions
 from understudy.worker.encoding.messages import CopyDigests, HandedAgain, LocalCopy, unpack
 from understudy.worker.errors import PeerLost
 from understudy.worker.protocol.between import BetweenTransactions
@@ -141,7 +143,7 @@ def test_a_generation_of_which_the_end_was_noticed_is_over(rank: Rank) -> None:
 
 def test_it_is_told_first_and_handed_over_once_all_have_agreed(rank: Rank) -> None:
     rank.changes.look("after train", Look.AFTER)
-    assert rank.did == [] and "change(s) after train, behind the vote" in rank.said[0]
+    assert rank.did == [] and said(rank.said[0], transactions.CHANGES_AFTER_VOTE, point="after train")
     rank.changes.agree(rank.changes.flags())
     rank.local.vote(40)
     rank.progress.transaction = 41

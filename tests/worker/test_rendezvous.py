@@ -98,6 +98,6 @@ def test_who_asks_without_waiting_learns_what_is_there(server: StoreServer) -> N
 def test_who_asks_in_a_generation_that_is_over_hears_that(server: StoreServer) -> None:
     late = Rendezvous(server.address, 0, lambda: True)
     for ask in (late.has, late.count, lambda key: late.claim(key, b""), lambda key: late.get_all([key])):
-        with pytest.raises(GenerationAborted, match="generation 0 ended while asking for key"):
+        with pytest.raises(GenerationAborted, match="asking for key"):
             ask("key")
     late.close()

@@ -15,6 +15,7 @@ from understudy.core.coverage import Replicas
 from understudy.core.events import StateItem
 from understudy.core.model import JobSpec
 from understudy.core.transitions import Why
+from understudy.messages import coverage
 from understudy.orchestrator.state_view import state_table
 from understudy.worker.protocol import state_listing
 from understudy.worker.protocol.state_listing import adopted, items_of, that_fit
@@ -79,11 +80,10 @@ def test_a_long_name_is_cut_and_a_long_list_too() -> None:
 def test_the_coverage_notice_has_the_first_of_what_is_adopted() -> None:
     assert adopted(state(TICKS), replicas()) == ""
     text = adopted(state(NOISE, COUNTER, TICKS), replicas())
-    assert text == "coverage: adopted, though not registered: counter, settings.noise (train.py) (understudy status --state)"
+    assert text == coverage.ADOPTED(names="counter, settings.noise (train.py)")
     best = [Item(f"e{number}", f"best{number}", "train.py:main", "adopted", 1) for number in range(4)]
-    assert ": counter, settings.noise (train.py), best0, best1 (train.py:main) and 2 more (" in adopted(
-        state(NOISE, COUNTER, *best), replicas()
-    )
+    names = "counter, settings.noise (train.py), best0, best1 (train.py:main) and 2 more"
+    assert adopted(state(NOISE, COUNTER, *best), replicas()) == coverage.ADOPTED(names=names)
 
 
 def test_the_last_word_of_a_member_is_shown() -> None:

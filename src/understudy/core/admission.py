@@ -16,6 +16,7 @@ from understudy.core.drain import ranks_on
 from understudy.core.events import NodeChecked
 from understudy.core.state import CHECK, JobState, Node, Taint
 from understudy.core.transitions import Why
+from understudy.messages import moves
 
 TIMER = "check"
 AGAIN = 600.0  # seconds from a check that was not passed, or of which nothing is heard, to the next one
@@ -25,8 +26,8 @@ def begin(state: JobState, node: Node) -> bool:
     """Whether `node`, which has no taint any more, has to pass its check."""
     if not state.spec.admission or ranks_on(state, node):
         return False
-    node.taints[CHECK] = Taint(CHECK[0], "it is to pass its check first (understudy check-node)")
-    state.tell(f"node {node.name} is checked before it is trusted again")
+    node.taints[CHECK] = Taint(CHECK[0], moves.TO_BE_CHECKED())
+    state.tell(moves.CHECKED_FIRST(node=node.name))
     ask(state, node)
     return True
 
@@ -58,6 +59,6 @@ def passed(state: JobState, event: NodeChecked) -> Node | None:
         return None
     if event.passed:
         return node
-    node.taints[CHECK] = replace(known, reason=f"its check has failed: {event.detail}")
-    state.tell(f"node {node.name} is not trusted: its check has failed: {event.detail}. It is checked again in {AGAIN / 60:g} minutes")
+    node.taints[CHECK] = replace(known, reason=moves.CHECK_FAILED(detail=event.detail))
+    state.tell(moves.NOT_TRUSTED(node=node.name, detail=event.detail, minutes=AGAIN / 60))
     return None

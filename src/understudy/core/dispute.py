@@ -33,6 +33,8 @@ from understudy.core.quiesce import advance, begin
 from understudy.core.state import CORRUPT, Dispute, JobState, Stage, Taint, Worker
 from understudy.core.taints import taint
 from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.messages import disputes
+from understudy.messages.base import Text
 
 
 def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
@@ -68,18 +70,12 @@ def _replace(state: JobState, odd: list[Worker], detail: str) -> None:
         finished_then_lost_needed(state, detail)
     if state.incident is not None and state.ended is None:
         for worker in odd:
-            state.incident.note(
-                f"rank {worker.rank}: random streams and data position have no replica; they are what {worker.name} handed over with its "
-                "last vote (the batch is drawn again and compared)"
-            )
+            state.incident.note(disputes.NO_REPLICA(rank=worker.rank, worker=worker.name))
 
 
 def _hold(state: JobState, sides: tuple[tuple[int, ...], ...], found: str) -> None:
     told = " or ".join(f"rank {_list(side)}" if len(side) == 1 else f"ranks {_list(side)}" for side in sides)
-    detail = (
-        f"{found}. It cannot be told who is right, {told}: the job is held. `understudy believe --rank RANK` goes on with what "
-        "that rank holds, `understudy stop` ends the job"
-    )
+    detail = disputes.HELD(found=found, sides=told)
     _dispute(state, sides, found, detail).disputed = True
     disrupted(state, set(), "replicas differ")
     begin(state, found, [])
@@ -87,7 +83,7 @@ def _hold(state: JobState, sides: tuple[tuple[int, ...], ...], found: str) -> No
 
 def _dispute(state: JobState, sides: tuple[tuple[int, ...], ...], found: str, detail: str) -> OpenIncident:
     """From now on nothing is decided. Whoever still runs is told otherwise."""
-    state.dispute = Dispute(sides, tuple(_at(state, rank).name for side in sides for rank in side), detail)
+    state.dispute = Dispute(sides, tuple(_at(state, rank).name for side in sides for rank in side), detail, found)
     return _told(state, found, detail)
 
 
@@ -112,21 +108,14 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
         return
     worker.differed = event.generation
     rank = worker.rank
-    found = (
-        f"rank {rank} (worker {worker.name}) has redone transaction {event.transaction}, behind step {event.step}, and has not come to "
-        f"what it had come to before the loss: {event.detail}"
-    )
-    if why := _expected(state, rank):
-        incident = _told(state, found, f"{found}. {why}: the job goes on with the redo")
+    what = {"rank": rank, "worker": worker.name, "transaction": event.transaction, "step": event.step, "detail": event.detail}
+    found = disputes.REDO_DIFFERS(**what)
+    if detail := _expected(state, rank, what):
+        incident = _told(state, found, detail)
     elif state.dispute is not None or (state.incident is not None and state.incident.held_in == event.generation):
         incident = _told(state, found, found)  # another rank has said so before, and perhaps was believed already
     else:
-        detail = (
-            f"{found}. The step is fed by something that is not registered and changes in it, or is not computed reproducibly. Only the "
-            f"redo is left, and nobody has committed it: the job is held. `understudy believe --rank {rank}` goes on with the redo, "
-            "`understudy stop` ends the job"
-        )
-        incident = _dispute(state, (tuple(sorted(state.ranks)),), found, detail)
+        incident = _dispute(state, (tuple(sorted(state.ranks)),), found, disputes.REDO_HELD(**what))
         incident.held_in = event.generation
     incident.differed = True
     if resuming:
@@ -134,44 +123,44 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
         begin(state, found, [])
 
 
-def _expected(state: JobState, rank: int) -> str:
-    """Why a redo had to differ, or may; empty: it must not."""
+def _expected(state: JobState, rank: int, what: dict[str, object]) -> Text | None:
+    """That this redo (`what`) had to differ, or may, and why; None: it must not."""
     drilled = proofs.verdict(state, rank)
     if drilled is not None and drilled.verdict is DrillVerdict.NOT_REPRODUCIBLE:
-        return f"Drill {drilled.number} of rank {drilled.rank} has found at step {drilled.step} that it is not reproducible on this device"
+        return disputes.REDO_NOT_REPRODUCIBLE(**what, drill=drilled.number, of=drilled.rank, drilled=drilled.step)
     if state.incident is not None and state.incident.unexplained:
-        return "Communication broke without a loss, and what it gave by then may be in what had been computed before"
+        return disputes.REDO_AFTER_BREAK(**what)
     corrupt = [part.rank for part in state.incident.ranks if part.cause is LossCause.CORRUPT] if state.incident is not None else []
-    return f"Rank {corrupt[0]} was corrupt, and what it gave was in what had been computed before" if corrupt else ""
+    return disputes.REDO_AFTER_CORRUPTION(**what, corrupt=corrupt[0]) if corrupt else None
 
 
 def refusal(state: JobState, rank: int) -> str:
     """Why nobody can say now that `rank` is right; empty if somebody can."""
     dispute = state.dispute
     if dispute is None or state.phase is Phase.ENDED:
-        return "the job is not held: nothing is in dispute"
+        return disputes.NOT_HELD()
     if not any(rank in side for side in dispute.sides):
-        return f"rank {rank} is not one of those that differ: {', '.join(_list(side) for side in dispute.sides)}"
+        return disputes.NOT_IN_DISPUTE(rank=rank, ranks=", ".join(map(_list, dispute.sides)))
     holder = state.holder(rank)
     if holder.name not in dispute.workers or holder.state is not WorkerState.MEMBER:
-        return f"the worker that held rank {rank} when it was compared is lost: believe another one"
+        return disputes.HOLDER_LOST(rank=rank)
     return ""
 
 
 def believed(state: JobState, event: Believed) -> None:
     dispute, why_not = state.dispute, refusal(state, event.rank)
     if why_not or dispute is None:
-        state.tell(f"rank {event.rank} cannot be believed: {why_not}")
+        state.tell(disputes.CANNOT_BE_BELIEVED(rank=event.rank, why=why_not))
         return
     state.dispute = None
-    said = f"rank {event.rank} is believed" + (f": {event.reason}" if event.reason else "")
+    said = disputes.BELIEVED_FOR(rank=event.rank, reason=event.reason) if event.reason else disputes.BELIEVED(rank=event.rank)
     state.tell(said)
     if state.incident is not None:
         state.incident.note(said)
     others = [state.holder(rank) for side in dispute.sides if event.rank not in side for rank in side]
     wrong = [worker for worker in others if worker.name in dispute.workers and worker.state is WorkerState.MEMBER]
     if wrong:
-        _replace(state, wrong, f"it holds something else than rank {event.rank}, which is believed ({dispute.detail.partition('. ')[0]})")
+        _replace(state, wrong, disputes.HOLDS_ANOTHER(rank=event.rank, found=dispute.found))
     else:
         advance(state)
 

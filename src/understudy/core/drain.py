@@ -21,6 +21,7 @@ from understudy.core.events import NodeReleased
 from understudy.core.membership import fence
 from understudy.core.state import DRAIN, MOVES, JobState, Node, Worker
 from understudy.core.transitions import Why, WorkerState
+from understudy.messages import moves
 
 TIMER = "drain"
 ATTEMPTS = MOVES
@@ -32,21 +33,19 @@ def refusal(state: JobState, name: str) -> str:
     node = state.nodes.get(name)
     if node is None:
         known = ", ".join(sorted(state.nodes)) or "none yet"
-        return f"the job has no node {name} (it has {known})"
+        return moves.NO_SUCH_NODE(node=name, known=known)
     if state.ended is not None:
-        return "the job is over"
+        return moves.JOB_OVER()
     if node.gone:
-        return f"node {name} was given back to the scheduler"
+        return moves.NODE_RELEASED(node=name)
     ranks = ranks_on(state, node)
     others = [other for other in state.nodes.values() if other is not node and not other.lost and not other.taints]
     fixed = not state.spec.replenish
     room = sum(len(other.idle(*_IDLE)) if fixed or other.claim >= 0 else other.spares for other in others) + floating.may_come(state)
     if ranks and not room:
-        return f"{_named(ranks)} would have nowhere to go: the job has no spare on another node that is trusted (see --spares)"
+        return moves.NOWHERE_TO_GO(ranks=_named(ranks))
     if not state.spec.replenish and room < len(ranks):
-        return (
-            f"{_named(ranks)} would have nowhere to go: the job has {room} spare(s) on other nodes that are trusted, and starts no new ones"
-        )
+        return moves.TOO_FEW_SPARES(ranks=_named(ranks), room=room)
     return ""
 
 
@@ -65,7 +64,7 @@ def settle(state: JobState) -> None:
             _end_spares(state, node)
         done = all(worker.state in (WorkerState.LOST, WorkerState.RELEASED) for worker in node.workers.values())
         if done and not node.drain.done:
-            state.tell(f"node {node.name} is drained: nothing of this job is there any more")
+            state.tell(moves.DRAIN_DONE(node=node.name))
         node.taints[DRAIN] = replace(node.drain, done=done)
 
 
@@ -95,7 +94,7 @@ def released(state: JobState, event: NodeReleased) -> None:
         return
     if not node.lost:
         _end_spares(state, node)
-        state.tell(f"node {node.name} is given back to the scheduler: its ranks have left it")
+        state.tell(moves.GIVEN_BACK(node=node.name))
     node.lost, node.gone, node.spares = True, True, 0
     settle(state)
 
@@ -109,11 +108,10 @@ def hindrance(state: JobState, node: Node) -> str:
     if state.unsettled():
         return state.unsettled()
     if all(state.unmoved.get(rank, 0) >= ATTEMPTS for rank in ranks):
-        return "its move has failed twice: ask for it once more"
+        return moves.MOVED_IN_VAIN()
     spare = choose_spare(state, ranks[0])
     if spare is None or state.nodes[spare.node].taints:
-        coming = ": one more is asked for" if floating.under_way(state) else ""
-        return f"no spare is warm on another node that is trusted{coming}"
+        return moves.NODE_ASKED_FOR() if floating.under_way(state) else moves.NO_SPARE_ELSEWHERE()
     return ""
 
 
@@ -130,8 +128,8 @@ def overdue(state: JobState) -> list[Worker]:
         moving = state.migration.leaver if state.migration is not None else ""
         ranks = sorted({worker.rank for worker in there if drain.lose or worker.name != moving})
         if ranks:
-            what = "given up" if drain.lose else "left there"
-            state.tell(f"the drain of node {node.name} is past its deadline, and {_named(ranks)} {'are' if ranks[1:] else 'is'} {what}")
+            late = moves.OVERDUE_GIVEN_UP if drain.lose else moves.OVERDUE_LEFT
+            state.tell(late(node=node.name, ranks=_named(ranks), are="are" if ranks[1:] else "is"))
         if drain.lose:
             gone += there
             _end_spares(state, node)

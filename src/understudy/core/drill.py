@@ -23,27 +23,28 @@ from understudy.core.membership import fence, top_up
 from understudy.core.model import DrillResult, DrillVerdict
 from understudy.core.state import DrillUnderWay, JobState, Worker
 from understudy.core.transitions import Why, WorkerState
+from understudy.messages import drills, moves
+from understudy.messages.base import Text
 
 TIMER = "drill"
 KEPT = 200  # results
 PATIENCE = 10.0  # seconds that a rank waits for its spare at most, and never so long that the hang watch takes it for hung
-SET_UP = "What the script does up to its first step must be possible a second time, on another worker, while the job runs"
 NOT_SURVIVABLE = 3  # the exit code of a job that must be, as of `understudy drill`
 
 
 def refusal(state: JobState, rank: int) -> str:
     """Why no spare can be drilled for `rank` (-1: any) now; empty if one can."""
     if rank not in range(-1, state.spec.world_size):
-        return f"there is no rank {rank}: this job has ranks 0 to {state.spec.world_size - 1}"
+        return moves.NO_SUCH_RANK(rank=rank, last=state.spec.world_size - 1)
     if why_not := state.unsettled():
         return why_not
     if state.drill is not None:
-        return f"a drill of rank {state.drill.rank} is under way"
+        return drills.UNDER_WAY(rank=state.drill.rank)
     if not state.spec.replenish:
-        return "a drill uses up its spare, and this job does not replace spares"
+        return drills.NOT_REPLACED()
     spare = choose_spare(state, proofs.turn(state) if rank < 0 else rank)
     if spare is None or state.nodes[spare.node].claim >= 0:
-        return "no spare is warm: try again shortly" if state.idle(WorkerState.STARTING) else "no spare is left (see --spares)"
+        return moves.NO_SPARE_WARM() if state.idle(WorkerState.STARTING) else moves.NO_SPARE()
     return ""
 
 
@@ -56,14 +57,14 @@ def due(state: JobState, step: int) -> bool:
 def asked(state: JobState, event: DrillAsked) -> None:
     why_not = refusal(state, event.rank)
     if why_not:
-        state.tell(f"no drill of {f'rank {event.rank}' if event.rank >= 0 else 'any rank'}: {why_not}")
+        state.tell(drills.NO_DRILL(rank=event.rank, why=why_not) if event.rank >= 0 else drills.NO_DRILL_OF_ANY(why=why_not))
         return
     rank = proofs.turn(state) if event.rank < 0 else event.rank
     spare = choose_spare(state, rank)
     assert spare is not None, "else it is refused"
     state.drilled += 1
     state.drill = DrillUnderWay(state.drilled, rank, spare.name, state.holder(rank).name, event.reason, event.step)
-    state.tell(f"drill {state.drilled}: spare {spare.name} on node {spare.node} will compute a step of rank {rank} beside it")
+    state.tell(drills.BEGINS(number=state.drilled, spare=spare.name, node=spare.node, rank=rank))
     state.become(spare, WorkerState.REHEARSING)
     state.timer(TIMER, state.timeouts.hang_first)
     if spare.prepare is None:
@@ -84,7 +85,7 @@ def ready(state: JobState, spare: Worker) -> None:
     if drill.running:
         return
     if state.workers[drill.holder].state is not WorkerState.MEMBER:  # its script had ended, so that was no loss
-        _conclude(state, drill, DrillVerdict.BROKEN, "the rank has finished, and is gone")
+        _conclude(state, drill, DrillVerdict.BROKEN, drills.FINISHED_AND_GONE())
         return
     spare.ready = drill.running = True
     for command in _commands(state, drill):
@@ -131,20 +132,20 @@ def failed(state: JobState, worker: Worker, why: str) -> bool:
     drill = state.drill
     if drill is None or drill.worker != worker.name:
         return False
-    _conclude(state, drill, DrillVerdict.DIFFERENT, f"the spare could not come to the step: {why}. {SET_UP}")
+    _conclude(state, drill, DrillVerdict.DIFFERENT, drills.COULD_NOT_COME(why=why))
     return True
 
 
 def lost(state: JobState, worker: Worker, why: str) -> None:
     """This spare is gone, and fenced already."""
     if state.drill is not None and state.drill.worker == worker.name:
-        _conclude(state, state.drill, DrillVerdict.BROKEN, f"the spare was lost: {why}")
+        _conclude(state, state.drill, DrillVerdict.BROKEN, drills.DRILL_SPARE_LOST(why=why))
 
 
 def overdue(state: JobState) -> None:
     if state.drill is not None:
-        stage = "was told" if state.drill.running else "was not ready"
-        _conclude(state, state.drill, DrillVerdict.BROKEN, f"the spare {stage}, and nothing came of it in {state.timeouts.hang_first:g} s")
+        late = drills.NOTHING_CAME if state.drill.running else drills.NOT_READY
+        _conclude(state, state.drill, DrillVerdict.BROKEN, late(seconds=state.timeouts.hang_first))
 
 
 def in_set_up(state: JobState) -> Worker | None:
@@ -158,7 +159,7 @@ def in_set_up(state: JobState) -> Worker | None:
 def call_off(state: JobState, why: str) -> None:
     """Something more important happens."""
     if state.drill is not None:
-        _conclude(state, state.drill, DrillVerdict.BROKEN, f"called off: {why}", fresh=False)
+        _conclude(state, state.drill, DrillVerdict.BROKEN, drills.DRILL_CALLED_OFF(why=why), fresh=False)
 
 
 def _conclude(
@@ -177,7 +178,7 @@ def _conclude(
     if drill.running and fresh:  # called off: it hears of what is more important
         state.emit(DrillOver(drill.holder, state.generation, drill.number))
     if state.spec.require_drill and verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):
-        state.end(NOT_SURVIVABLE, f"{told(result)}. The job ends because of --require-drill")
+        state.end(NOT_SURVIVABLE, drills.REQUIRED(result=told(result)))
         return
     spare = state.workers[drill.worker]
     if spare.state is WorkerState.REHEARSING:
@@ -190,22 +191,22 @@ def _conclude(
 
 def advice(verdict: str, rank: int) -> str:
     """What to do about it; empty: nothing, or the verdict itself says so."""
-    return f"Nothing speaks against it; try again: understudy drill --rank {rank}" if verdict == DrillVerdict.BROKEN else ""
+    return drills.TRY_AGAIN(rank=rank) if verdict == DrillVerdict.BROKEN else ""
 
 
-def told(result: DrillResult) -> str:
+def told(result: DrillResult) -> Text:
     """For a person."""
-    of = f"drill {result.number}: rank {result.rank}"
+    number, rank, step = result.number, result.rank, result.step
     more = f": {result.detail}" if result.detail else ""
     match result.verdict:
         case DrillVerdict.SAME:
-            return f"{of} is proven at step {result.step}: spare {result.worker} computed the same bits, and its redo, too{more}"
+            return drills.SAME(number=number, rank=rank, step=step, spare=result.worker, more=more)
         case DrillVerdict.PARTLY:
             left_out = f", {result.left_out} were too much to be sent" if result.left_out else ""
-            return f"{of} is proven in part at step {result.step}: the same bits in {result.collectives} collectives{left_out}{more}"
+            return drills.PARTLY(number=number, rank=rank, step=step, collectives=result.collectives, left_out=left_out, more=more)
         case DrillVerdict.DIFFERENT:
-            return f"{of} is not survivable as it is (step {result.step}){more}"
+            return drills.NOT_SURVIVABLE(number=number, rank=rank, step=step, more=more)
         case DrillVerdict.NOT_REPRODUCIBLE:
-            return f"{of} is not reproducible on this device (step {result.step}){more}"
+            return drills.NOT_REPRODUCIBLE(number=number, rank=rank, step=step, more=more)
         case DrillVerdict.BROKEN:
-            return f"{of} is not proven{more}"
+            return drills.NOT_PROVEN(number=number, rank=rank, more=more)

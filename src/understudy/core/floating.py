@@ -20,8 +20,6 @@ Known limits: what a person asks for (a migration) claims nothing. In a recovery
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from understudy.core.assignment import choose_spare
 from understudy.core.commands import ClaimNode, GiveBackNode
 from understudy.core.events import ClaimEnded, MigrationAsked, NodeJoined
@@ -29,6 +27,8 @@ from understudy.core.membership import fence
 from understudy.core.migration import move
 from understudy.core.state import MOVES, Claim, JobState, Node, Worker
 from understudy.core.transitions import Why, WorkerState
+from understudy.messages import floating_spares, forming
+from understudy.messages.base import Message
 
 TIMER = "claim"
 PAUSE = 10.0  # seconds between what the scheduler cannot give, or what has come to nothing, and the next claim
@@ -84,25 +84,25 @@ def takes(state: JobState, event: NodeJoined) -> bool:
         return True
     if event.claim < 0:
         if there is not None and there.claim >= 0:
-            state.tell(f"node {event.node} was refused: it is claimed, and its agent does not know that")
+            state.tell(floating_spares.UNAWARE(node=event.node))
         return there is None or there.claim < 0
     if claim is None:
         if state.claimed <= event.claim < state.claimed + AHEAD:  # by an orchestrator that was killed
             state.claimed = event.claim + 1
-        state.tell(f"node {event.node} was refused: claim {event.claim} is over, or never was")
+        state.tell(floating_spares.CLAIM_OVER(node=event.node, claim=event.claim))
         state.emit(GiveBackNode(event.claim, event.node))
         return False
     if claim.node:  # what serves the claim must not end with the node that speaks now
-        state.tell(f"node {event.node} was refused: node {claim.node} serves claim {claim.number}")
+        state.tell(floating_spares.CLAIM_SERVED(node=event.node, other=claim.node, claim=claim.number))
         return False
     if there is not None or (known is not None and known.claim < 0):
-        _useless(state, claim, event.node, f"node {event.node} was refused: the job has it already, or has lost it")
+        _useless(state, claim, event.node, floating_spares.ALREADY_THERE(node=event.node))
         return False
     if event.node_rank < state.spec.nodes or event.node_rank in state.places or event.spares < 0:
-        _useless(state, claim, event.node, f"node {event.node} was refused: its node rank {event.node_rank} is taken or out of range")
+        _useless(state, claim, event.node, forming.NODE_RANK_TAKEN(node=event.node, node_rank=event.node_rank))
         return False
     claim.node = event.node
-    state.tell(f"node {event.node} has joined for claim {claim.number}")
+    state.tell(floating_spares.JOINED(node=event.node, claim=claim.number))
     return True
 
 
@@ -125,7 +125,7 @@ def ended(state: JobState, event: ClaimEnded) -> str:
     if claim.node:
         state.nodes[claim.node].gone = True
         return claim.node
-    state.tell(f"claim {claim.number} is not fulfilled: {event.detail}")
+    state.tell(floating_spares.NOT_FULFILLED(claim=claim.number, detail=event.detail))
     state.timer(TIMER, PAUSE)
     return ""
 
@@ -155,7 +155,7 @@ def ask(state: JobState) -> None:
     for node in _joined(state):
         if not node.workers:
             _useless_node(state, node)
-    _claim(state, vacant[-short:], lambda rank: f"rank {rank} is lost, and no spare is left for it")
+    _claim(state, vacant[-short:], floating_spares.FOR_LOST_RANK)
 
 
 def release(state: JobState) -> None:
@@ -195,10 +195,10 @@ def settle(state: JobState) -> None:
         short -= state.spec.workers_per_node
     short += state.spec.workers_per_node * sum(not claim.node for claim in state.claims.values())
     if short > 0:
-        _claim(state, left[-short:], lambda rank: f"rank {rank} is to leave its node, and no other that is trusted has a spare")
+        _claim(state, left[-short:], floating_spares.FOR_LEAVING_RANK)
 
 
-def _claim(state: JobState, ranks: list[int], why: Callable[[int], str]) -> None:
+def _claim(state: JobState, ranks: list[int], why: Message) -> None:
     """For these, some of which may be provided for by what is under way. Not in the pause."""
     if TIMER in state.timers:
         return
@@ -206,10 +206,10 @@ def _claim(state: JobState, ranks: list[int], why: Callable[[int], str]) -> None
     coming = sum(not claim.node for claim in state.claims.values())
     avoid = tuple(sorted(node.name for node in state.nodes.values() if (node.lost and not (node.gone and node.claim >= 0)) or node.taints))
     for rank in ranks[coming * size :: size][: max(0, state.spec.floating - len(state.claims))]:
-        claim = Claim(state.claimed, rank, why(rank), avoid)
+        claim = Claim(state.claimed, rank, why(rank=rank), avoid)
         state.claims[claim.number] = claim
         state.claimed += 1
-        state.tell(f"a node is asked for from the scheduler (claim {claim.number}): {claim.reason}")
+        state.tell(floating_spares.ASKED_FOR(claim=claim.number, why=claim.reason))
         state.emit(ClaimNode(claim.number, rank, claim.reason, avoid))
 
 
@@ -222,12 +222,12 @@ def _go(state: JobState) -> bool:
             spare = choose_spare(state, worker.rank)
             if spare is not None and state.nodes[spare.node].claim < 0 and not state.nodes[spare.node].taints:
                 worker.moves += 1
-                move(state, MigrationAsked(worker.rank, f"node {node.name} is claimed, and the job has a spare of its own"), spare)
+                move(state, MigrationAsked(worker.rank, floating_spares.OWN_SPARE(node=node.name)), spare)
                 return True
     return False
 
 
-def _give_back(state: JobState, claim: Claim, why: str = "not needed any more") -> None:
+def _give_back(state: JobState, claim: Claim, why: Message = floating_spares.NODE_NOT_NEEDED) -> None:
     del state.claims[claim.number]
     if claim.node:
         node = state.nodes[claim.node]
@@ -235,13 +235,13 @@ def _give_back(state: JobState, claim: Claim, why: str = "not needed any more") 
             fence(state, worker, GIVEN_BACK)
         node.lost, node.spares, node.gone = True, 0, True
         lost(state, node)
-    state.tell(f"claim {claim.number} is {why}" + (f": node {claim.node} is given back" if claim.node else ""))
+    state.tell(why(claim=claim.number, node=claim.node) if claim.node else floating_spares.NOT_NEEDED(claim=claim.number))
     state.emit(GiveBackNode(claim.number, claim.node))
 
 
 def _useless_node(state: JobState, node: Node) -> None:
     """No spare comes up there. So that this is not tried at once, again and again, the next claim waits for a moment."""
-    _give_back(state, state.claims[node.claim], "of no use, as no spare comes up there")
+    _give_back(state, state.claims[node.claim], floating_spares.NODE_USELESS)
     state.timer(TIMER, PAUSE)
 
 

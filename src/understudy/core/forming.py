@@ -13,6 +13,7 @@ from understudy.core.membership import fence, give_back, give_rank, start_worker
 from understudy.core.preparation import TIMER
 from understudy.core.state import JobState, Node, Worker
 from understudy.core.transitions import Phase, WorkerState
+from understudy.messages import forming
 
 
 def give_out_ranks(state: JobState) -> None:
@@ -38,15 +39,11 @@ def give_out_ranks(state: JobState) -> None:
 def start_anew(state: JobState, reason: str) -> None:
     """Nothing was done yet: end every holder and start the ranks again in a new generation."""
     if state.restarts >= state.spec.max_restarts:
-        state.end(
-            1,
-            f"the job was started anew {state.restarts} of at most {state.spec.max_restarts} times,"
-            f" and again lost a rank before its first transaction: {reason}",
-        )
+        state.end(1, forming.STARTED_TOO_OFTEN(restarts=state.restarts, most=state.spec.max_restarts, reason=reason))
         return
     state.restarts += 1
     state.generation = state.next_generation()
-    state.tell(f"{reason} before the first transaction: all ranks start anew ({state.restarts} of at most {state.spec.max_restarts} times)")
+    state.tell(forming.STARTS_ANEW(reason=reason, restarts=state.restarts, most=state.spec.max_restarts))
     for worker in state.members():
         fence(state, worker, "the job starts anew")
     for worker in state.newcomers():
@@ -62,7 +59,7 @@ def start_anew(state: JobState, reason: str) -> None:
     state.cancel("quiesce", "hold", "resume", "communication", "migration", TIMER)
     state.enter(Phase.FORMING)
     if any(node.lost for node in state.hosts()):
-        state.end(1, f"{reason} before the first transaction, and not all nodes are there to start anew")
+        state.end(1, forming.NODES_MISSING(reason=reason))
         return
     start_ranks(state)
     top_up(state)

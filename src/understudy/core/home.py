@@ -15,6 +15,7 @@ from understudy.core.events import MigrationAsked
 from understudy.core.membership import top_up
 from understudy.core.state import JobState, Node, Worker
 from understudy.core.transitions import Phase, WorkerState
+from understudy.messages import moves
 
 TIMER = "home"
 ATTEMPTS = 2  # to move a rank
@@ -66,7 +67,7 @@ def go(state: JobState) -> None:
             if node.awaits and state.spec.replenish:
                 node.spares = max(0, node.spares - 1)
             node.awaits = max(0, node.awaits - 1)
-            migration.move(state, MigrationAsked(rank, f"node {node.name}, where it was at first, is trusted again"), spare)
+            migration.move(state, MigrationAsked(rank, moves.RETURNS(node=node.name)), spare)
             return
 
 

@@ -27,19 +27,20 @@ from understudy.core.model import LossCause, Timeouts
 from understudy.core.quiesce import advance, begin, fill, no_spare, want_more
 from understudy.core.state import JobState, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.messages import losses as texts
 
 EXPLAIN_WITHIN = 30.0  # seconds for a loss to explain broken communication that breaks again before a step is through
 MOST_NAMED = 16  # losses that a reason names: it goes to every worker
 
-_VERB = {
-    LossCause.KILLED: "was killed",
-    LossCause.CRASHED: "crashed",
-    LossCause.EXITED: "exited",
-    LossCause.HUNG: "hung",
-    LossCause.NODE: "was lost with its node",
-    LossCause.DRAINED: "is given up",
-    LossCause.DIGEST: "did not verify",
-    LossCause.CORRUPT: "holds state that is not its replicas'",
+_LOST = {
+    LossCause.KILLED: texts.KILLED,
+    LossCause.CRASHED: texts.CRASHED,
+    LossCause.EXITED: texts.EXITED,
+    LossCause.HUNG: texts.HUNG,
+    LossCause.NODE: texts.LOST_WITH_NODE,
+    LossCause.DRAINED: texts.GIVEN_UP,
+    LossCause.DIGEST: texts.NOT_VERIFIED,
+    LossCause.CORRUPT: texts.HOLDS_OTHER_STATE,
 }
 
 
@@ -64,7 +65,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         there = [worker for worker in there if worker.state is not WorkerState.RELEASED or node.claim >= 0]  # that waits for its end
         gone = [worker for worker in there if worker.name not in event.workers]
         there_before = not node.lost
-        lose(state, [Loss(worker, LossCause.NODE, f"{node.name} was started anew", state.now) for worker in gone])
+        lose(state, [Loss(worker, LossCause.NODE, texts.HOST_RESTARTED(node=node.name), state.now) for worker in gone])
         if there_before and node.lost:
             return  # it is given back, as no spare comes up there any more
     workers.node_joined(state, event)
@@ -81,7 +82,7 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
         # knows, or it has a rank already that somebody else takes it for.
         if worker.state is WorkerState.STARTING:
             state.become(worker, WorkerState.WARM)
-        detail = f"it took rank {event.rank} from an orchestrator that was killed, and the journal knows nothing of that"
+        detail = texts.UNKNOWN_ASSIGNMENT(rank=event.rank)
         lose(state, [Loss(worker, LossCause.KILLED, detail, state.now)])
     else:
         workers.worker_warm(state, event)
@@ -89,7 +90,7 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
 
 def nodes_lost(state: JobState, event: NodesLost) -> None:
     losses: list[Loss] = []
-    missed = ""
+    missed: str = ""
     for lost in event.nodes:
         node = state.nodes.get(lost.node)
         if node is None or node.lost:
@@ -99,10 +100,10 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
         home.doubted(state, node)
         floating.lost(state, node)
         admission.settle(state)
-        state.tell(f"node {node.name} was lost: {lost.detail}")
+        state.tell(texts.NODE_LOST(node=node.name, detail=lost.detail))
         losses += [Loss(worker, LossCause.NODE, lost.detail, lost.happened or state.now) for worker in node.workers.values()]
         if node.rank < state.spec.nodes and not missed:
-            missed = f"node {node.name} was lost before training began: {lost.detail}"
+            missed = texts.NODE_LOST_EARLY(node=node.name, detail=lost.detail)
     lose(state, losses)
     if state.phase is Phase.FORMING and missed:
         state.end(1, missed)
@@ -112,7 +113,7 @@ def claim_ended(state: JobState, event: ClaimEnded) -> None:
     """A node that serves it is lost like any other."""
     node = floating.ended(state, event)
     if node:
-        nodes_lost(state, NodesLost((LostNode(node, f"its claim has ended: {event.detail}", state.now),)))
+        nodes_lost(state, NodesLost((LostNode(node, texts.CLAIM_ENDED(detail=event.detail), state.now),)))
 
 
 def verify_failed(state: JobState, event: VerifyFailed) -> None:
@@ -148,7 +149,7 @@ def expired(state: JobState, event: Expired) -> None:
     state.timers.remove(event.timer)
     recovery = state.recovery
     if event.timer == "communication" and state.broken:
-        reason = f"communication broke and no worker was lost: {state.broken}"
+        reason = texts.COMMUNICATION_BROKE(found=state.broken)
         state.tell(reason)
         incident = open_incident(state, state.broken_at, reason)
         incident.note(reason)
@@ -156,18 +157,18 @@ def expired(state: JobState, event: Expired) -> None:
         disrupted(state, set(), reason)
         begin(state, reason, [], unexplained=True)
     elif event.timer == "quiesce" and recovery is not None and recovery.planned:
-        reason = f"no boundary was reached within {state.timeouts.quiesce:g} s"
+        reason = texts.NO_BOUNDARY(seconds=state.timeouts.quiesce)
         open_incident(state, state.now, reason)
         disrupted(state, set(), reason)
         begin(state, reason, [])
     elif event.timer == "quiesce" and recovery is not None:
-        detail = f"did not stop within {state.timeouts.quiesce:g} s after the abort of its generation"
+        detail = texts.DID_NOT_STOP(seconds=state.timeouts.quiesce)
         late = [state.workers[name] for name in sorted(recovery.waiting)]
         lose(state, [Loss(worker, LossCause.HUNG, detail, state.now) for worker in late])
     elif event.timer == "hold" and state.vacant():
-        state.end(1, f"{no_spare(state, state.vacant())} (waited {state.timeouts.hang_first:g} s for one to warm)")
+        state.end(1, no_spare(state, state.vacant(), waited=state.timeouts.hang_first))
     elif event.timer == "migration" and state.migration is not None:
-        detail = f"was not ready to take over within {state.timeouts.hang_first:g} s"
+        detail = texts.NOT_READY(seconds=state.timeouts.hang_first)
         newcomer = state.workers[state.migration.newcomer]
         lose(state, [Loss(newcomer, LossCause.HUNG, detail, state.now)])
     elif event.timer == drill.TIMER:
@@ -179,7 +180,7 @@ def expired(state: JobState, event: Expired) -> None:
     elif event.timer == home.TIMER:
         home.due(state)
     elif event.timer == drain.TIMER:
-        detail = "its node is drained, and the deadline is over"
+        detail = texts.DRAIN_DEADLINE()
         lose(state, [Loss(worker, LossCause.DRAINED, detail, state.now) for worker in taints.overdue(state)])
         taints.leave(state)
     elif event.timer == preparation.TIMER:
@@ -189,7 +190,7 @@ def expired(state: JobState, event: Expired) -> None:
             fill(state)
             advance(state)
     else:  # resume
-        detail = f"was not verified within {state.timeouts.hang_first:g} s"
+        detail = texts.NOT_VERIFIED_IN_TIME(seconds=state.timeouts.hang_first)
         lose(state, [Loss(worker, LossCause.HUNG, detail, state.now) for worker in state.newcomers()])
 
 
@@ -228,7 +229,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
     interrupts = boundary
     for loss in losses:
         worker = loss.worker
-        what = f"{state.describe(worker)} {_VERB.get(loss.cause, 'was lost')}: {loss.detail}"
+        what = _LOST.get(loss.cause, texts.LOST)(rank=worker.rank, worker=worker.name, node=worker.node, detail=loss.detail)
         state.tell(what)
         told.append(what)
         if worker.finished and state.phase is Phase.TRAINING and not interrupts and loss.cause is not LossCause.CORRUPT:
@@ -260,6 +261,6 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
 def finished_then_lost_needed(state: JobState, why: str) -> None:
     """Others still wait for a rank whose worker had finished and is gone: it is a loss after all."""
     gone = ", ".join(state.describe(state.holder(rank)) for rank in sorted(state.finished_then_lost))
-    reason = f"{gone} was lost after it had finished, and is needed: {why}"
+    reason = texts.FINISHED_AND_NEEDED(workers=gone, why=why)
     open_incident(state, state.now, reason)
     begin(state, reason, [])

@@ -48,6 +48,7 @@ from understudy.core.commands import Command
 from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
 from understudy.core.transitions import Phase, Why, outlives, refusal
+from understudy.messages import forming, losses
 
 
 def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
@@ -64,12 +65,16 @@ def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
         # It was still setting up ahead of the loss when it was given the rank.
         loss.lose(state, [loss.Loss(worker, LossCause.EXITED, event.summary, state.now)])
         return
-    who = f"rank {event.rank} ({event.worker} on node {worker.node})" if event.rank >= 0 else f"worker {event.worker}"
-    state.end(event.exit_code or 1, f"{who} failed at step {event.step}: {event.summary}\n{event.traceback}".rstrip())
+    report = f"{event.summary}\n{event.traceback}".rstrip()
+    if event.rank >= 0:
+        why = losses.SCRIPT_FAILED(rank=event.rank, worker=event.worker, node=worker.node, step=event.step, report=report)
+    else:
+        why = losses.WORKER_FAILED(worker=event.worker, step=event.step, report=report)
+    state.end(event.exit_code or 1, why)
 
 
 def _stop_asked(state: JobState, event: events.StopAsked) -> None:
-    state.end(event.exit_code, f"stopped: {event.reason}")
+    state.end(event.exit_code, losses.STOPPED(reason=event.reason))
 
 
 MOST_NOTICES = 200
@@ -141,15 +146,17 @@ class Machine:
 
     def __init__(self, spec: JobSpec, timeouts: Timeouts) -> None:
         if spec.world_size < 1 or spec.world_size != spec.nodes * spec.workers_per_node:
-            raise ValueError(f"world_size {spec.world_size} is not nodes {spec.nodes} x workers_per_node {spec.workers_per_node}")
+            figures = {"world_size": spec.world_size, "nodes": spec.nodes, "workers_per_node": spec.workers_per_node}
+            raise ValueError(forming.WORLD_SIZE(**figures))
         if spec.spares < 0:
-            raise ValueError(f"spares must not be negative: {spec.spares}")
+            raise ValueError(forming.SPARES_NEGATIVE(spares=spec.spares))
         if not 0 <= spec.spare_nodes * spec.workers_per_node <= spec.spares:
-            raise ValueError(f"{spec.spare_nodes} nodes of spares, {spec.workers_per_node} on each, are more than {spec.spares} spares")
+            figures = {"spare_nodes": spec.spare_nodes, "workers_per_node": spec.workers_per_node, "spares": spec.spares}
+            raise ValueError(forming.SPARE_NODES(**figures))
         if not 0 <= spec.prepared <= spec.spares:
-            raise ValueError(f"{spec.prepared} spares cannot be prepared where there are {spec.spares}")
+            raise ValueError(forming.PREPARED(prepared=spec.prepared, spares=spec.spares))
         if spec.floating < 0:
-            raise ValueError(f"floating spares must not be negative: {spec.floating}")
+            raise ValueError(forming.FLOATING_NEGATIVE(floating=spec.floating))
         self.state = JobState(spec, timeouts)
 
     def handle(self, event: events.Event, now: float) -> list[Command]:

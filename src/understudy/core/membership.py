@@ -11,6 +11,7 @@ from understudy.core.commands import Assign, KillWorker, StartWorker
 from understudy.core.incident import OpenIncident
 from understudy.core.state import JobState, Node, Worker
 from understudy.core.transitions import WorkerState
+from understudy.messages import recoveries
 
 
 def start_worker(state: JobState, node: Node, spare: bool) -> None:
@@ -71,5 +72,5 @@ def open_incident(state: JobState, fault_at: float, reason: str, *, planned: boo
             state.incident.measure("detect", fault_at, state.now)
     elif not planned and state.incident.planned:
         state.incident.planned = False
-        state.incident.note(f"began as a planned migration, turned into a recovery: {reason}")
+        state.incident.note(recoveries.BECAME_RECOVERY(reason=reason))
     return state.incident

@@ -25,26 +25,27 @@ from understudy.core.membership import give_back, give_rank, open_incident, top_
 from understudy.core.model import LossCause
 from understudy.core.state import JobState, Migration, Recovery, Stage, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.messages import moves
 
 
 def refusal(state: JobState, rank: int) -> str:
     """Why `rank` cannot migrate now; empty if it can."""
     if rank not in range(state.spec.world_size):
-        return f"there is no rank {rank}: this job has ranks 0 to {state.spec.world_size - 1}"
+        return moves.NO_SUCH_RANK(rank=rank, last=state.spec.world_size - 1)
     if why_not := state.unsettled():
         return why_not
     if choose_spare(state, rank) is None:
         warming = bool(state.idle(WorkerState.STARTING))
         if not warming and any(spare.prepare is not None for spare in state.idle(WorkerState.WARM)):
-            return "every spare is prepared for another rank (see --prepare)"
-        return "no spare is warm yet: try again shortly" if warming else "no spare is left (see --spares)"
+            return moves.ALL_PREPARED()
+        return moves.NO_SPARE_WARM() if warming else moves.NO_SPARE()
     return ""
 
 
 def asked(state: JobState, event: MigrationAsked) -> None:
     why_not = refusal(state, event.rank)
     if why_not:
-        state.tell(f"rank {event.rank} does not migrate: {why_not}")
+        state.tell(moves.REFUSED(rank=event.rank, why=why_not))
         return
     spare = choose_spare(state, event.rank)
     assert spare is not None, "else it is refused"
@@ -59,7 +60,7 @@ def move(state: JobState, event: MigrationAsked, spare: Worker) -> None:
     store = donors[0].store if donors else spare.store
     generation = state.next_generation()
     state.migration = Migration(event.rank, leaver.name, spare.name, generation, event.reason)
-    state.tell(f"rank {event.rank} migrates from {leaver.name} to {spare.name}, which sets up now; training goes on")
+    state.tell(moves.MIGRATES(rank=event.rank, leaver=leaver.name, newcomer=spare.name))
     for worker in state.members():
         state.emit(Publish(worker.name, generation, store, (event.rank,)))
     give_rank(state, spare, event.rank, generation, store, newcomer=True, planned=True)
@@ -82,9 +83,9 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     if any(worker.finished for worker in state.members()):
         give_back(state, newcomer, "the job is about to finish")
         state.migration = None
-        state.tell(f"rank {migration.rank} does not migrate any more: the job is about to finish")
+        state.tell(moves.NO_LONGER(rank=migration.rank))
         return
-    incident = open_incident(state, state.now, migration.reason or "a migration was asked for", planned=True)
+    incident = open_incident(state, state.now, migration.reason or moves.ASKED(), planned=True)
     incident.lost(migration.rank, LossCause.MIGRATED, migration.reason, migration.leaver)
     incident.assigned(migration.rank, migration.newcomer, state.now)
     for phase in migration.measured:
@@ -127,11 +128,11 @@ def disrupted(state: JobState, lost: set[str], why: str) -> None:
             give_back(state, newcomer, "the job is about to finish")
         elif there:
             state.ranks[rank] = newcomer.name
-            outcome(state, rank, newcomer.name, f"rank {rank} was migrating already, to {newcomer.name}")
+            outcome(state, rank, newcomer.name, moves.MIGRATING_ALREADY(rank=rank, newcomer=newcomer.name))
         return
     if there:
         give_back(state, newcomer, f"the migration of rank {rank} is called off: {why}")
-    outcome(state, rank, leaver.name, f"the migration of rank {rank} was called off: {why}")
+    outcome(state, rank, leaver.name, moves.CALLED_OFF(rank=rank, why=why))
     if state.incident is None:
         top_up(state)
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from understudy.core.model import LossCause
+from understudy.messages import losses
 
 ENOUGH = 2  # survivors that crashed at one transaction
 
@@ -52,12 +53,4 @@ class Crashes:
         if len(self.told) < min(ENOUGH, max(self.survivors, 1)):
             return ""
         new = ", ".join(f"rank {rank} on {worker}" for worker, rank in self.newcomers.items())
-        return (
-            f"{'; '.join(self.told)}. These were healthy survivors, and all of them crashed at transaction {self.transaction}, "
-            f"right after a recovery (newcomers since: {new}). Most likely a newcomer's collective does not fit the survivors': "
-            "what the script or a framework computes (the layout of buckets, the size of a tensor, a branch) is not the same on a "
-            "newcomer, and the library below ends whoever hears that. More spares would be used up in the same way, and all ranks "
-            "could end as newcomers with wrong state. What to do: compare the last lines of these workers and of the newcomers in "
-            "workers/, start again from a checkpoint (with --spares 0 the next loss ends the job instead), and report what the script "
-            "uses, because Understudy should have noticed before"
-        )
+        return losses.SURVIVORS_CRASH(crashes="; ".join(self.told), transaction=self.transaction, newcomers=new)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from understudy.messages import forming
+
 
 class Stand(StrEnum):
     """Where a worker stands in a transaction."""
@@ -78,17 +80,13 @@ class Timeouts:
 
     def __post_init__(self) -> None:
         if not 0 < self.beat < self.hang_floor <= self.hang_first:
-            raise ValueError(
-                f"timeouts must keep 0 < beat ({self.beat}) < hang_floor ({self.hang_floor}) <= hang_first ({self.hang_first})"
-            )
+            raise ValueError(forming.HANG_LIMITS(beat=self.beat, hang_floor=self.hang_floor, hang_first=self.hang_first))
         if self.hang_factor < 1:
-            raise ValueError(f"hang_factor must be at least 1, not {self.hang_factor}")
+            raise ValueError(forming.HANG_FACTOR(factor=self.hang_factor))
         if self.quiesce <= 0 or self.stop <= 0:
-            raise ValueError("quiesce and stop must be positive")
+            raise ValueError(forming.NOT_POSITIVE())
         if not 0 < 2 * self.heartbeat <= self.node_lost < self.quiesce:
-            raise ValueError(
-                f"timeouts must keep 0 < 2 heartbeats ({self.heartbeat}) <= node_lost ({self.node_lost}) < quiesce ({self.quiesce})"
-            )
+            raise ValueError(forming.NODE_LIMITS(heartbeat=self.heartbeat, node_lost=self.node_lost, quiesce=self.quiesce))
 
 
 class LossCause(StrEnum):

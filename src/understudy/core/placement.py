@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from understudy.core.model import JobSpec
+from understudy.messages import forming
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,14 @@ def place(spec: JobSpec, offers: Sequence[Offer]) -> list[Part] | str:
     """The parts of the job, or what is missing."""
     fitting = sorted((o for o in offers if o.free >= spec.workers_per_node), key=lambda o: (o.free, o.node))
     if len(fitting) < spec.nodes:
-        return (
-            f"{spec.nodes} node{'s' * (spec.nodes != 1)} with {spec.workers_per_node} free slots each are needed, {len(fitting)} are there"
-        )
+        nodes = f"{spec.nodes} node{'s' * (spec.nodes != 1)}"
+        return forming.TOO_FEW_NODES(nodes=nodes, slots=spec.workers_per_node, fitting=len(fitting))
     chosen = sorted(fitting[: spec.nodes], key=lambda o: o.node)
     hosts = {o.node: number for number, o in enumerate(chosen)}
     domains = {o.domain for o in chosen}
     rest = {o.node: o.free - (spec.workers_per_node if o.node in hosts else 0) for o in offers}
     if sum(rest.values()) < spec.spares:
-        return f"{spec.spares} slots are needed for spares, {sum(rest.values())} are free beside the ranks"
+        return forming.TOO_FEW_SLOTS(spares=spec.spares, free=sum(rest.values()))
     where = {o.node: o for o in offers}
     spares = dict.fromkeys(hosts, 0)
     for _ in range(spec.spares):

@@ -26,6 +26,7 @@ from understudy.core.events import Prepared
 from understudy.core.membership import fence, start_worker, top_up
 from understudy.core.state import JobState, Worker
 from understudy.core.transitions import WorkerState
+from understudy.messages import drills
 
 ATTEMPTS = 2  # for each rank
 TIMER = "prepare"
@@ -75,7 +76,7 @@ def keep(state: JobState, spare: Worker) -> None:
         return
     state.become(spare, WorkerState.WARM)
     state.timer(TIMER, state.timeouts.hang_first)
-    state.tell(f"spare {spare.name} on node {spare.node}, in the set-up of rank {prepare.rank} for a drill, goes on as a prepared one")
+    state.tell(drills.KEPT(spare=spare.name, node=spare.node, rank=prepare.rank))
 
 
 def _end_surplus(state: JobState) -> None:
@@ -136,8 +137,8 @@ def failed(state: JobState, worker: Worker, rank: int, why: str) -> None:
     """The script raised in a spare's set-up as `rank`, ahead of time. In the rank's own it did not: the job goes on."""
     missed(state, rank)
     fence(state, worker, f"it could not be prepared for rank {rank}")
-    again = "" if state.unprepared[rank] < ATTEMPTS else "; no other is for this rank"
-    state.tell(f"spare {worker.name} on node {worker.node} could not be prepared for rank {rank}{again}: {why}")
+    told = drills.NOT_PREPARED if state.unprepared[rank] < ATTEMPTS else drills.NOT_PREPARED_ANY_MORE
+    state.tell(told(spare=worker.name, node=worker.node, rank=rank, why=why))
     if state.incident is None:
         top_up(state)
 
@@ -147,14 +148,14 @@ def missed(state: JobState, rank: int) -> None:
     state.unprepared[rank] = state.unprepared.get(rank, 0) + 1
     state.unprepared_in_a_row += 1
     if state.unprepared_in_a_row == IN_A_ROW:
-        state.tell(f"{IN_A_ROW} spares in a row could not be prepared: no more are (see what they printed, in the run directory)")
+        state.tell(drills.FAILED_IN_A_ROW(count=IN_A_ROW))
 
 
 def overdue(state: JobState) -> None:
     """Spares that are still in their set-up after the limit of every set-up are ended, and others are started."""
     for worker in state.idle(WorkerState.WARM):
         if worker.prepare is not None and not worker.ready:
-            failed(state, worker, worker.prepare.rank, f"it was not ready within {state.timeouts.hang_first:g} s")
+            failed(state, worker, worker.prepare.rank, drills.NOT_PREPARED_IN_TIME(seconds=state.timeouts.hang_first))
 
 
 def publish_again(state: JobState, member: Worker) -> None:
@@ -202,4 +203,4 @@ def _anew(state: JobState, worker: Worker, why: str) -> None:
     there = [one for one in node.idle(WorkerState.STARTING, WorkerState.WARM) if one.spare]
     if not state.trusted(node) or len(there) >= node.spares:  # else it is topped up; more are there only behind a drill (`keep`)
         start_worker(state, node, spare=True)
-    state.tell(f"spare {worker.name} on node {worker.node}, prepared for rank {worker.prepare.rank}, is started over for another rank")
+    state.tell(drills.STARTED_OVER(spare=worker.name, node=worker.node, rank=worker.prepare.rank))

@@ -13,6 +13,8 @@ from understudy.core.incident import OpenIncident
 from understudy.core.model import DrillResult, DrillVerdict
 from understudy.core.state import DrillUnderWay, JobState
 from understudy.core.transitions import Why
+from understudy.messages import drills
+from understudy.messages.base import Text
 
 PROVEN = (DrillVerdict.SAME, DrillVerdict.PARTLY)
 
@@ -31,15 +33,16 @@ def proven(state: JobState, rank: int) -> int:
     return found.step if found is not None and found.verdict in PROVEN else -1
 
 
-def standing(state: JobState, rank: int) -> str:
+def standing(state: JobState, rank: int) -> Text:
     """For a person who reads of an incident."""
     found = verdict(state, rank)
     if found is None:
-        return f"rank {rank} is not proven: no spare has computed a step as it would have"
+        return drills.UNPROVEN(rank=rank)
     which = f"rank {rank}" if found.rank == rank else f"rank {found.rank}, with the role of rank {rank},"
     if found.verdict not in PROVEN:
-        return f"rank {rank} is not proven: drill {found.number} of rank {found.rank} at step {found.step} found it {found.verdict}"
-    return f"{which} was proven{' in part' if found.verdict is DrillVerdict.PARTLY else ''} at step {found.step} (drill {found.number})"
+        return drills.FOUND_OTHERWISE(rank=rank, drill=found.number, of=found.rank, step=found.step, verdict=found.verdict)
+    proof = drills.WAS_PROVEN_PARTLY if found.verdict is DrillVerdict.PARTLY else drills.WAS_PROVEN
+    return proof(which=which, step=found.step, drill=found.number)
 
 
 def turn(state: JobState) -> int:
@@ -72,7 +75,7 @@ def registered(state: JobState, event: Registered) -> None:
     state.roles, state.fingerprint = event.roles, event.fingerprint
     if before[0] and before != (event.roles, event.fingerprint):
         state.void, state.drill_next = state.drilled, min(state.drill_next, event.step + state.spec.drill_at)
-        state.tell("what is registered, or laid out, has changed: what drills have proven so far holds no more")
+        state.tell(drills.PROOFS_VOID())
 
 
 def lost(state: JobState, incident: OpenIncident, rank: int) -> None:
@@ -86,9 +89,9 @@ def redone(incident: OpenIncident) -> None:
     ranks = sorted(incident.proven_by)
     if ranks:
         who = f"rank {ranks[0]}: it" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}: they"
-        incident.note(f"the redo is proven by {who} had come to the vote before the loss, with the same bits")
+        incident.note(drills.REDO_PROVEN(who=who))
     elif incident.redone and incident.measured and not incident.differed:
-        incident.note("the redo has nothing to be compared with: no survivor had come to its vote")
+        incident.note(drills.REDO_UNCOMPARED())
 
 
 def survived(state: JobState, incident: OpenIncident) -> None:

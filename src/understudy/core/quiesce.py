@@ -22,6 +22,8 @@ from understudy.core.model import LossCause, Stand
 from understudy.core.preparation import keep, prepared_spares, start_over
 from understudy.core.state import JobState, Recovery, Stage
 from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
+from understudy.messages import losses, recoveries
+from understudy.messages.base import Text
 
 MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 
@@ -36,11 +38,7 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
         forming.start_anew(state, reason)
         return
     if not survivors:
-        state.end(
-            1,
-            f"{reason}; no worker is left whose state is good, so nothing can be recovered from memory."
-            " Ranks on nodes that do not fail together would have saved the job; now only a checkpoint can",
-        )
+        state.end(1, recoveries.NO_STATE_LEFT(reason=reason))
         return
     carried = state.recovery.lost if state.recovery is not None and not state.recovery.counted else []
     lost = lost + _finished_then_lost(state)
@@ -81,7 +79,7 @@ def _finished_then_lost(state: JobState) -> list[tuple[int, LossCause]]:
     for worker in map(state.holder, ranks):
         worker.finished = False
         if state.incident is not None:
-            state.incident.lost(worker.rank, LossCause.EXITED, "lost after it had finished", worker.name)
+            state.incident.lost(worker.rank, LossCause.EXITED, losses.LOST_AFTER_FINISH(), worker.name)
     return [(rank, LossCause.EXITED) for rank in ranks]
 
 
@@ -95,7 +93,7 @@ def fill(state: JobState) -> None:
             continue
         give_rank(state, spare, rank, state.generation, state.store, newcomer=True)
         state.ranks[rank] = spare.name
-        state.tell(f"spare {spare.name} on node {spare.node} takes over rank {rank}")
+        state.tell(recoveries.TAKES_OVER(spare=spare.name, node=spare.node, rank=rank))
         if state.incident is not None:
             state.incident.assigned(rank, spare.name, state.now)
     vacant = state.vacant()
@@ -106,7 +104,7 @@ def fill(state: JobState) -> None:
     top_up(state)
     floating.ask(state)
     if _may_come(state) and "hold" not in state.timers:
-        state.tell(f"no spare is warm for {_ranks(vacant)}: the job holds until one is")
+        state.tell(recoveries.HOLDS_FOR_SPARE(ranks=_ranks(vacant)))
         state.timer("hold", state.timeouts.hang_first)
 
 
@@ -150,7 +148,7 @@ def _ended_by_another(state: JobState, generation: int) -> None:
     """A rank has come to rest for a generation that is not in the journal: an orchestrator that was killed could not write down why. Nobody
     may say so again, as after a connection that broke; so all come to rest.
     """
-    reason = f"an orchestrator that was killed had begun generation {generation}, and the journal does not say why"
+    reason = recoveries.BEGUN_BY_ANOTHER(generation=generation)
     open_incident(state, state.now, reason).note(reason)
     disrupted(state, set(), reason)
     # Beyond it, as it may have been given to others.
@@ -169,7 +167,7 @@ def advance(state: JobState) -> None:
     try:
         decision = _decide(state, recovery)
     except InvariantBroken as error:
-        state.end(1, f"the job cannot go on after this: {recovery.reason}. {error}. Please report this as a bug.")
+        state.end(1, recoveries.IMPOSSIBLE_POSITIONS(reason=recovery.reason, error=error))
         return
     if not recovery.counted:
         recovery.counted = True
@@ -201,14 +199,17 @@ def advance(state: JobState) -> None:
     _resume(state, recovery, decision)
 
 
-def no_spare(state: JobState, vacant: list[int]) -> str:
-    """What a person reads when the spares did not last."""
-    lost = [state.describe(state.holder(rank)) for rank in vacant]
-    reason = state.recovery.reason if state.recovery is not None else ""
-    return (
-        f"{reason}; the last step committed by every rank is {state.step()}. No spare is left for {', '.join(lost)}."
-        f" {len(vacant)} more would have saved the job: --spares {state.spec.spares + len(vacant)}{floating.said(state)}"
-    )
+def no_spare(state: JobState, vacant: list[int], waited: float = 0.0) -> Text:
+    """What a person reads when the spares did not last. `waited`: seconds for one to warm."""
+    what: dict[str, object] = {
+        "reason": state.recovery.reason if state.recovery is not None else "",
+        "step": state.step(),
+        "workers": ", ".join(state.describe(state.holder(rank)) for rank in vacant),
+        "missing": len(vacant),
+        "spares": state.spec.spares + len(vacant),
+        "claims": floating.said(state),
+    }
+    return recoveries.WAITED_FOR_SPARE(**what, seconds=waited) if waited else recoveries.NO_SPARE_LEFT(**what)
 
 
 def _decide(state: JobState, recovery: Recovery) -> Decision:
@@ -225,11 +226,10 @@ def _decide(state: JobState, recovery: Recovery) -> Decision:
     without = _from_answers(state, recovery, absent) if state.members() else None
     state.migration = None
     if without is not None and without.start > migration.boundary:
-        told = f"rank {rank} has moved on"
-        state.tell(f"{told}: it does not go back to {leaver.name}")
+        state.tell(recoveries.MOVED_ON(rank=rank, leaver=leaver.name))
         if state.incident is not None:
-            state.incident.note(f"{told} from {leaver.name}, by what the others say, before it was known that {newcomer.name} was verified")
-        fence(state, leaver, told)
+            state.incident.note(recoveries.MOVED_BEFORE_KNOWN(rank=rank, leaver=leaver.name, newcomer=newcomer.name))
+        fence(state, leaver, f"rank {rank} has moved on")
         del recovery.answers[leaver.name]
         if newcomer.state is WorkerState.LOST:
             fill(state)
@@ -238,7 +238,7 @@ def _decide(state: JobState, recovery: Recovery) -> Decision:
     state.ranks[rank] = leaver.name
     if newcomer.state is not WorkerState.LOST:
         give_back(state, newcomer, f"rank {rank} stays where it was")
-    outcome(state, rank, leaver.name, f"rank {rank} stays on {leaver.name}: {recovery.reason}")
+    outcome(state, rank, leaver.name, recoveries.STAYS(rank=rank, worker=leaver.name, reason=recovery.reason))
     return _from_answers(state, recovery, absent - {rank})
 
 
@@ -260,20 +260,12 @@ def _count(state: JobState, recovery: Recovery) -> None:
         times = book[rank, place] = book.get((rank, place), 0) + 1
         if times < limit:
             continue
-        what, why = "was lost", "the script or its data, not the hardware, is the likely cause"
-        if cause is LossCause.DIGEST:
-            what, why = "got state that did not verify", "a donor's memory or the network cannot be trusted"
-        state.end(
-            1,
-            f"rank {rank} {what} {times} times at {where} (after step {state.step()}): {why}. The last time: {recovery.reason}",
-        )
+        again = recoveries.UNVERIFIED_AGAIN if cause is LossCause.DIGEST else recoveries.LOST_AGAIN
+        state.end(1, again(rank=rank, times=times, where=where, step=state.step(), reason=recovery.reason))
     if recovery.unexplained:
         times = state.breaks[place] = state.breaks.get(place, 0) + 1
         if times > MAX_BREAKS:
-            state.end(
-                1,
-                f"communication broke {times} times at transaction {place} although no worker was lost. The last time: {recovery.reason}",
-            )
+            state.end(1, recoveries.BREAKS_AGAIN(times=times, transaction=place, reason=recovery.reason))
 
 
 def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
@@ -316,12 +308,8 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
         state.timer("resume", state.timeouts.hang_first)
 
 
-def _uncovered(recovery: Recovery, decision: Decision, uncovered: list[int]) -> str:
-    return (
-        f"{recovery.reason}. {_ranks(list(decision.absent))} were lost together, and with them the only copy of the own"
-        f" state (random generators, data position, values that differ from rank to rank) of {_ranks(uncovered)}:"
-        f" each rank's copy is with a buddy rank. Buddies on nodes that do not fail together would have saved the job."
-    )
+def _uncovered(recovery: Recovery, decision: Decision, uncovered: list[int]) -> Text:
+    return recoveries.LOST_TOGETHER(reason=recovery.reason, lost=_ranks(list(decision.absent)), uncovered=_ranks(uncovered))
 
 
 def _ranks(ranks: list[int]) -> str:

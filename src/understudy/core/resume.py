@@ -15,6 +15,8 @@ from understudy.core.preparation import prepare
 from understudy.core.state import JobState, Stage, Worker
 from understudy.core.taints import leave
 from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.messages import recoveries
+from understudy.messages.base import Text
 
 
 def phase_done(state: JobState, event: PhaseDone) -> None:
@@ -83,8 +85,10 @@ def uncovered(state: JobState, event: Uncovered) -> None:
     if event.generation != state.generation:
         state.refuse(event, Why.GENERATION)
         return
-    reason = f"{state.recovery.reason}. " if state.recovery is not None else ""
-    state.end(1, f"{reason}The lost state is nowhere: {event.detail}")
+    if state.recovery is not None:
+        state.end(1, recoveries.STATE_NOWHERE(reason=state.recovery.reason, detail=event.detail))
+    else:
+        state.end(1, recoveries.STATE_NOWHERE_ALONE(detail=event.detail))
 
 
 def maybe_done(state: JobState) -> None:
@@ -98,11 +102,11 @@ def maybe_done(state: JobState) -> None:
             state.emit(Release(worker.name, 0))
     incident, state.incident = state.incident, None
     if incident is not None:
-        incident.note("all ranks finished before it was over")
+        incident.note(recoveries.FINISHED_BEFORE_OVER())
         state.incidents.append(incident.freeze(state.now))
     count = len(state.incidents)
     told = {0: "no incidents", 1: "1 incident"}.get(count, f"{count} incidents")
-    state.end(0, f"all {state.spec.world_size} ranks finished, {told}")
+    state.end(0, recoveries.ALL_FINISHED(ranks=state.spec.world_size, incidents=told))
 
 
 def _promote(state: JobState, worker: Worker) -> None:
@@ -151,7 +155,7 @@ def _settle(state: JobState) -> None:
     leave(state)
 
 
-def _summary(incident: OpenIncident, now: float) -> str:
+def _summary(incident: OpenIncident, now: float) -> Text:
     now_on = {part.rank: part.new_worker for part in incident.ranks if part.new_worker}
     what = ", ".join(f"rank {rank} is on {worker}" for rank, worker in sorted(now_on.items()))
     how = {
@@ -161,9 +165,11 @@ def _summary(incident: OpenIncident, now: float) -> str:
         "start anew": "started anew",
     }
     decision = how.get(incident.decision, incident.decision)
-    since = "the pause" if incident.planned else "fault"
-    return (
-        f"incident {incident.number} is over: {what or 'nobody was lost'}; transaction"
-        f" {incident.transaction} {decision}; {now - incident.fault_at:.2f} s from {since} to the next commit;"
-        " no step lost"
+    return recoveries.INCIDENT_OVER(
+        number=incident.number,
+        what=what or "nobody was lost",
+        transaction=incident.transaction,
+        decision=decision,
+        seconds=now - incident.fault_at,
+        since="the pause" if incident.planned else "fault",
     )

@@ -23,6 +23,7 @@ from understudy.core.incident import OpenIncident
 from understudy.core.mismatch import Crashes
 from understudy.core.model import DrillResult, Incident, JobSpec, LossCause, Timeouts
 from understudy.core.transitions import JOB, WORKER, Phase, Why, WorkerState
+from understudy.messages import moves
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,8 @@ class Dispute:
 
     sides: tuple[tuple[int, ...], ...]  # the ranks in question, grouped by what they hold
     workers: tuple[str, ...]  # who held those ranks
-    detail: str
+    detail: str  # for a person: what was found, and what to do
+    found: str  # the same without advice
 
 
 @dataclass
@@ -365,13 +367,13 @@ class JobState:
         generation the last incident is over, and the next one begins with another generation.)
         """
         if self.phase is Phase.ENDED:
-            return "the job is over"
+            return moves.JOB_OVER()
         if self.migration is not None:
-            return f"rank {self.migration.rank} is already migrating"
+            return moves.ALREADY_MIGRATING(rank=self.migration.rank)
         if not self.all_committed or self.broken:
-            return "the job is not in plain training: wait until every rank has committed a step"
+            return moves.NOT_SETTLED()
         if self.finished_then_lost or any(worker.finished for worker in self.members()):
-            return "the job is about to finish"
+            return moves.ABOUT_TO_FINISH()
         return ""
 
     def all_finished(self) -> bool:

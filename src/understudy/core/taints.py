@@ -32,6 +32,7 @@ from understudy.core.migration import asked
 from understudy.core.quiesce import want_more
 from understudy.core.state import CHECK, DRAIN, OPERATOR, JobState, Node, Taint, Worker
 from understudy.core.transitions import Phase, Why
+from understudy.messages import moves
 
 TIMER = "taint"
 
@@ -75,7 +76,7 @@ def taint(state: JobState, name: str, new: Taint) -> None:
     node.taints[key] = new
     home.doubted(state, node)
     if known is None or known.reason != new.reason:
-        state.tell(f"node {name} is {'drained' if key == DRAIN else 'tainted'}: {new.reason}")
+        state.tell((moves.DRAINED if key == DRAIN else moves.TAINTED)(node=name, reason=new.reason))
     _set_timers(state)
 
 
@@ -96,7 +97,7 @@ def _lift(state: JobState, node: Node, keys: Iterable[tuple[str, str]], *, belie
     admission.settle(state)
     if node.taints or (not believed and state.phase is not Phase.ENDED and admission.begin(state, node)):
         return
-    state.tell(f"node {node.name} is trusted again")
+    state.tell(moves.TRUSTED_AGAIN(node=node.name))
     home.trusted(state, node)
     if state.phase not in (Phase.FORMING, Phase.ENDED):
         want_more(state)
@@ -142,8 +143,8 @@ def leave(state: JobState) -> None:
                     return
                 continue
             state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
-            verb = "drained" if node.drain is not None else "tainted"
-            asked(state, MigrationAsked(rank, f"node {node.name} is {verb}: {why.reason}" if why is not None else ""))
+            doubt = moves.DRAINED if node.drain is not None else moves.TAINTED
+            asked(state, MigrationAsked(rank, doubt(node=node.name, reason=why.reason) if why is not None else ""))
             return
     home.go(state)
     floating.settle(state)

@@ -18,6 +18,7 @@ from understudy.core.quiesce import advance, fill, want_more
 from understudy.core.state import JobState, Migration, Node, Stage, Worker
 from understudy.core.taints import leave
 from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.messages import forming
 
 MOST_LABELS = 64  # of a node
 MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no more workers on a node either
@@ -31,7 +32,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         _repeat(state, node)
         if node.lost:
             node.lost, node.spares, node.refused = False, _spares(state, event), 0
-            state.tell(f"node {node.name} is back")
+            state.tell(forming.NODE_BACK(node=node.name))
             if not node.taints:
                 home.trusted(state, node)
             want_more(state)
@@ -39,7 +40,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         return
     taken = event.node_rank in state.places or event.node_rank < 0
     if taken or (event.spares < 0 and event.node_rank >= state.spec.nodes + state.spec.spare_nodes):
-        state.tell(f"node {event.node} was refused: its node rank {event.node_rank} is taken or out of range")
+        state.tell(forming.NODE_RANK_TAKEN(node=event.node, node_rank=event.node_rank))
         return
     domain, labels = event.domain or event.node, dict(event.labels[:MOST_LABELS])
     spares = _spares(state, event)
@@ -95,11 +96,11 @@ def start_refused(state: JobState, event: StartRefused) -> None:
     worker = state.workers[event.worker]
     state.become(worker, WorkerState.LOST)
     if not worker.spare:
-        state.end(1, f"node {event.node} could not start worker {worker.name}: {event.detail}")
+        state.end(1, forming.WORKER_NOT_STARTED(node=event.node, worker=worker.name, detail=event.detail))
         return
     node = state.nodes[worker.node]
     node.spares, node.refused = max(0, node.spares - 1), node.refused + 1
-    state.tell(f"node {node.name} could not start a spare: {event.detail}")
+    state.tell(forming.SPARE_NOT_STARTED(node=node.name, detail=event.detail))
     if state.phase is Phase.QUIESCING:
         if state.vacant():
             fill(state)
@@ -109,17 +110,16 @@ def start_refused(state: JobState, event: StartRefused) -> None:
 def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) -> None:
     """A worker without a rank is gone (and fenced already)."""
     node = state.nodes[worker.node]
-    role = "spare" if worker.spare else "worker"
     drill.lost(state, worker, detail)
     if worker.prepare is not None and not worker.ready and not node.lost:
         missed(state, worker.prepare.rank)
-    state.tell(f"{role} {worker.name} on node {worker.node} was lost: {detail}")
+    state.tell((forming.SPARE_LOST if worker.spare else forming.WORKER_LOST)(worker=worker.name, node=worker.node, detail=detail))
     if was is WorkerState.STARTING:
         node.failed_starts += 1
     hopeless = node.failed_starts > state.spec.max_restarts
     if not worker.spare:
         if hopeless or node.lost:
-            state.end(1, f"workers on node {node.name} are lost before they are warm: {detail}")
+            state.end(1, forming.LOST_BEFORE_WARM(node=node.name, detail=detail))
             return
         spares = [w for w in node.idle(WorkerState.WARM, WorkerState.STARTING) if w.spare]
         if spares:
@@ -129,7 +129,7 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
     elif hopeless or not state.spec.replenish:
         node.spares = max(0, node.spares - 1)
         if hopeless:
-            state.tell(f"{node.failed_starts} in a row were lost on node {node.name} before they were warm: no more there")
+            state.tell(forming.NO_MORE_SPARES(count=node.failed_starts, node=node.name))
     if state.phase is Phase.FORMING:
         top_up(state)
         give_out_ranks(state)

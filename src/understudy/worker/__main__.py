@@ -28,6 +28,7 @@ from understudy.core.events import Notice, ScriptFailed, WorkerWarm
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageWriter
+from understudy.messages import worker_processes
 from understudy.worker.api import session
 from understudy.worker.doctor import start
 from understudy.worker.process import template
@@ -52,7 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     arguments = options.script[1:] if options.script[:1] == ["--"] else options.script
     if not arguments:
-        parser.error("no script")
+        parser.error(worker_processes.NO_SCRIPT())
     module = arguments[0] == "-m"
     sys.argv = ["-m", *arguments[2:]] if module else list(arguments)  # before anything is imported that may read it, like `python SCRIPT`
 
@@ -72,7 +73,7 @@ def main() -> None:
     control = Control(connection, worker, page, Lifeline(None if page.trouble else page_path), outputs, page_path.parent)
     control.start()
     if page.trouble:
-        control.send(Notice(worker, -1, f"{worker} has no page ({page.trouble}): nobody sees its progress, or that it hangs"))
+        control.send(Notice(worker, -1, worker_processes.NO_PAGE(worker=worker, why=page.trouble)))
 
     if not options.template and (why := start.refusal()):
         _refuse(control, why)
@@ -180,7 +181,7 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
     except SystemExit as error:
         if error.code not in (None, 0):
             code = error.code if isinstance(error.code, int) else 1
-            _fail(control, f"the script ended with sys.exit({error.code!r})", "", code)
+            _fail(control, worker_processes.SCRIPT_EXITED(code=error.code), "", code)
     except BaseException as error:
         reserve.close()
         leave_if_data_process_lost(error)
@@ -192,7 +193,7 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
         reason = runtime.membership.explain(error) if runtime is not None else ""
         _fail(control, _with_files(reason or f"{type(error).__name__}: {error}"), text, 1)
     if control.assignment is None:
-        _fail(control, _with_files("its script ended before its first transaction"), "", 1)
+        _fail(control, _with_files(worker_processes.NO_TRANSACTION()), "", 1)
     runtime = session.current.runtime if session.current else None
     if runtime is None:
         control.send(_finished(control))

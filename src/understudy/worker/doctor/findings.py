@@ -7,6 +7,7 @@ from typing import Any
 
 from understudy.common import tested
 from understudy.common.finding import LIMITED, MISSING, OK, Finding
+from understudy.messages import doctor
 from understudy.worker.doctor import base
 from understudy.worker.doctor.base import Found
 
@@ -20,7 +21,7 @@ def of_torch(version: str, build: str) -> Finding:
     if tested.is_tested(version, tested.TORCH):
         return Finding("torch", OK, f"{version}, built for {build}")
     to_do = f"install {RANGE}, or go on if nothing below is missing"
-    return Finding("torch", LIMITED, f"{version}, built for {build}: not among those that are tested ({RANGE})", to_do)
+    return Finding("torch", LIMITED, doctor.TORCH_NOT_TESTED(version=version, build=build, range=RANGE), to_do)
 
 
 def of_internals(found: list[Found]) -> Iterator[Finding]:
@@ -30,7 +31,7 @@ def of_internals(found: list[Found]) -> Iterator[Finding]:
         yield Finding(
             f"torch: {one.name}",
             MISSING if one.fatal else LIMITED,
-            f"{one.purpose}: {one.reason}" + f"; {one.without}" * bool(one.without),
+            doctor.INTERNAL_MISSING(purpose=one.purpose, reason=one.reason, without=f"; {one.without}" * bool(one.without)),
             f"install {RANGE}" + ", if jobs need that" * (not one.fatal),
         )
     if not missing:
@@ -47,7 +48,7 @@ def of_gpus(gpus: list[dict[str, Any]], nccl: str) -> Finding:
         return Finding("GPUs", OK, "none: jobs run on the CPU, over Gloo")
     shown = ", ".join(f"{one['name']} ({one['memory'] / (1 << 30):.0f} GiB)" for one in gpus)
     if not nccl:
-        return Finding("GPUs", LIMITED, f"{shown}; this torch has no NCCL", "install a torch that is built with NCCL, or use Gloo")
+        return Finding("GPUs", LIMITED, doctor.NO_NCCL(gpus=shown), "install a torch that is built with NCCL, or use Gloo")
     return Finding("GPUs", OK, f"{shown}; NCCL {nccl}")
 
 
@@ -56,35 +57,38 @@ def of_waits(waits: dict[str, bool], architecture: str) -> Finding:
     if waits["seen"]:
         return Finding("waits for peers", OK, "can be seen and ended")
     if not waits["symbols"]:
-        why, to_do = f"torch does not show them on {architecture}", f"use {RANGE} on x86_64 or aarch64"
+        found, to_do = doctor.WAITS_NOT_SHOWN(architecture=architecture), f"use {RANGE} on x86_64 or aarch64"
     else:
-        why, to_do = "the kernel does not tell them", "let processes read their own /proc/self/task/*/syscall and /proc/self/mem"
-    return Finding("waits for peers", LIMITED, f"{why}: hangs are judged with less evidence, and some ranks are replaced, not freed", to_do)
+        found, to_do = doctor.WAITS_NOT_TOLD(), "let processes read their own /proc/self/task/*/syscall and /proc/self/mem"
+    return Finding("waits for peers", LIMITED, found, to_do)
 
 
 def of_lifeline(works: bool) -> Finding:
     if works:
         return Finding("lifelines", OK, "a worker that ends is noticed at once")
-    slower = "robust locks do not work: a worker that ends is noticed when the kernel has given its memory back"
-    return Finding("lifelines", LIMITED, slower, "use glibc 2.12 or newer, or musl, on a kernel with robust futexes")
+    return Finding("lifelines", LIMITED, doctor.NO_ROBUST_LOCKS(), "use glibc 2.12 or newer, or musl, on a kernel with robust futexes")
 
 
 def of_limits(limits: dict[str, int | None]) -> Iterator[Finding]:
     """None: no limit, or it is not known."""
     files, processes, shared = limits["open files"], limits["processes"], limits["/dev/shm free"]
     few = files is not None and files < FEWEST_FILES
-    to_do = f"raise it: ulimit -n {max(FEWEST_FILES, limits['open files at most'] or 0)}" if few else ""
-    yield Finding("open files", LIMITED if few else OK, f"at most {_shown(files)} in a process", to_do)
-    few = processes is not None and processes < FEWEST_PROCESSES
-    yield Finding(
-        "processes", LIMITED if few else OK, f"at most {_shown(processes)}, threads included", "raise it: ulimit -u" if few else ""
-    )
-    if shared is None:
-        yield Finding("shared memory", LIMITED, "there is no /dev/shm: loaders with workers of their own fail", "mount a tmpfs there")
+    to_do = f"raise it: ulimit -n {max(FEWEST_FILES, limits['open files at most'] or 0)}"
+    if few:
+        yield Finding("open files", LIMITED, doctor.FEW_FILES(files=files), to_do)
     else:
-        little = shared < LEAST_SHARED
-        to_do = "give it more, as with docker run --shm-size=8g: loaders with workers put batches there" if little else ""
-        yield Finding("shared memory", LIMITED if little else OK, f"{shared >> 20} MiB free in /dev/shm", to_do)
+        yield Finding("open files", OK, f"at most {_shown(files)} in a process")
+    if processes is not None and processes < FEWEST_PROCESSES:
+        yield Finding("processes", LIMITED, doctor.FEW_PROCESSES(processes=processes), "raise it: ulimit -u")
+    else:
+        yield Finding("processes", OK, f"at most {_shown(processes)}, threads included")
+    if shared is None:
+        yield Finding("shared memory", LIMITED, doctor.NO_SHARED_MEMORY(), "mount a tmpfs there")
+    elif shared < LEAST_SHARED:
+        to_do = "give it more, as with docker run --shm-size=8g: loaders with workers put batches there"
+        yield Finding("shared memory", LIMITED, doctor.LITTLE_SHARED_MEMORY(megabytes=shared >> 20), to_do)
+    else:
+        yield Finding("shared memory", OK, f"{shared >> 20} MiB free in /dev/shm")
 
 
 def _shown(limit: int | None) -> str:

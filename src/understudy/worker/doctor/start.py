@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 from understudy.common.tested import TORCH, installed_torch, is_tested
+from understudy.messages import doctor
 
 COMMAND = (sys.executable, "-P", "-m", "understudy.worker.doctor", "--internals")
 LIMIT = 300.0  # seconds
@@ -24,22 +25,22 @@ def refusal() -> str:
     try:
         done = subprocess.run(COMMAND, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
     except subprocess.TimeoutExpired:
-        return _line(version, f"trying its internals out took more than {LIMIT:g} s")
+        return doctor.PROBE_TOO_SLOW(**_of(version), seconds=LIMIT)
     if done.returncode != 0:
         how = (
             signal.Signals(-done.returncode).name
             if done.returncode < 0
             else (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
         )
-        return _line(version, f"trying its internals out ended with {how}")
+        return doctor.PROBE_ENDED(**_of(version), how=how)
     fatal = [one for one in json.loads(done.stdout) if one["fatal"]]
     if not fatal:
         return ""
     more = f" (and {len(fatal) - 1} more)" if len(fatal) > 1 else ""
-    return _line(version, f"it has no {fatal[0]['name']} as it is needed ({fatal[0]['purpose']}): {fatal[0]['reason']}{more}")
+    first = {"internal": fatal[0]["name"], "purpose": fatal[0]["purpose"], "reason": fatal[0]["reason"], "more": more}
+    return doctor.LACKS_INTERNAL(**_of(version), **first)
 
 
-def _line(version: str, what: str) -> str:
-    """`what` ends a job, so what to do now stands beside it."""
-    shown = f"torch {version}" if version else "this torch"
-    return f"{shown} cannot be used: {what}. Install torch {TORCH[0]} to {TORCH[1]}; `understudy doctor` shows all"
+def _of(version: str) -> dict[str, str]:
+    """What every refusal names: the torch that is there, and those that are tested."""
+    return {"torch": f"torch {version}" if version else "this torch", "first": TORCH[0], "last": TORCH[1]}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from understudy.messages import frameworks
 from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered
 from understudy.worker.frameworks.registry import adapters
 
@@ -57,7 +58,7 @@ class Frameworks(FrameworkAdapter):
         for adapter in self._adapters:
             described = adapter.described()
             if twice := found.keys() & described.keys():
-                raise ValueError(f"{type(adapter).__qualname__} describes {min(twice)!r}, which another framework's adapter has described")
+                raise ValueError(frameworks.TWO_ADAPTERS(adapter=type(adapter).__qualname__, name=min(twice)))
             found |= described
         return found
 

@@ -26,6 +26,7 @@ import torch
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
+from understudy.messages import frameworks
 from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import SharedObject as SharedObject  # which adapters make
@@ -152,7 +153,7 @@ def disagreement(told: Mapping[int, Described]) -> str:
             if not users:
                 continue
             if lacking := [user for user in (users if users[0] == rank else users[:1]) if name not in told[user]]:
-                return f"rank {rank} has made a {shared.title}, rank {lacking[0]} has not"
+                return frameworks.NOT_MADE_THERE(rank=rank, title=shared.title, other=lacking[0])
             if found := _between(users[0], told[users[0]][name], rank, shared):
                 return found
     return ""
@@ -162,7 +163,8 @@ def _between(one: int, mine: SharedObject, other: int, theirs: SharedObject) -> 
     for fact in mine.facts.keys() | theirs.facts.keys():
         left, right = mine.facts.get(fact), theirs.facts.get(fact)
         if left != right:
-            return f"{mine.title}: {fact} is {_short(left)} on rank {one}, is {_short(right)} on rank {other}"
+            values = {"one": _short(left), "rank": one, "two": _short(right), "other": other}
+            return frameworks.FACT_DIFFERS(title=mine.title, fact=fact, **values)
     return ""
 
 

@@ -28,6 +28,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from understudy.messages import frameworks
 from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.frameworks import comm_hooks
 from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
@@ -59,7 +60,7 @@ class Steering:
                 isinstance(bucket, list) and all(type(number) is int for number in bucket) for bucket in layout
             ):
                 return cls(layout, rebuilt, backward_sync, forward_sync, counted)
-        raise ValueError(f"this is no layout of a DistributedDataParallel: {repr(data)[:200]}")
+        raise ValueError(frameworks.NOT_A_LAYOUT(found=repr(data)[:200]))
 
 
 class Ddp(FrameworkAdapter):
@@ -79,21 +80,13 @@ class Ddp(FrameworkAdapter):
         def made(module: torch.nn.Module, name: str, submodule: torch.nn.Module | None) -> None:
             if isinstance(module, DistributedDataParallel) and name == "module":
                 if training():
-                    raise Misuse(
-                        f"DistributedDataParallel over {type(submodule).__qualname__} is made after training began: a spare that takes a "
-                        "rank later could not make it in the same state. Make it before the first transaction, and add it to "
-                        "job.register(...)"
-                    )
+                    raise Misuse(frameworks.DDP_LATE(module=type(submodule).__qualname__))
                 _made.append(module)
 
         def refuse_join(self: Join, *args: Any, **kwargs: Any) -> None:
             make_join(self, *args, **kwargs)
             if self._enable:
-                raise Misuse(
-                    "join() of torch.distributed.algorithms (uneven inputs) lets ranks that have no batch any more take part in the "
-                    "others' collectives, outside of all transactions: give every rank as many batches, as DistributedSampler does, or "
-                    "drop the rest"
-                )
+                raise Misuse(frameworks.UNEVEN_INPUTS())
 
         torch.nn.modules.module.register_module_module_registration_hook(made)
         make_join = Join.__init__
@@ -104,20 +97,13 @@ class Ddp(FrameworkAdapter):
         known = {id(part) for module in self.registered.modules.values() for part in module.modules()}
         loose = [type(one.module).__qualname__ for one in list(_made) if id(one) not in known and id(one.module) not in known]
         if loose:
-            return (
-                f"DistributedDataParallel over {', '.join(loose)} is not registered, so its state could not be given to a spare: "
-                "add it to job.register(...)"
-            )
+            return frameworks.DDP_NOT_REGISTERED(modules=", ".join(loose))
         things = [*self.registered.values.values(), *self.registered.tensors.values(), *self.registered.optimizers.values()]
         registered = {id(thing) for thing in things}
         for wrapper in self._wrappers():
-            title = f"DistributedDataParallel over {type(wrapper.module).__qualname__}"
             for hook in comm_hooks.hooks_of(wrapper.reducer):
                 if kept := comm_hooks.keeps(hook, registered):
-                    return (
-                        f"{title} has the communication hook {hook.name}, which keeps {kept} between two steps: a spare would not have its "
-                        "content. Register that object (it needs state_dict and load_state_dict), or use a hook without a state"
-                    )
+                    return frameworks.HOOK_KEEPS(module=type(wrapper.module).__qualname__, hook=hook.name, kept=kept)
         return ""
 
     def _wrappers(self) -> list[DistributedDataParallel]:
@@ -166,11 +152,11 @@ class Ddp(FrameworkAdapter):
 
     def not_drilled(self) -> str:
         if any(module.static_graph for module in self._modules()):
-            return "DDP with static_graph=True does something else in its first step, which its ranks do together when a newcomer comes"
+            return frameworks.STATIC_NOT_DRILLED()
         if not all(map(settled, self._modules())):
-            return "a DDP has not come through its first step yet"
+            return frameworks.NOT_SETTLED()
         if hook := next((hook for module in self._modules() for hook in comm_hooks.hooks_of(module.reducer) if hook.builtin), None):
-            return f"DDP's built-in hook {hook.name} takes results in C++, from nobody but the communicator"
+            return frameworks.BUILTIN_HOOK(hook=hook.name)
         return ""
 
     def described(self) -> Described:
@@ -258,10 +244,7 @@ def count_anew(module: DistributedDataParallel) -> None:
     """On a survivor, where a newcomer will have to count how often gradients arrive. Raises `UnderstudyError` where that cannot be."""
     steering = read(module)
     if steering.counted and not steering.rebuilt:
-        raise UnderstudyError(
-            f"DistributedDataParallel over {type(module.module).__qualname__} with static_graph=True: a rank was lost between its first "
-            "backward and its rebuild of buckets after the second, which no spare can make up for. Start the job again"
-        )
+        raise UnderstudyError(frameworks.STATIC_LOST(module=type(module.module).__qualname__))
     put(module, steering, anew=True)
 
 

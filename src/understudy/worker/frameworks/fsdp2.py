@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel
 
+from understudy.messages import frameworks
 from understudy.worker.errors import Misuse
 from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
 
@@ -42,7 +43,7 @@ class Switches:
         match data:
             case [bool(), bool(), bool(), bool(), bool(), bool(), str()]:
                 return cls(*data)
-        raise ValueError(f"these are no switches of FSDP2: {repr(data)[:200]}")
+        raise ValueError(frameworks.NOT_SWITCHES(found=repr(data)[:200]))
 
 
 class Fsdp2(FrameworkAdapter):
@@ -61,7 +62,7 @@ class Fsdp2(FrameworkAdapter):
 
     def uncovered(self) -> str:
         if any(isinstance(part, FullyShardedDataParallel) for module in self.registered.modules.values() for part in module.modules()):
-            return "FullyShardedDataParallel (FSDP1) is not covered: use torch.distributed.fsdp.fully_shard (FSDP2)"
+            return frameworks.FSDP1()
         return ""
 
     @staticmethod
@@ -161,10 +162,7 @@ def refuse_unreduced(group: Any) -> None:
     if group.reduce_grads and group.all_reduce_grads:
         return
     if group._partial_reduce_output is not None or any(map(_waits, group.fsdp_params)):
-        raise Misuse(
-            "fully_shard: gradients are accumulated without reduction over more than one transaction (set_requires_gradient_sync or "
-            "set_requires_all_reduce), where a spare could not have them. Put all micro-batches up to the reduction into one @job.step"
-        )
+        raise Misuse(frameworks.UNREDUCED())
 
 
 def _waits(parameter: Any) -> bool:

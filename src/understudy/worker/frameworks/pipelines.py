@@ -26,6 +26,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from understudy.messages import frameworks
 from understudy.worker.errors import Misuse
 from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
 
@@ -54,7 +55,7 @@ class Stage:
         match data:
             case [[*shapes], bool(dynamic)] if len(shapes) == 4 and all(kind is None or isinstance(kind, list) for kind in shapes):
                 return cls(shapes, dynamic)
-        raise ValueError(f"this is no stage of a pipeline: {repr(data)[:200]}")
+        raise ValueError(frameworks.NOT_A_STAGE(found=repr(data)[:200]))
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class SetUp:
         match data:
             case [[bool(), bool()] as flags, [*stages]]:
                 return cls(flags, [Stage.unpacked(stage) for stage in stages])
-        raise ValueError(f"this is no set-up of a pipeline: {repr(data)[:200]}")
+        raise ValueError(frameworks.NOT_A_SET_UP(found=repr(data)[:200]))
 
 
 class Pipelines(FrameworkAdapter):
@@ -161,10 +162,7 @@ def watch(training: Callable[[], bool]) -> None:
 
         def init(schedule: Any, *args: Any, **kwargs: Any) -> None:
             if training():
-                raise Misuse(
-                    f"{type(schedule).__qualname__} is made after training began: a spare that takes a rank later could not make it in the "
-                    "same state. Make it before the first transaction"
-                )
+                raise Misuse(frameworks.SCHEDULE_LATE(schedule=type(schedule).__qualname__))
             make(schedule, *args, **kwargs)
             _made.append(schedule)
 
@@ -191,10 +189,7 @@ def unsupported() -> str:
     for schedule in _made:
         for stage in stages_of(schedule):
             if type(stage).__name__ != "PipelineStage":
-                return (
-                    f"{type(schedule).__qualname__} has a stage of the kind {type(stage).__qualname__}: a spare could not set it up in the "
-                    "middle of training. Make stages with torch.distributed.pipelining.PipelineStage"
-                )
+                return frameworks.OTHER_STAGE(schedule=type(schedule).__qualname__, stage=type(stage).__qualname__)
     return ""
 
 
@@ -301,9 +296,7 @@ def _packed(stage: Any, metas: Any) -> Any:
     if metas is None:
         return None
     if any(meta is not None and type(meta).__name__ != "_TensorMeta" for meta in metas):
-        raise Misuse(
-            f"stage {stage.stage_index} of a pipeline exchanges DTensors with its neighbours, which is not covered: give it plain tensors"
-        )
+        raise Misuse(frameworks.DTENSORS(stage=stage.stage_index))
     return [None if m is None else [list(m.shape), list(m.stride), m.dtype, bool(m.requires_grad)] for m in metas]
 
 

@@ -36,6 +36,7 @@ from understudy.links.lifeline import Lifeline
 from understudy.links.messages import BadMessage, decode, encode
 from understudy.links.page import PageWriter
 from understudy.links.replay_buffer import ReplayBuffer
+from understudy.messages import worker_processes
 from understudy.worker.process.wait_probe import WaitProbe
 
 Announcement = Abort | Pause
@@ -190,7 +191,7 @@ class Control:
                 try:
                     message = decode(line if line is not None else b"")
                 except BadMessage as error:
-                    print(f"understudy: {self.worker}: ignored a message of the agent: {error}", flush=True)
+                    print(f"understudy: {worker_processes.MESSAGE_IGNORED(worker=self.worker, error=error)}", flush=True)
                     continue
                 self._handle(message)  # type: ignore[arg-type]
 
@@ -263,6 +264,6 @@ class Control:
         ready = self.preparation
         place = "LOCAL_RANK"
         if ready is not None and (ready.rank, ready.environment[place]) != (command.rank, command.environment[place]):
-            text = f"understudy: {self.worker} is prepared for rank {ready.rank} and cannot take rank {command.rank}: it ends"
-            print(text, file=sys.stderr, flush=True)
+            text = worker_processes.CANNOT_TAKE(worker=self.worker, ready=ready.rank, rank=command.rank)
+            print(f"understudy: {text}", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from understudy.messages import worker_processes
 from understudy.worker.script_files import is_of_script
 
 
@@ -63,7 +64,7 @@ def warm_imports(source: Path | None) -> list[Path]:
                     found = importlib.util.find_spec(name) if "." not in name else None
                     waiting.append(Path((found or top).origin or top.origin))
             except Exception as error:  # the script may guard this import; running it will tell
-                print(f"understudy: warming: import {name}: {error!r}", file=sys.stderr)
+                print(f"understudy: {worker_processes.IMPORT_FAILED(name=name, error=error)}", file=sys.stderr)
     return own
 
 

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.links.fork import FDS, PLACEHOLDER, ForkRequest
+from understudy.messages import worker_processes
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 
@@ -56,12 +57,12 @@ def serve(connection: socket.socket) -> Forked:
             os._exit(0)
         request = ForkRequest.decode(data)
         if opened:
-            answer: dict[str, int | str] = {"refused": f"importing torch has opened {opened}, which does not survive a fork"}
+            answer: dict[str, int | str] = {"refused": worker_processes.DEVICE_OPENED(device=opened)}
         else:
             try:
                 pid = _fork_twice()
             except OSError as error:
-                answer = {"failed": f"cannot fork: {error}"}
+                answer = {"failed": worker_processes.CANNOT_FORK(error=error)}
             else:
                 if pid == 0:
                     gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from understudy.messages import newcomers as texts
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.transport.groups import Groups
 
@@ -39,11 +40,4 @@ class AdditionOrder:
         for name in self.changed():
             members = next(group.ranks for group in self._groups.describe() if group.name == name)
             if set(members).isdisjoint(newcomers):
-                raise UnderstudyError(f"rank {rank}: {other_order(name)}")
-
-
-def other_order(name: str) -> str:
-    return (
-        f"process group {name} adds up in another order than when training began: a sum over its ranks is not the same, bit for bit, "
-        "although every rank gives the same numbers"
-    )
+                raise UnderstudyError(texts.OTHER_ORDER(rank=rank, group=name))

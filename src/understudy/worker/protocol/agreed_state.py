@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from understudy.core.coverage import Replicas
+from understudy.messages import newcomers
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, pack
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, is_inside
@@ -73,15 +74,8 @@ class AgreedState:
         found = self._post_vote.missed(copy, job.post_vote_behind)
         inside = [point for point in found if not again or is_inside(point)]
         return [
-            f"what this rank changes {point}, behind the vote, was not handed over when it was lost: if it changed it behind "
-            f"transaction {copy.transaction}, that change is lost"
-            for point in inside
-        ] + [
-            f"what this rank changes {point}, behind the vote, was not handed over when it was lost: its newcomer has run the code behind "
-            f"transaction {copy.transaction} once more, from what was handed over with that vote; what that changes of what is registered "
-            "is lost"
-            for point in found
-            if point not in inside
+            *(newcomers.CHANGE_LOST(point=point, transaction=copy.transaction) for point in inside),
+            *(newcomers.CHANGE_RUN_AGAIN(point=point, transaction=copy.transaction) for point in found if point not in inside),
         ]
 
     def is_missed(self, copy: LocalCopy, job: JobProgress) -> bool:

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch.distributed import Work
 
+from understudy.messages import newcomers
 from understudy.worker.encoding.messages import Announced, AwaitedCall, pack, unpack
 from understudy.worker.protocol.held_calls import FITS, UNLIKE, HeldCalls
 from understudy.worker.script.announcements import too_long, unlike
@@ -108,7 +109,7 @@ class Announcing(Kernels):
             found = unlike([unpack(Announced, data) for data in client.get_all(list(keys.values()))])
             verdict = FITS
             if found:
-                verdict = self._calls.verdict(UNLIKE, f"{found}, as number {number} on {lane.shown}")
+                verdict = self._calls.verdict(UNLIKE, newcomers.UNLIKE_CALL(found=found, number=number, group=lane.shown))
             client.put(f"{place}/verdict", verdict)
             self._calls.read(verdict)
             return
@@ -143,7 +144,8 @@ class Announcing(Kernels):
             other = unpack(Announced, client.get(theirs))
             found = too_long(this, other) if sends else too_long(other, this)
             if found and not client.has(anybody):
-                self._calls.read(self._calls.verdict(UNLIKE, f"{found}, as message {number} on {lane.shown} with tag {tag}"))
+                text = newcomers.UNLIKE_MESSAGE(found=found, number=number, group=lane.shown, tag=tag)
+                self._calls.read(self._calls.verdict(UNLIKE, text))
         result = operate()
         work = result[-1] if isinstance(result, tuple) else result
         if isinstance(work, torch.ScriptObject):

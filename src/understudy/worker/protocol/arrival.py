@@ -11,12 +11,13 @@ import torch
 from understudy.core.commands import Recover
 from understudy.core.events import Verified, VerifyFailed
 from understudy.core.model import Stand
+from understudy.messages import newcomers
 from understudy.worker import points
 from understudy.worker.encoding.messages import GroupMembers, JobProgress, LocalCopy
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
 from understudy.worker.protocol import transfer
-from understudy.worker.protocol.addition_order import AdditionOrder, other_order
+from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job
 from understudy.worker.protocol.comparison import Comparison
@@ -231,17 +232,9 @@ class Arrival:
         """In both directions. Raises `UnderstudyError`: another newcomer would not fare better."""
         theirs = plan.descriptions.keys() | copy.tensors.keys()
         if unknown := sorted(plan.descriptions.keys() - mine):
-            raise UnderstudyError(
-                f"rank {self._progress.rank}: donors have {unknown[0]}, which this newcomer's script did not make: make all parts of "
-                f"what is "
-                "registered before the first transaction"
-            )
+            raise UnderstudyError(newcomers.NOT_MADE(rank=self._progress.rank, entry=unknown[0]))
         if extra := sorted(entry for entry in mine if entry not in theirs and "/state/" not in entry and not entry.endswith("/gradient")):
-            raise UnderstudyError(
-                f"rank {self._progress.rank}: this newcomer's script has made {extra[0]}, which the others do not have: make and "
-                f"remove parts of "
-                "what is registered before the first transaction"
-            )
+            raise UnderstudyError(newcomers.MADE_MORE(rank=self._progress.rank, entry=extra[0]))
 
     def _verify(self, plan: Plan, copy: LocalCopy, donors: Donors) -> None:
         """The last thing before this newcomer is a rank like the others. Raises `NotTheSame`."""
@@ -252,19 +245,15 @@ class Arrival:
         wrong += local.differences(copy, plan.local)
         if wrong:
             more = f" and {', '.join(wrong[1:4])}{', ...' if len(wrong) > 4 else ''}" if len(wrong) > 1 else ""
-            raise NotTheSame(
-                f"rank {progress.rank}: {len(wrong)} of {len(plan.expected) + len(plan.local)} digests do not agree with the donors', "
-                f"the first one of {wrong[0]}{more}"
-            )
+            count = len(plan.expected) + len(plan.local)
+            raise NotTheSame(newcomers.DIGESTS_DIFFER(rank=progress.rank, wrong=len(wrong), count=count, entries=f"{wrong[0]}{more}"))
         for member, donor in donors:
             mine, theirs = [progress.transaction, progress.step], [donor.state.transaction, donor.state.step]
             if mine != theirs:
-                raise NotTheSame(
-                    f"rank {progress.rank}: its counters of transactions and steps are {mine}, those of rank "
-                    f"{donors.members.rank_of(member)} {theirs}"
-                )
+                other = donors.members.rank_of(member)
+                raise NotTheSame(newcomers.COUNTERS_DIFFER(rank=progress.rank, mine=mine, other=other, theirs=theirs))
             for name in self._order.changed(donor.state.sums):
-                raise NotTheSame(f"rank {progress.rank}: {other_order(name)}")
+                raise NotTheSame(newcomers.OTHER_ORDER(rank=progress.rank, group=name))
 
     def _compare_groups(self, donors: Donors) -> None:
         """The members of every group, and their order in it, as each of the others has them."""
@@ -274,10 +263,7 @@ class Arrival:
             mine = [group for group in described if other in group.ranks]
             theirs = [group for group in donor.state.groups if rank in group.ranks]
             if mine != theirs and other != rank and donor.state.groups:
-                raise UnderstudyError(
-                    f"rank {rank}: this newcomer made the process groups {_shown(mine)} together with rank {other}, the job has "
-                    f"{_shown(theirs)}: the script does not set up the same way twice"
-                )
+                raise UnderstudyError(newcomers.OTHER_GROUPS(rank=rank, mine=_shown(mine), other=other, theirs=_shown(theirs)))
 
     def _compare_frameworks(self, donors: Donors) -> None:
         """What steers the collectives of DDP and the like. Raises `NotTheSame`."""
@@ -286,11 +272,11 @@ class Arrival:
             raise NotTheSame(f"rank {rank}: {different}")
 
     def _notes(self, replayer: Replayer) -> tuple[str, ...]:
-        notes = [f"the result of the transaction at {key} is the one of another rank" for key in self._results.replaced]
-        notes += [f"{what} is what another rank had" for what in self.names.of_others]
+        notes: list[str] = [newcomers.RESULT_OF_ANOTHER(place=key) for key in self._results.replaced]
+        notes += [newcomers.OF_ANOTHER_RANK(what=what) for what in self.names.of_others]
         different = replayer.differences(self._held.state.storages())
-        notes += [f"{entry.rpartition(':')[2]} of the script could not be set to what the others have" for entry in self._aside]
-        notes += [f"a large result of the set-up differs here and is not registered: {text}" for text in different]
+        notes += [newcomers.NOT_SET(name=entry.rpartition(":")[2]) for entry in self._aside]
+        notes += [newcomers.LARGE_RESULT(what=text) for text in different]
         if read := self.opened.otherwise():
             notes.append(read)
         return tuple(notes)

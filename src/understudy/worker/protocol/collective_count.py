@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from understudy.messages import transactions
 from understudy.worker.errors import Misuse
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
@@ -33,19 +34,14 @@ class CollectiveCount:
         issued = self._groups.collectives()
         if issued > self._at_vote:
             count = issued - self._at_vote
-            raise Misuse(
-                f"rank {self._progress.rank}: {function} issues {count} collective{'s' * (count != 1)} after its vote (which "
-                f"precedes the first optimizer.step). If one failed there, state would already have changed. Put them before "
-                "optimizer.step, or into a @job.section of their own"
-            )
+            collectives = f"{count} collective{'s' * (count != 1)}"
+            raise Misuse(transactions.COLLECTIVES_AFTER_VOTE(rank=self._progress.rank, function=function, collectives=collectives))
 
     def notice_outside(self, where: str = "") -> None:
         """At a begin, or where the script has ended: tells of those since the last transaction."""
         issued, number = self._groups.collectives(), self._progress.transaction
         count = issued - self._at_end
         if count > 0 and self._at_end >= 0 and self._membership.pending is None:
-            self._notices.tell(
-                f"{count} collective(s) {where or f'between transaction {number - 1} and {number}'} are in "
-                "no transaction: if a rank is lost during one of them, the job ends. Wrap them in @job.section"
-            )
+            where = where or f"between transaction {number - 1} and {number}"
+            self._notices.tell(transactions.COLLECTIVES_OUTSIDE(count=count, where=where))
         self.end()

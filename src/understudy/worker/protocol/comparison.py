@@ -30,6 +30,7 @@ import torch
 from understudy.core.coverage import Replicas, refine
 from understudy.core.events import Registered, StateListed
 from understudy.core.judgement import is_training_state
+from understudy.messages import coverage as texts
 from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Compared, pack, unpack
@@ -233,10 +234,7 @@ class Comparison:
         if parted and number == self._proof:
             self._refuse(parted[0], len(parted))
         if parted:
-            self._notices.tell(
-                f"coverage: {parted[0]} (one of {len(parted)}) has become different on ranks that shared it: they no longer replace each "
-                "other in it"
-            )
+            self._notices.tell(texts.PARTED(entry=parted[0], count=len(parted)))
         if local.comparisons >= CLASSIFIED:  # the first one knows no moments
             self._tell_roles(local.replicas)
             self._tell_state(local.replicas)
@@ -283,7 +281,7 @@ class Comparison:
         if self._progress.rank == 0:
             self._layouts = encode([there.frameworks for there in heard])
         if different := disagreement({rank: there.frameworks for rank, there in enumerate(heard)}):
-            raise Misuse(f"before transaction {self._progress.transaction}: {different}. Ranks that use it together need it alike")
+            raise Misuse(texts.LAYOUTS_DIFFER(transaction=self._progress.transaction, different=different))
         told = [StateSummary.of(there.state) for there in heard]
         for there in told:
             self._held.pre_vote.adopt(there.pre_vote)
@@ -308,10 +306,7 @@ class Comparison:
         self._judges.end_generation(self._progress.generation, found, {rank: there.digests for rank, there in enumerate(told)})
 
     def _refuse(self, entry: str, count: int) -> None:
-        raise UnderstudyError(
-            f"rank {self._progress.rank}: after the recovery, {entry} (of {count}) is no longer the same on ranks that shared it. "
-            "The script computes with something that a newcomer does not get: register it (an LR schedule, an average of weights, ...)"
-        )
+        raise UnderstudyError(texts.NO_LONGER_SAME(rank=self._progress.rank, entry=entry, count=count))
 
 
 class _Share:

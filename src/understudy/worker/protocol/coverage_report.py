@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from understudy.core.buddies import Place, buddies
 from understudy.core.coverage import Replicas
+from understudy.messages import coverage as texts
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import local_tensor
 
@@ -32,19 +33,12 @@ def coverage(replicas: Replicas, state: State, places: Sequence[Place]) -> tuple
     if not alone:
         groups = sorted({tuple(sorted(partners[rank] | {rank})) for rank in range(world_size)})
         shown = "; ".join("ranks " + ", ".join(map(str, group)) for group in groups[:8]) + ("; ..." if len(groups) > 8 else "")
-        text = (
-            f"coverage: every rank has a replica, so the loss of any one rank is survived while spares last ({shown} hold the same state)"
-        )
         held = {rank: [replicas.of(e, rank) for e in replicas.entries(rank) if e in large] for rank in range(world_size)}
-        return text + together(held, places), True
+        return texts.COVERED(groups=shown, together=together(held, places)), True
     who = f"rank {next(iter(alone))} holds" if len(alone) == 1 else f"ranks {', '.join(map(str, alone))} hold"
     example = next(iter(alone.values()))
     size = sum(large[e].numel() * large[e].element_size() for e in example) / 1e6
-    text = (
-        f"coverage: {who} state that no other rank has ({len(example)} tensors, {size:.1f} MB, {example[0]} for one): a "
-        "loss of one of them CANNOT be survived. Add a replica dimension (for FSDP: a 2-D mesh, HSDP)"
-    )
-    return text, False
+    return texts.UNCOVERED(who=who, count=len(example), megabytes=size, example=example[0]), False
 
 
 def together(held: dict[int, list[tuple[int, ...]]], places: Sequence[Place]) -> str:

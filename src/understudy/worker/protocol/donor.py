@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from understudy.core.events import ReplicasDiffer, Uncovered
+from understudy.messages import newcomers
 from understudy.worker import points
 from understudy.worker.encoding.messages import DonorState, pack
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
@@ -122,7 +123,7 @@ class Donation:
         assert replicas is not None
         try:
             if different := disagreement(donors.frameworks()):
-                raise UnderstudyError(f"the survivors would not compute together any more: {different}")
+                raise UnderstudyError(newcomers.DONORS_PARTED(different=different))
             return {rank: donors.plan_for(rank, replicas) for rank in members.recovery.newcomers}
         except DonorsDiffer as error:
             sides = tuple(tuple(members.rank_of(member) for member in side) for side in error.sides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from understudy.core.coverage import Replicas
+from understudy.messages import newcomers
 from understudy.worker.encoding.messages import CopyDigests, DonorState, LocalCopy, unpack
 from understudy.worker.errors import NotTheSame
 from understudy.worker.frameworks.base import Described
@@ -62,5 +63,5 @@ def read_copy(members: Members, rank: int, meeting: Rendezvous) -> LocalCopy:
     """The buddy copy of a newcomer's rank. Raises `NotTheSame` if it is damaged, or one of another transaction."""
     copy, start = unseal(meeting.get(f"copy/{rank}/{members.holder_of(rank)}")), members.recovery.start
     if copy.transaction != start - 1:
-        raise NotTheSame(f"rank {rank}: the buddy copy is of transaction {copy.transaction}, not of {start - 1}")
+        raise NotTheSame(newcomers.OTHER_COPY(rank=rank, transaction=copy.transaction, wanted=start - 1))
     return copy

@@ -30,6 +30,7 @@ import torch
 from understudy.common.page_view import Activity
 from understudy.core.commands import Drill, Recover
 from understudy.core.events import DrillBroken
+from understudy.messages import drilled_steps
 from understudy.worker import points
 from understudy.worker.encoding.messages import DonorState, DrilledCollective, pack
 from understudy.worker.errors import PeerLost, UnderstudyError
@@ -123,7 +124,7 @@ class Drills(StepWatch):
             self._recorder.install()
             sender.start()
         except Exception as error:  # whatever it is: the rank goes on with its step
-            self._broken(f"it could not begin: {error}")
+            self._broken(drilled_steps.COULD_NOT_BEGIN(error=error))
             return
         self._pause = time.monotonic() - started
 
@@ -136,13 +137,11 @@ class Drills(StepWatch):
         )
         copy, local = held.copy_of(before), held.local
         if why_not := held.frameworks.not_drilled():
-            raise UnderstudyError(f"cannot be drilled: {why_not}")
+            raise UnderstudyError(drilled_steps.NOT_DRILLED(why=why_not))
         if held.state.kept_gradients.are_withheld():
-            raise UnderstudyError(
-                "cannot be drilled now: a worker that takes a rank has not got the gradients of an earlier step that are there"
-            )
+            raise UnderstudyError(drilled_steps.GRADIENTS_WITHHELD())
         if copy is None or local.replicas is None:
-            raise UnderstudyError("this rank has voted for nothing yet")
+            raise UnderstudyError(drilled_steps.NO_VOTE_YET())
         tensors = held.state.all_tensors()
         published = DonorState(
             progress.transaction,
@@ -178,14 +177,14 @@ class Drills(StepWatch):
             return False
         started = time.monotonic()
         if torn := self._changed_unforeseen():
-            self._broken(f"the step has changed {torn} in front of its vote for the first time, while its state was sent. Drill again")
+            self._broken(drilled_steps.CHANGED_UNFORESEEN(entry=torn))
             return False
         try:
             issued = self._recorder.issued() if self._recorder is not None else {}
             standing = replace(moments.at_vote(self._held), issued=issued)
             sender.put(MOMENT + pack(replace(standing, sent=sender.sent, left_out=sender.left_out)))
         except Exception as error:  # as above
-            self._broken(f"it could not be told how the rank stands at its vote: {error!r}")
+            self._broken(drilled_steps.NOT_TOLD_AT_VOTE(error=error))
             return False
         points.reach("drill vote")
         control.page.enter(Activity.RUNNING, self._progress.transaction)  # the hang watch counts from here: a rank that waits has gone on
@@ -195,8 +194,8 @@ class Drills(StepWatch):
 
         control.wait_for(settled, sender.patience)
         if not sender.release():
-            over = "the drill is over" if control.drill_over >= drill.number else ""
-            self._broken(sender.trouble or over or f"the spare has not come to this step within {drill.patience:g} s")
+            over = drilled_steps.DRILL_OVER() if control.drill_over >= drill.number else ""
+            self._broken(sender.trouble or over or drilled_steps.SPARE_LATE(seconds=drill.patience))
         self._pause += time.monotonic() - started
         return False
 
@@ -217,14 +216,14 @@ class Drills(StepWatch):
             pause = self._pause + time.monotonic() - started
             sender.put(MOMENT + pack(replace(ending, sent=sender.sent, left_out=sender.left_out, pause=int(pause * 1e6))))
         except Exception as error:  # as above
-            self._broken(f"it could not be told how the rank stands behind its step: {error!r}")
+            self._broken(drilled_steps.NOT_TOLD_AT_END(error=error))
             return
         sender.put(OVER)
         self._stop()
 
     def failed(self, error: Exception) -> None:
         if self._sender is not None:
-            self._broken(f"the step was interrupted: {error}")
+            self._broken(drilled_steps.INTERRUPTED(error=error))
 
     def _broken(self, why: str) -> None:
         control, drill = self._membership.control, self._drill
@@ -266,7 +265,7 @@ class _Sender:
         self._released = False  # the state may change from now on
         self.patience = patience  # seconds that the step may still wait
         self.settled = False  # the state is out, or never will be
-        self.trouble = ""
+        self.trouble: str = ""
         self.sent, self.left_out, self._bytes = 0, 0, 0
 
     def start(self) -> None:
@@ -290,7 +289,7 @@ class _Sender:
             if self._waiting >= WINDOW:
                 began = time.monotonic()
                 if not self._changed.wait_for(lambda: self._waiting < WINDOW or bool(self.trouble), self.patience):
-                    self.trouble = "the spare takes what it is sent too slowly"
+                    self.trouble = drilled_steps.TOO_SLOW()
                 self.patience = max(0.0, self.patience - (time.monotonic() - began))
             if self.trouble:
                 return
@@ -299,7 +298,7 @@ class _Sender:
     def fail(self, error: Exception) -> None:
         """On any thread of the step: a collective could not be recorded."""
         with self._changed:
-            self.trouble = self.trouble or f"a collective could not be recorded: {error!r}"
+            self.trouble = self.trouble or drilled_steps.NOT_RECORDED(error=error)
             self._changed.notify_all()
         self._membership.control.wake()
 
@@ -311,7 +310,7 @@ class _Sender:
 
     def give_up(self) -> None:
         with self._changed:
-            self.trouble = self.trouble or "the drill is over"
+            self.trouble = self.trouble or drilled_steps.DRILL_OVER()
             self._changed.notify_all()
         self._meeting.close()
 
@@ -340,11 +339,11 @@ class _Sender:
             if number == half:
                 points.reach("drill state")
             if self._released:
-                raise PeerLost("its state has changed before all of it was sent")
+                raise PeerLost(drilled_steps.STATE_CHANGED())
             yield buffer
         with self._changed:
             if self._released:
-                raise PeerLost("its state has changed before all of it was sent")
+                raise PeerLost(drilled_steps.STATE_CHANGED())
             self.settled = True
         self._membership.control.wake()
         yield from frame(WHOLE)

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from understudy.messages import newcomers
+from understudy.messages.base import Text
 from understudy.worker.encoding.messages import AwaitedCall, Standing, pack, unpack
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.script.wait_cycles import ring
@@ -145,12 +147,12 @@ class HeldCalls:
         for rank in missing:
             # In this order: what it has not announced when it has voted, it never will.
             if (standing := _read(client, rank)) is not None and standing.voted and not client.has(call.awaited.keys[rank]):
-                return UNLIKE, f"rank {self._rank} waits in {call.awaited.shown} for rank {rank}, which has come to its vote without it"
+                return UNLIKE, newcomers.VOTED_WITHOUT(rank=self._rank, call=call.awaited.shown, other=rank)
         if (found := self._ring(client)) and (found[0] == UNCHECKED or now - call.since > PATIENCE):
             return found
         patience = PATIENCE_WITH_NEWCOMERS if set(missing) <= set(self._newcomers) else PATIENCE
         if call.verdict and not call.awaited.bound and now - call.since > patience:
-            return UNCHECKED, f"rank {self._rank} has waited {patience:g} s for rank {missing[0]} in {call.awaited.shown}"
+            return UNCHECKED, newcomers.WAITED(rank=self._rank, seconds=patience, other=missing[0], call=call.awaited.shown)
         return None
 
     def _ring(self, client: Rendezvous) -> tuple[bytes, str] | None:
@@ -172,7 +174,7 @@ class HeldCalls:
             return None
         told = "; ".join(f"rank {rank} in {read[rank][0].shown}" for rank in ranks)
         kind = UNLIKE if all(awaited.bound for rank in ranks for awaited in read[rank]) else UNCHECKED
-        return kind, f"{_named(ranks)} wait for each other: {told}"
+        return kind, newcomers.WAIT_FOR_EACH_OTHER(ranks=_named(ranks), calls=told)
 
     def _conclude(self, client: Rendezvous, kind: bytes, text: str) -> None:
         if self._ended.is_set():
@@ -180,7 +182,7 @@ class HeldCalls:
         mine = self.verdict(kind, text)
         stands = client.claim(_OVER, mine)
         if stands == mine and kind == UNCHECKED:
-            self._tell(f"the first transaction after the recovery is not checked any further: {text}")
+            self._tell(newcomers.NOT_CHECKED(why=text))
         self._obey(client, stands)
 
     def _obey(self, client: Rendezvous, verdict: bytes) -> None:
@@ -196,16 +198,9 @@ class HeldCalls:
                 self._stop()
 
 
-def explained(found: str, newcomers: tuple[int, ...]) -> str:
-    """What a person is told of a difference."""
-    new = f"rank{'s' * (len(newcomers) > 1)} {', '.join(map(str, newcomers))}"
-    return (
-        f"in the first transaction after a recovery with a newcomer for {new}, {found}. A newcomer computes something else than the "
-        "rank that it has taken over, so this transaction is committed on no rank, and the job ends: another spare would do the same. "
-        "Most likely a branch, a size or the layout of buckets depends on something that is not registered (job.register), or on what "
-        "only the process that was lost had seen. What to do: take that away, start again from a checkpoint, and prove it with a "
-        "drill (understudy drill) before the next loss"
-    )
+def explained(found: str, ranks: tuple[int, ...]) -> Text:
+    """What a person is told of a difference. `ranks`: those of newcomers."""
+    return newcomers.DOES_NOT_FIT(newcomers=f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}", found=found)
 
 
 def _standing(rank: int) -> str:

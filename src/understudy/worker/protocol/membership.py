@@ -17,6 +17,7 @@ from understudy.common.page_view import Activity
 from understudy.core.buddies import Place
 from understudy.core.commands import Abort, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
+from understudy.messages import transactions, worker_processes
 from understudy.worker import points
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.process.control import Announcement, Control
@@ -105,7 +106,7 @@ class Membership:
             if failure:
                 if isinstance(failure[0], UnderstudyError | GenerationAborted | PeerLost):
                     raise failure[0]
-                raise PeerLost(f"generation {generation} could not be connected: {failure[0]}") from failure[0]
+                raise PeerLost(worker_processes.NOT_CONNECTED(generation=generation, error=failure[0])) from failure[0]
 
         threading.Thread(target=run, name="understudy-connect", daemon=True).start()
         return wait
@@ -200,10 +201,7 @@ class Membership:
         self.control.wait_for(lambda: self.superseded(newest) or self.pending is not None, EXPLANATION)
         announcement = self.control.announcement
         reason = announcement.reason if isinstance(announcement, Abort) else "a connection to a peer broke"
-        return (
-            f"rank {self.progress.rank}: a collective outside any transaction failed ({reason}). Only transactions survive a loss: wrap "
-            "this code in @job.section, or move it into the step"
-        )
+        return transactions.FAILED_OUTSIDE(rank=self.progress.rank, reason=reason)
 
     def phase_of(self, generation: int, name: str, started: float, moved: int = 0) -> None:
         self.control.send(PhaseDone(self.control.worker, generation, name, started, time.time() - started, moved))

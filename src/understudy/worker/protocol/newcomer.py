@@ -21,6 +21,7 @@ from understudy.common.page_view import Activity
 from understudy.core.commands import Drill
 from understudy.core.events import NewcomerReady, Notice, Prepared
 from understudy.core.model import DrillVerdict
+from understudy.messages import newcomers
 from understudy.worker import points
 from understudy.worker.census import left_names
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, ScriptPosition
@@ -271,30 +272,19 @@ class Newcomer:
                 self._set_streams()
             return True, result
         if place > self.place:
-            raise UnderstudyError(
-                f"rank {self._progress.rank}: this newcomer reached place {place}, behind {self.place} where the job continues: the "
-                "script does not run the same way twice"
-            )
+            raise UnderstudyError(newcomers.PASSED_PLACE(rank=self._progress.rank, place=place, goal=self.place))
         self.arrive()
         return False, None
 
     def _read(self, what: str) -> None:
         """The script saves or copies state on its way. It is right only at the end of the job, behind all that is over."""
         if not self._may_write():
-            self._refuse(
-                f"rank {self._progress.rank}: this newcomer comes by code that saves or copies {what} between transactions. It has not the "
-                "state of that moment, and what it wrote would go over what this rank has saved there. Put it into a @job.section that "
-                "every rank calls"
-            )
+            self._refuse(newcomers.SAVES(rank=self._progress.rank, what=what))
 
     def _wrote(self, file: str) -> None:
         """The script is about to write a file anew on its way."""
         if not self._may_write():
-            self._refuse(
-                f"rank {self._progress.rank}: this newcomer comes by code that writes {file} anew between transactions. Its rank has been "
-                "there before, and what it has written would be lost. Append to the file, put this into a @job.section that every rank "
-                "calls, or do it only if job.first_run"
-            )
+            self._refuse(newcomers.REWRITES(rank=self._progress.rank, file=file))
 
     def _may_write(self) -> bool:
         if self._copy.transaction < 0 or self._progress.step == 0:
@@ -319,12 +309,7 @@ class Newcomer:
     def come_to_end(self) -> None:
         """The script has ended. Raises `UnderstudyError` if this newcomer has not passed the place where the job goes on."""
         if not self.arrived:
-            text = (
-                f"rank {self._progress.rank}: this newcomer has come to the end of its script without passing the place where the job goes "
-                "on, so it never got its rank's state: whatever it has written at its end is wrong. The script does not run the same way "
-                "twice"
-            )
-            raise UnderstudyError(self._opened.told(text))
+            raise UnderstudyError(self._opened.told(newcomers.AT_THE_END(rank=self._progress.rank)))
         self._reads.remove()
         self._arrival.put_back()
 
@@ -334,10 +319,7 @@ class Newcomer:
             return result
         if place[1] >= 0 and place[:2] < self.place[:2]:
             return None
-        raise UnderstudyError(
-            f"rank {self._progress.rank}: the result of the transaction at {place} cannot be given to a newcomer; let it return numbers, "
-            "strings, tensors or containers of them"
-        )
+        raise UnderstudyError(newcomers.RESULT_NOT_GIVEN(rank=self._progress.rank, place=place))
 
     def arrive(self) -> None:
         """Attaches to the newest generation, as often as there is one, until the state is here and proven."""

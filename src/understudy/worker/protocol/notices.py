@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from understudy.core.events import Notice
+from understudy.messages.base import code_of
 from understudy.worker.process.control import Control
 
 
@@ -16,7 +17,8 @@ class Notices:
 
     def tell(self, text: str, everyone: bool = True) -> None:
         """`everyone`: not by rank 0 only, for all."""
-        key = re.sub(r"[0-9]+", "", text)[:60]
+        code = code_of(text)
+        key = code + re.sub(r"[0-9]+", "", text.removeprefix(f"{code}: "))[:60]
         if key not in self._told and (everyone or self._rank == 0):
             self._told.add(key)
             self._control.send(Notice(self._control.worker, self._rank, text))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from understudy.core.coverage import TransferMessage, stripe
+from understudy.messages import newcomers
 from understudy.worker.encoding.messages import TensorDescription
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.state.beside import is_beside
@@ -56,10 +57,7 @@ def make_plan(rank: int, donors: Mapping[int, Donor], sources: Sequence[StateSou
                 plan.descriptions[entry] = donor.descriptions[entry]
                 givers[entry] = found.numbers
     if missing:
-        raise UnderstudyError(
-            f"rank {rank} held state that no surviving rank has ({len(missing)} entries, {missing[0]} for one), and no copy of it exists. "
-            "It would have been saved by a replica: one more rank with the same shard (HSDP), or not losing all replicas at once"
-        )
+        raise UnderstudyError(newcomers.STATE_NOWHERE(rank=rank, count=len(missing), entry=missing[0]))
     sizes = {entry: size_of(plan.descriptions[entry]) for entry in givers}
     plan.messages.extend(stripe(rank, sizes, givers, CHUNK, SMALL))
     return plan

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
+from understudy.messages import transactions
 from understudy.worker.census.stores import called
 from understudy.worker.encoding.messages import LocalCopy, ScriptPosition
 from understudy.worker.protocol.membership import Membership
@@ -97,11 +98,8 @@ class PostVoteChanges:
             self._seen = transaction  # later points see this same change
             self._found.add(number)
             again = not is_inside(point) and all(name.startswith((STREAM, POSITION, PREFIX)) for name in changed)
-            self._notices.tell(
-                f"{', '.join(map(called, changed))} change(s) {point}, behind the vote. From the next transaction on the change is handed "
-                "over again there; if this rank is lost between a vote and that point, "
-                + ("its newcomer runs the code in between again." if again else "the change of that step is lost, which is told.")
-            )
+            told = transactions.CHANGES_AND_RUNS_AGAIN if again else transactions.CHANGES_AFTER_VOTE
+            self._notices.tell(told(names=", ".join(map(called, changed)), point=point))
         owed = self.owed and look is Look.AT_VALUES
         if number in self.agreed or transaction <= EARLY or owed:
             self.owed = self.owed and not owed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from understudy.messages import coverage
 from understudy.worker.encoding.messages import LocalCopy, StateDigests
 from understudy.worker.errors import BadMessage
 from understudy.worker.frameworks.base import FrameworkAdapter
@@ -53,6 +54,6 @@ class StateSummary:
         names = message.names
         numbers = [*message.moved, *message.owners, *message.owners.values()]
         if len(message.digests) != len(names) or not all(0 <= number < len(names) for number in numbers):
-            raise BadMessage("malformed StateDigests of another worker: numbers of names that it does not have")
+            raise BadMessage(coverage.MALFORMED())
         owners = {names[moment]: names[parameter] for moment, parameter in message.owners.items()}
         return StateSummary(dict(zip(names, message.digests, strict=True)), {names[n] for n in message.moved}, owners, message.pre_vote)

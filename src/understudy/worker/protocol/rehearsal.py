@@ -26,6 +26,8 @@ import torch
 from understudy.core.commands import Drill
 from understudy.core.events import Drilled
 from understudy.core.model import DrillVerdict, Stand
+from understudy.messages import drilled_steps
+from understudy.messages.base import Text
 from understudy.worker import points
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment, JobProgress, unpack
 from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
@@ -46,27 +48,6 @@ from understudy.worker.transport.peers import Buffers, Peers, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous
 
 _stock_save = torch.save
-_UNLIKE_ITSELF = (
-    "two attempts of the spare itself are not the same: the device does not compute reproducibly, or the step is fed by something that is "
-    "not registered and changes in it (a counter, a generator)"
-)
-# what to do about it
-_FEEDS = (
-    "The step goes by something that a newcomer does not have as the rank has it (a plain name, a closure, an object of the script's own): "
-    "give it to job.register, or keep it in a registered module"
-)
-_VALUES = (
-    "It is registered, and made of something that is not: give that to job.register, too. Or of a clock: leave that out of its state_dict. "
-    "Or it changes behind the vote: change it in front of optimizer.step"
-)
-_REDO = (
-    "The step changes something that a redo does not put back (a list, a counter, a cache, its batch): give it to job.register, or change "
-    "it behind the step"
-)
-_UNSTEADY = (
-    "Give it to job.register; if there is nothing of the kind, let the device compute reproducibly (torch.use_deterministic_algorithms)"
-)
-_STATE = "What is registered must be the same again after load_state_dict, and nothing else may change it on a newcomer's way to the step"
 
 
 class Rehearsed(GenerationAborted):
@@ -80,10 +61,7 @@ class Saves(GenerationAborted):
 def _save(thing: Any, f: Any, *args: Any, **kwargs: Any) -> None:
     if isinstance(f, io.BytesIO):  # a copy in memory
         return _stock_save(thing, f, *args, **kwargs)
-    raise Saves(
-        "compared up to where the step saves (torch.save), because the rank itself does that. Save in a @job.section, and the rest of the "
-        "step is compared, too"
-    )
+    raise Saves(drilled_steps.SAVES())
 
 
 class Rehearsal(StepWatch):
@@ -111,7 +89,7 @@ class Rehearsal(StepWatch):
         self._there: dict[str, DrilledMoment] = {}
         self._compared = 0  # of the state that was taken over
         self._bytes = 0
-        self._lost = ""  # why nothing more comes from the rank
+        self._lost: str = ""  # why nothing more comes from the rank
         self._whole = False  # its state is here
         self.meeting = Rendezvous(
             drill.store, drill.generation, lambda: membership.control.released is not None, membership.server.port, f"d{drill.number}"
@@ -132,7 +110,7 @@ class Rehearsal(StepWatch):
             )
         except NotTheSame as error:
             self._hear_more(peers)
-            self.tell(DrillVerdict.DIFFERENT, f"{error}. {_STATE}")
+            self.tell(DrillVerdict.DIFFERENT, drilled_steps.OTHER_STATE(error=error))
         except (GenerationAborted, PeerLost) as error:
             self.tell(DrillVerdict.BROKEN, str(error))
         self._compared = len(plan.expected) + len(plan.local) + len(copy.streams)
@@ -173,7 +151,7 @@ class Rehearsal(StepWatch):
         try:
             peers.exchange({}, {self._progress.world_size: self._frames()})
         except Exception as error:  # told by the main thread, which is waiting for this
-            self._lose(f"rank {self._drill.rank} has broken off: {error}")
+            self._lose(drilled_steps.BROKEN_OFF(rank=self._drill.rank, error=error))
 
     def _frames(self) -> Buffers:
         member, found = self._progress.world_size, dict[int, bytes]()
@@ -227,7 +205,7 @@ class Rehearsal(StepWatch):
         if isinstance(error, Unlike):
             self.tell(DrillVerdict.DIFFERENT, self._with_causes([*self._replay.different, str(error)]))
         if not self._progress.must_redo:
-            self.tell(DrillVerdict.DIFFERENT, self._with_causes([f"the step raises {type(error).__name__} on the spare: {error}"]))
+            self.tell(DrillVerdict.DIFFERENT, self._with_causes([drilled_steps.RAISES(kind=type(error).__name__, error=error)]))
         self._replay.again()
         return None
 
@@ -255,14 +233,14 @@ class Rehearsal(StepWatch):
             quiet = [f"{text} (if the script goes by it, register what it is made of)" for text in behind if moments.is_result(text)]
         if len(attempts) > 1 and (unlike := [*self._replay.unlike_itself, *moments.differences(attempts[1], attempts[0])]):
             if at_vote[0] or self._replay.unlike_before:
-                advice = _VALUES if all(map(moments.is_value, unlike)) else _UNSTEADY
-                self.tell(DrillVerdict.NOT_REPRODUCIBLE, self._with_causes([f"{_UNLIKE_ITSELF}: {moments.joined(unlike)}"], advice))
-            told = f"the spare's first attempt is the rank's, and its redo is not: {moments.joined(unlike)}. {_REDO}"
-            self.tell(DrillVerdict.DIFFERENT, told)
+                unsteady = drilled_steps.VALUES_UNSTEADY if all(map(moments.is_value, unlike)) else drilled_steps.UNSTEADY
+                told = unsteady(causes=self._in_front(), what=moments.joined(unlike))
+                self.tell(DrillVerdict.NOT_REPRODUCIBLE, told)
+            self.tell(DrillVerdict.DIFFERENT, drilled_steps.REDO_DIFFERS(what=moments.joined(unlike)))
         if found:
             self.tell(DrillVerdict.DIFFERENT, self._with_causes(found))
         quiet += self._causes()
-        aside = f"not the same, and of no consequence in this step: {moments.joined(quiet)}" if quiet else ""
+        aside = drilled_steps.OF_NO_CONSEQUENCE(what=moments.joined(quiet)) if quiet else ""
         detail = ". ".join(text for text in (until, aside) if text)
         self.tell(DrillVerdict.SAME if moments.END in self._here else DrillVerdict.PARTLY, detail)
 
@@ -272,12 +250,17 @@ class Rehearsal(StepWatch):
         attempts, at_vote = self._here.get(moments.VOTE), self._there.get(moments.VOTE)
         return found + (moments.aside(attempts[0], at_vote) if attempts and at_vote is not None else [])
 
-    def _with_causes(self, found: list[str], what_to_do: str = _FEEDS) -> str:
+    def _in_front(self) -> str:
+        """What differs at the begin, in front of what follows from it."""
         causes = self._causes()
+        return f"{moments.joined(causes)}; the first that follows: " if causes else ""
+
+    def _with_causes(self, found: list[str]) -> Text:
+        causes = self._in_front()
         unique = list(dict.fromkeys(found))
-        if what_to_do is _FEEDS and not causes and all(map(moments.is_value, unique)):
-            what_to_do = _VALUES
-        return f"{f'{moments.joined(causes)}; the first that follows: {unique[0]}' if causes else moments.joined(unique)}. {what_to_do}"
+        only_values = not causes and all(map(moments.is_value, unique))
+        what = f"{causes}{unique[0]}" if causes else moments.joined(unique)
+        return (drilled_steps.VALUES if only_values else drilled_steps.FEEDS)(what=what)
 
     def tell(self, verdict: DrillVerdict, detail: str) -> NoReturn:
         """Says what came of it, and waits until this worker is ended."""

@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from understudy.common.page_view import Activity
 from understudy.core.model import Stand
+from understudy.messages import transactions
 from understudy.worker.errors import Misuse
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.collective_count import CollectiveCount
@@ -116,19 +117,13 @@ class SetUp:
             unlike, broken = True, error
         self.record = recorder.finish(tensors, unlike, time.time_ns())
         if recorder.given_up:
-            self._notices.tell(
-                f"ranks do not make the same model: {recorder.given_up / 1e6:.1f} MB of registered state came from another rank in the "
-                "set-up, too much to be kept for a newcomer. What the script derives from it before the first step (a frozen copy, a "
-                "norm) would be something else on a newcomer. Seed every rank alike or load the same file on each, or raise "
-                "UNDERSTUDY_SETUP_LIMIT (bytes)",
-                everyone=False,
-            )
+            self._notices.tell(transactions.OTHER_MODELS(megabytes=recorder.given_up / 1e6), everyone=False)
         return broken
 
     def _refuse_uncovered(self) -> None:
         groups = self._membership.groups
         if unknown := groups.unsupported():
             usable = " or ".join(groups.supported())
-            raise Misuse(f"process groups with backend {', '.join(unknown)} cannot be re-joined after a loss; use {usable}")
+            raise Misuse(transactions.BACKEND_NOT_COVERED(backends=", ".join(unknown), usable=usable))
         if lacking := self._held.frameworks.uncovered() or uncovered(self._held.state):
             raise Misuse(lacking)

@@ -7,6 +7,7 @@ from itertools import groupby
 from understudy.common.bounds import size
 from understudy.core.coverage import Replicas
 from understudy.core.events import StateItem
+from understudy.messages import coverage
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
 from understudy.worker.state.streams import FOUND
@@ -50,7 +51,7 @@ def adopted(state: State, replicas: Replicas) -> str:
         return ""
     shown = [f"{', '.join(name for _, name in group)} ({root})" for root, group in groupby(known[:_SHOWN], lambda one: one[0])]
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    return f"coverage: adopted, though not registered: {', '.join(shown)}{more} (understudy status --state)"
+    return coverage.ADOPTED(names=f"{', '.join(shown)}{more}")
 
 
 def _registered(name: str, same: bool | None, size: int) -> StateItem:

@@ -29,6 +29,8 @@ from understudy.common.page_view import Activity
 from understudy.core.commands import Abort
 from understudy.core.events import Committed
 from understudy.core.model import Stand
+from understudy.messages import transactions as texts
+from understudy.messages import worker_processes
 from understudy.worker import points
 from understudy.worker.errors import GenerationAborted, Misuse, PeerLost, UnderstudyError
 from understudy.worker.protocol.between import BetweenTransactions
@@ -95,7 +97,7 @@ class Transactions:
         """Runs one transaction until it is committed; gives the function's result."""
         name, progress, held = function.__qualname__, self._progress, self._held
         if progress.kind:
-            raise Misuse(f"{name} is a transaction inside a transaction ({progress.running}); call one after the other")
+            raise Misuse(texts.NESTED(name=name, running=progress.running))
         before = f"between the last transaction and {name}"
         if kind == "section":
             held.state.kept_gradients.keep()
@@ -178,16 +180,9 @@ class Transactions:
         for told in (*self._held.state.attributes.news(), *uncovered):
             self._notices.tell(told)
         if begun.full and (name := by_hand(self._held.state.loaders)):
-            raise Misuse(
-                f"loader {name} is registered, but the script draws from it by hand (iter, next): a newcomer would start at its "
-                f"beginning. Use "
-                f"job.batches, or job.iterator for next()"
-            )
+            raise Misuse(texts.DRAWN_BY_HAND(name=name))
         if begun.full and self._loops.inside and carried():
-            self._notices.tell(
-                "the script goes on to draw from an iterator over a DataLoader that it has made itself, while the job leads its loop: a "
-                "newcomer's starts at the beginning. Let job.iterator(loader) make it"
-            )
+            self._notices.tell(texts.OWN_ITERATOR())
 
     def vote(self, carried: bool = False) -> None:
         """Agreement of all ranks that this transaction can commit. Raises `GenerationAborted` or `PeerLost` if it has to be redone."""
@@ -195,7 +190,7 @@ class Transactions:
         if progress.must_redo or membership.aborted():
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
         if membership.groups.is_broken():  # nobody else may have noticed: the others need no connection of the script's while they vote
-            raise PeerLost("a connection of the script's groups broke in front of the vote")
+            raise PeerLost(worker_processes.GROUPS_BROKE())
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
         self._first.settle()
@@ -306,21 +301,18 @@ class Transactions:
 
     def _explain_after_vote(self, error: Exception) -> None:
         if self._membership.aborted() or self._membership.groups.is_broken():
-            raise Misuse(
-                f"rank {self._progress.rank}: a collective behind the vote of {self._progress.running} failed, after state had changed. "
-                "Put collectives before the first optimizer.step, or into a @job.section of their own"
-            ) from error
+            raise Misuse(texts.FAILED_AFTER_VOTE(rank=self._progress.rank, running=self._progress.running)) from error
 
     def before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         """A hook of every optimizer. Raises `Misuse`, and what `vote` raises."""
         progress = self._progress
         if progress.kind == "step":
             if not any(known is optimizer for known in self._held.state.optimizers.values()):
-                raise Misuse(f"{type(optimizer).__qualname__} is stepped but not registered: add it to job.register(...)")
+                raise Misuse(texts.OPTIMIZER_NOT_REGISTERED(optimizer=type(optimizer).__qualname__))
             if not progress.past_vote:
                 self.vote()
         elif progress.kind:
-            raise Misuse(f"optimizer.step inside the {progress.running}: a section changes nothing; use @job.step")
+            raise Misuse(texts.OPTIMIZER_IN_SECTION(running=progress.running))
         elif progress.transaction >= 0:
-            raise Misuse("optimizer.step outside a transaction: wrap the training step in @job.step")
+            raise Misuse(texts.OPTIMIZER_OUTSIDE())
         points.reach("optimizer")

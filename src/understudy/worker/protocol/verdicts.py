@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from understudy.core.coverage import Digests
 from understudy.core.events import ReplicasDiffer
 from understudy.core.judgement import Difference, differences, is_training_state
+from understudy.messages import coverage
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
@@ -42,21 +43,23 @@ class Judge:
 
     def _verdict(self, found: list[Difference], tables: Mapping[int, Digests]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], str]:
         """Who is odd, else the sides of a dispute, and what a person reads."""
-        known, where = self._local.replicas, f"before transaction {self._progress.transaction}"
+        known, transaction = self._local.replicas, self._progress.transaction
         assert known is not None
         open_ones = [one for one in found if not one.odd]
         if open_ones:
             one = open_ones[0]
-            return (), one.sides, f"{one.entry} ({_of(open_ones)}) is not the same on {_ranks(sum(one.sides, ()))} {where}"
+            ranks = _ranks(sum(one.sides, ()))
+            return (), one.sides, coverage.DISPUTED(entry=one.entry, of=_of(open_ones), ranks=ranks, transaction=transaction)
         odd = tuple(sorted({rank for one in found for rank in one.odd}))
         texts = []
         for rank in odd:
             mine = [one for one in found if rank in one.odd]
-            texts.append(f"{mine[0].entry} ({_of(mine)}) of rank {rank} is not what {_ranks(mine[0].sides[0])} hold {where}")
+            others = _ranks(mine[0].sides[0])
+            what: dict[str, object] = {"entry": mine[0].entry, "of": _of(mine), "rank": rank, "others": others, "transaction": transaction}
+            texts.append(coverage.ODD(**what))
             alone = [e for e in known.entries(rank) if is_training_state(e) and not set(known.of(e, rank)) & tables.keys() - set(odd)]
             if alone:
-                text = f"{texts[-1]}, and most speak against rank {rank}; but it alone holds {alone[0]}, so it cannot be replaced"
-                return (), mine[0].sides, text
+                return (), mine[0].sides, coverage.ODD_BUT_ALONE(**what, alone=alone[0])
         return odd, (), "; ".join(texts)
 
 

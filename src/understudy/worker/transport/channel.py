@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from understudy.core.buddies import Place, buddies
+from understudy.messages import transactions, worker_processes
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage, Misuse
 from understudy.worker.transport.peers import Peers, frame, read_frame
@@ -32,13 +33,13 @@ Value = TypeVar("Value")
 
 def _greater(mine: list[int], theirs: Any) -> list[int]:
     if type(theirs) is not list or len(mine) != len(theirs) or not all(type(number) is int for number in theirs):
-        raise BadMessage(f"a rank votes with {theirs!r:.200}, this one with {len(mine)} numbers")
+        raise BadMessage(worker_processes.OTHER_VOTE(theirs=theirs, count=len(mine)))
     return list(map(max, mine, theirs))
 
 
 def _joined(mine: dict[int, bytes], theirs: Any) -> dict[int, bytes]:
     if type(theirs) is not dict or not all(type(rank) is int and type(data) is bytes for rank, data in theirs.items()):
-        raise BadMessage("another rank's part of a comparison is no table of ranks")
+        raise BadMessage(worker_processes.NO_TABLE())
     return mine | theirs
 
 
@@ -46,7 +47,7 @@ def _decoded(data: bytes) -> Any:
     try:
         return decode(data)
     except (ValueError, TypeError, AttributeError, RuntimeError) as error:
-        raise BadMessage(f"what another rank has sent cannot be read: {error!r}") from error
+        raise BadMessage(worker_processes.UNREADABLE(error=error)) from error
 
 
 class Channel:
@@ -86,11 +87,8 @@ class Channel:
         for peer in senders:
             theirs = found[peer][:1]
             if theirs != kind:
-                raise Misuse(
-                    f"rank {self.rank} {_WHAT[kind]}, while rank {peer} {_WHAT.get(theirs, 'does something else')}: every rank must "
-                    f"run the same "
-                    "transactions, in the same order and number. One of them may have left its loop earlier"
-                )
+                mine, other = _WHAT[kind], _WHAT.get(theirs, "does something else")
+                raise Misuse(transactions.OTHER_TRANSACTIONS(rank=self.rank, mine=mine, peer=peer, theirs=other))
             found[peer] = found[peer][1:]
 
     def agree(self, flags: list[int]) -> list[int]:
@@ -101,7 +99,7 @@ class Channel:
         """Every rank's `data`, in order of ranks."""
         found = self._spread(kind, {self.rank: data}, _joined)
         if missing := set(range(self.world_size)) - found.keys():
-            raise BadMessage(f"a comparison without rank {min(missing)}")
+            raise BadMessage(worker_processes.INCOMPLETE(rank=min(missing)))
         return [found[rank] for rank in range(self.world_size)]
 
     def _spread(self, kind: bytes, value: Value, merge: Callable[[Value, Any], Value]) -> Value:

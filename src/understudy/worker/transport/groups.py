@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import HashStore, PrefixStore, Store
 from torch.distributed import ProcessGroup, distributed_c10d
 
 from understudy.common.page_view import UNKNOWN
+from understudy.messages import worker_processes
 from understudy.worker import points
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import GroupMembers
@@ -239,10 +240,7 @@ class Groups:
     def _fresh_type(self) -> ProcessGroup.BackendType:
         self._last_type += 1
         if self._last_type > LAST_TYPE:
-            raise UnderstudyError(
-                "this worker has joined so many new generations that its torch has no backend numbers left; "
-                "move such a rank to a fresh worker in time with `understudy migrate`"
-            )
+            raise UnderstudyError(worker_processes.NO_NUMBERS_LEFT())
         return ProcessGroup.BackendType(self._last_type)
 
     def adopt(self, replacements: list[Replacement], meeting: Rendezvous) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from understudy.core.buddies import Place
+from understudy.messages import worker_processes
 from understudy.worker.encoding.messages import PeerAddress, pack, unpack
 from understudy.worker.errors import BadMessage, GenerationAborted, PeerLost
 from understudy.worker.transport.rendezvous import Rendezvous, node_address
@@ -44,7 +45,7 @@ def read_frame(found: dict[int, bytes], key: int) -> Buffers:
     yield memoryview(head)
     size = int.from_bytes(head, "little")
     if size > LARGEST:
-        raise BadMessage(f"member {key} announces a message of {size} bytes; {LARGEST} are the most")
+        raise BadMessage(worker_processes.TOO_LARGE(member=key, size=size, most=LARGEST))
     data = bytearray(size)
     yield memoryview(data)
     found[key] = bytes(data)
@@ -132,12 +133,12 @@ class Peers:
         if self._meeting.over():
             raise self._aborted()
         if self._broken:
-            raise PeerLost("a connection of this generation broke before")
+            raise PeerLost(worker_processes.BROKE_BEFORE())
         self._broken = True
         try:
             self._exchange(sending, receiving)
         except OSError as error:
-            raise PeerLost(f"connections of generation {self._meeting.generation} broke: {error}") from error
+            raise PeerLost(worker_processes.CONNECTIONS_BROKE(generation=self._meeting.generation, error=error)) from error
         self._broken = False
 
     def _exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
@@ -239,7 +240,7 @@ class Peers:
 
 
 def _lost(peer: int, why: object) -> PeerLost:
-    return PeerLost(f"the connection with member {peer} broke: {why}")
+    return PeerLost(worker_processes.CONNECTION_LOST(member=peer, why=why))
 
 
 def _connect(host: str, port: int) -> socket.socket:

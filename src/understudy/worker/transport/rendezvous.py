@@ -21,6 +21,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
+from understudy.messages import worker_processes
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.transport.sockets import STORES, Connections
@@ -120,7 +121,7 @@ class Rendezvous:
             with _connecting[address], self.connections.noting():
                 self._client = TCPStore(host, int(port), None, False, timeout=CONNECT)
         except RuntimeError as error:
-            raise self._lost(f"its store at {address} cannot be reached: {error}") from error
+            raise self._lost(worker_processes.STORE_UNREACHABLE(generation=generation, address=address, error=error)) from error
         self._client.set_timeout(FOREVER)  # script groups wait for each other in it
         self.store = PrefixStore(prefix or f"g{generation}", self._client)
 
@@ -136,7 +137,7 @@ class Rendezvous:
                 self._set(_part(key, name, number), value[start : start + PART])
             self._set(key, _IN_PARTS + len(starts).to_bytes(_COUNT, "little") + name.encode())
         except RuntimeError as error:
-            raise self._lost(f"its store is lost: {error}") from error
+            raise self._lost(worker_processes.STORE_LOST(generation=self.generation, error=error)) from error
 
     def get(self, key: str, limit: timedelta = FOREVER) -> bytes:
         """Waits for `key`. Raises `GenerationAborted` as soon as the generation is over, and `PeerLost` if the store is lost or the `limit`
@@ -154,7 +155,7 @@ class Rendezvous:
             count, name = int.from_bytes(found[1 : 1 + _COUNT], "little"), found[1 + _COUNT :].decode()
             return b"".join(self.store.get(_part(key, name, number)) for number in range(count))
         except RuntimeError as error:
-            raise self._lost(f"its store is lost: {error}") from error
+            raise self._lost(worker_processes.STORE_LOST(generation=self.generation, error=error)) from error
 
     def has(self, key: str) -> bool:
         """Whether `key` is there by now. Raises as `get`."""
@@ -179,13 +180,12 @@ class Rendezvous:
         try:
             return ask()
         except RuntimeError as error:
-            raise self._lost(f"its store is lost: {error}") from error
+            raise self._lost(worker_processes.STORE_LOST(generation=self.generation, error=error)) from error
 
     def _set(self, key: str, value: bytes) -> None:
         self.store.set(key, value)  # type: ignore[arg-type]
 
-    def _lost(self, what: str) -> RuntimeError:
-        text = f"generation {self.generation}: {what}"
+    def _lost(self, text: str) -> RuntimeError:
         return GenerationAborted(text) if self.over() else PeerLost(text)
 
     def group_prefix(self, name: str) -> PrefixStore:

@@ -20,6 +20,7 @@ from typing import Any
 from torch._C._distributed_c10d import HashStore, Store
 from torch.distributed import ProcessGroupGloo, distributed_c10d
 
+from understudy.messages import worker_processes
 from understudy.worker.errors import Misuse
 from understudy.worker.transport.backends import gloo_waits, rejoining
 from understudy.worker.transport.backends.base import Backend, Communicator, Host
@@ -98,7 +99,7 @@ class Gloo(Backend):
                 enable_reconfigure: bool = False,
             ) -> None:  # torch gives the last one from 2.14 on
                 if enable_reconfigure:
-                    raise Misuse("enable_reconfigure=True: Understudy joins this group with other peers itself; leave that out")
+                    raise Misuse(worker_processes.RECONFIGURE())
                 super().__init__(*host.world(store, rank, size), timeout, own_port=host.own_port, devices=devices)
                 host.keep(self)  # type: ignore[arg-type]
 

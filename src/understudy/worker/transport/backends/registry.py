@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from understudy import extensions
+from understudy.messages import worker_processes
 from understudy.worker.transport.backends.base import Backend
 from understudy.worker.transport.backends.gloo import Gloo
 from understudy.worker.transport.backends.nccl import Nccl, Nccl2
@@ -19,7 +20,8 @@ def backends() -> dict[str, Backend]:
     for kind in kinds:
         backend = kind()
         if (other := found.get(backend.name)) is not None:
-            raise ValueError(f"there are two backends named {backend.name!r}: {type(other).__qualname__} and {kind.__qualname__}")
+            both = {"one": type(other).__qualname__, "two": kind.__qualname__}
+            raise ValueError(worker_processes.TWO_BACKENDS(name=backend.name, **both))
         found[backend.name] = backend
     return found
 

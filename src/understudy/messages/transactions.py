@@ -1,0 +1,108 @@
+"""Transactions as a rank runs them: steps, sections, votes, and what is outside of them."""
+
+from __future__ import annotations
+
+from understudy.messages.base import Message
+
+_VOTE = "A vote, right before the first optimizer.step, makes sure that every rank can commit the step."
+
+NESTED = Message(
+    "US4570",
+    "{name} is a transaction inside a transaction ({running}); call one after the other",
+    cause="A function with @job.step or @job.section was called while another one ran.",
+    remedy="Call transactions one after the other, never one from another.",
+)
+COLLECTIVES_AFTER_VOTE = Message(
+    "US4571",
+    "rank {rank}: {function} issues {collectives} after its vote (which precedes the first optimizer.step). If one failed there, state "
+    "would already have changed. Put them before optimizer.step, or into a @job.section of their own",
+    cause=f"{_VOTE} A collective after it could fail when a part of the state has changed, so the step could not be redone.",
+    remedy="Move these collectives before optimizer.step, or into a @job.section of their own.",
+)
+COLLECTIVES_OUTSIDE = Message(
+    "US4572",
+    "{count} collective(s) {where} are in no transaction: if a rank is lost during one of them, the job ends. Wrap them in @job.section",
+    cause="The script communicates between its steps, where nothing can be redone.",
+    remedy="Wrap this code in @job.section, or move it into the step.",
+)
+FAILED_AFTER_VOTE = Message(
+    "US4573",
+    "rank {rank}: a collective behind the vote of {running} failed, after state had changed. Put collectives before the first "
+    "optimizer.step, or into a @job.section of their own",
+    cause=f"A rank was lost while a collective ran after the vote. {_VOTE}",
+    remedy="Move these collectives before optimizer.step, or into a @job.section of their own, and start from a checkpoint.",
+)
+FAILED_OUTSIDE = Message(
+    "US4574",
+    "rank {rank}: a collective outside any transaction failed ({reason}). Only transactions survive a loss: wrap this code in "
+    "@job.section, or move it into the step",
+    cause="A rank was lost, or a connection broke, while this rank communicated outside of its steps and sections.",
+    remedy="Wrap this code in @job.section, or move it into the step, and start from a checkpoint.",
+)
+OPTIMIZER_NOT_REGISTERED = Message(
+    "US4575",
+    "{optimizer} is stepped but not registered: add it to job.register(...)",
+    cause="A step uses an optimizer whose state a newcomer would not get.",
+    remedy="Pass the optimizer to job.register.",
+)
+OPTIMIZER_IN_SECTION = Message(
+    "US4576",
+    "optimizer.step inside the {running}: a section changes nothing; use @job.step",
+    cause="A function with @job.section has called optimizer.step. Only a step may change registered state.",
+    remedy="Use @job.step for this function.",
+)
+OPTIMIZER_OUTSIDE = Message(
+    "US4577",
+    "optimizer.step outside a transaction: wrap the training step in @job.step",
+    cause="optimizer.step was called where nothing can be redone after a loss.",
+    remedy="Wrap the training step in @job.step.",
+)
+DRAWN_BY_HAND = Message(
+    "US4578",
+    "loader {name} is registered, but the script draws from it by hand (iter, next): a newcomer would start at its beginning. Use "
+    "job.batches, or job.iterator for next()",
+    cause="The position of an iterator that the script makes itself is not known, so a newcomer could not go on at the same batch.",
+    remedy="Use job.batches(loader), or job.iterator(loader) for next().",
+)
+OWN_ITERATOR = Message(
+    "US4579",
+    "the script goes on to draw from an iterator over a DataLoader that it has made itself, while the job leads its loop: a newcomer's "
+    "starts at the beginning. Let job.iterator(loader) make it",
+    cause="The position of an iterator that the script makes itself is not known, so a newcomer could not go on at the same batch.",
+    remedy="Make the iterator with job.iterator(loader).",
+)
+OTHER_TRANSACTIONS = Message(
+    "US4580",
+    "rank {rank} {mine}, while rank {peer} {theirs}: every rank must run the same transactions, in the same order and number. One of them "
+    "may have left its loop earlier",
+    cause="Two ranks are at different places of the script: one has more batches, has left its loop, or has skipped a step or section.",
+    remedy="Give every rank as many batches (DistributedSampler, drop_last), and let all of them call the same steps and sections.",
+)
+CHANGES_AFTER_VOTE = Message(
+    "US4585",
+    "{names} change(s) {point}, behind the vote. From the next transaction on the change is handed over again there; if this rank is lost "
+    "between a vote and that point, the change of that step is lost, which is told.",
+    cause="Something that differs from rank to rank changes after its copy was handed over with the vote.",
+    remedy="If no change may be lost, change it before optimizer.step.",
+)
+CHANGES_AND_RUNS_AGAIN = Message(
+    "US4586",
+    "{names} change(s) {point}, behind the vote. From the next transaction on the change is handed over again there; if this rank is lost "
+    "between a vote and that point, its newcomer runs the code in between again.",
+    cause="Random streams, the data position or plain names change between two transactions. A newcomer runs that code again.",
+)
+OTHER_MODELS = Message(
+    "US4590",
+    "ranks do not make the same model: {megabytes:.1f} MB of registered state came from another rank in the set-up, too much to be kept "
+    "for a newcomer. What the script derives from it before the first step (a frozen copy, a norm) would be something else on a newcomer. "
+    "Seed every rank alike or load the same file on each, or raise UNDERSTUDY_SETUP_LIMIT (bytes)",
+    cause="Ranks initialize the model differently, and DDP or the script then copies it from one rank. A newcomer cannot hear this "
+    "broadcast again.",
+    remedy="Seed every rank alike or load the same file on each rank, or raise UNDERSTUDY_SETUP_LIMIT.",
+)
+BACKEND_NOT_COVERED = Message(
+    "US4591",
+    "process groups with backend {backends} cannot be re-joined after a loss; use {usable}",
+    cause="The script uses a communication backend that Understudy cannot connect again.",
+    remedy="Use one of the backends that are named.",
+)

@@ -1,0 +1,128 @@
+"""Processes of workers and their connections with each other."""
+
+from __future__ import annotations
+
+from understudy.messages.base import Message
+
+_PEER = "As a rule the worker at the other end was lost, which is reported on its own."
+_NETWORK = "Nothing, if a loss explains it. Otherwise check the network between the nodes."
+_BAD = "What another worker has sent is not what it should be: corrupt memory, another version of Understudy, or a bug."
+_SAME_VERSION = "Run the same version everywhere, and check the nodes. Report it if it repeats."
+
+CONNECTION_LOST = Message("US4860", "the connection with member {member} broke: {why}", cause=_PEER, remedy=_NETWORK)
+CONNECTIONS_BROKE = Message("US4861", "connections of generation {generation} broke: {error}", cause=_PEER, remedy=_NETWORK)
+BROKE_BEFORE = Message("US4862", "a connection of this generation broke before", cause=_PEER, remedy=_NETWORK)
+TOO_LARGE = Message(
+    "US4863",
+    "member {member} announces a message of {size} bytes; {most} are the most",
+    cause=_BAD,
+    remedy=_SAME_VERSION,
+)
+STORE_UNREACHABLE = Message(
+    "US4864",
+    "generation {generation}: its store at {address} cannot be reached: {error}",
+    cause="Workers of a generation meet in a store that one of them serves. That worker is gone, or a firewall or a wrong address is in "
+    "the way.",
+    remedy="Nothing, if a loss explains it. Otherwise check that nodes reach each other at the address and port that are named.",
+)
+STORE_LOST = Message(
+    "US4865",
+    "generation {generation}: its store is lost: {error}",
+    cause="The worker that serves the store of this generation is gone, or the connection with it broke.",
+    remedy=_NETWORK,
+)
+GROUPS_BROKE = Message(
+    "US4866",
+    "a connection of the script's groups broke in front of the vote",
+    cause="A process group of the script has lost a connection after its last collective. The step is not voted for, and is redone.",
+    remedy=_NETWORK,
+)
+NOT_CONNECTED = Message(
+    "US4867",
+    "generation {generation} could not be connected: {error}",
+    cause="The process groups of a new generation could not be joined.",
+    remedy=_NETWORK,
+)
+NO_NUMBERS_LEFT = Message(
+    "US4868",
+    "this worker has joined so many new generations that its torch has no backend numbers left; move such a rank to a fresh worker in time "
+    "with `understudy migrate`",
+    cause="This torch gives each new communicator of a group a number, of which there are few. Each recovery uses one.",
+    remedy="Move ranks that have been through many recoveries with `understudy migrate`, or use a torch that joins groups again in place.",
+)
+RECONFIGURE = Message(
+    "US4869",
+    "enable_reconfigure=True: Understudy joins this group with other peers itself; leave that out",
+    cause="The script asks torch for groups that can be reconfigured, which is what Understudy does.",
+    remedy="Leave enable_reconfigure out.",
+)
+TWO_BACKENDS = Message(
+    "US4870",
+    "there are two backends named {name!r}: {one} and {two}",
+    cause="Two packages offer a communication backend with the same name.",
+    remedy="Remove one of the packages, or rename its backend.",
+)
+OTHER_VOTE = Message(
+    "US4871",
+    "a rank votes with {theirs!r:.200}, this one with {count} numbers",
+    cause=_BAD,
+    remedy=_SAME_VERSION,
+)
+NO_TABLE = Message("US4872", "another rank's part of a comparison is no table of ranks", cause=_BAD, remedy=_SAME_VERSION)
+UNREADABLE = Message("US4873", "what another rank has sent cannot be read: {error!r}", cause=_BAD, remedy=_SAME_VERSION)
+INCOMPLETE = Message("US4874", "a comparison without rank {rank}", cause=_BAD, remedy=_SAME_VERSION)
+MESSAGE_IGNORED = Message(
+    "US4900",
+    "{worker}: ignored a message of the agent: {error}",
+    cause="The agent has sent something that this worker cannot read: another version of Understudy, or a bug.",
+    remedy="Run the same version on all nodes.",
+)
+CANNOT_TAKE = Message(
+    "US4901",
+    "{worker} is prepared for rank {ready} and cannot take rank {rank}: it ends",
+    cause="An orchestrator that was killed had prepared this spare for a rank, and the next one did not know that. Another spare takes the "
+    "rank.",
+)
+IMPORT_FAILED = Message(
+    "US4902",
+    "warming: import {name}: {error!r}",
+    cause="A worker imports what the script imports before it has a rank, and this import has failed. The script may guard it.",
+    remedy="Nothing, if the script runs without this module. Otherwise install it on this node.",
+)
+DEVICE_OPENED = Message(
+    "US4903",
+    "importing torch has opened {device}, which does not survive a fork",
+    cause="Something that is imported with torch touches a device. Workers are forked from one process, and a device that is open there "
+    "cannot be used.",
+    remedy="Remove the plugin or the environment variable that lets an import of torch open the device.",
+)
+CANNOT_FORK = Message(
+    "US4904",
+    "cannot fork: {error}",
+    cause="The kernel has no memory or no process number left for another worker.",
+    remedy="Free memory, or raise the limit of processes (ulimit -u, pids.max of the container).",
+)
+NO_PAGE = Message(
+    "US4905",
+    "{worker} has no page ({why}): nobody sees its progress, or that it hangs",
+    cause="The worker could not create the file in which it shows its progress: the run directory is full or not writable.",
+    remedy="Make room in the run directory. Until then hangs of this worker are not detected.",
+)
+SCRIPT_EXITED = Message(
+    "US4906",
+    "the script ended with sys.exit({code!r})",
+    cause="The script has called sys.exit with something else than 0 on this rank, so the job ends with that exit code.",
+    remedy="Look why the script does that. To end well, let all ranks come to the end of the script.",
+)
+NO_TRANSACTION = Message(
+    "US4907",
+    "its script ended before its first transaction",
+    cause="A spare was to be prepared, and the script came to its end without any step or section.",
+    remedy="Wrap the training step in @job.step.",
+)
+NO_SCRIPT = Message(
+    "US4908",
+    "no script",
+    cause="The worker was started without a script. Agents always give one.",
+    remedy="Start jobs with `understudy run SCRIPT`.",
+)
