@@ -48,7 +48,7 @@ NOT_DENSE = Message(
 
 NOT_A_MESSAGE = Message(
     "US1821",
-    "what should be a {kind} of another worker is none: {error}",
+    "what should be a {expected} of another worker is none: {error}",
     cause="Bytes that another worker sent cannot be decoded: they were damaged, or something else than a worker of this job has sent them.",
     remedy="Check that only workers of this job reach its ports, and that every node has the same version of Understudy.",
 )
@@ -61,13 +61,13 @@ OTHER_VERSION = Message(
 )
 OTHER_MESSAGE = Message(
     "US1823",
-    "another worker has sent {found!r} where a {kind} was expected",
+    "another worker has sent {found!r} where a {expected} was expected",
     cause="Two workers disagree about what is sent next: they run different versions of Understudy, or one of them is at another place.",
     remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
 )
 MALFORMED_MESSAGE = Message(
     "US1824",
-    "malformed {kind} of another worker: {place}: {problem}",
+    "malformed {expected} of another worker: {place}: {problem}",
     cause="A message of another worker has a field that is missing, unknown or of another type.",
     remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
 )

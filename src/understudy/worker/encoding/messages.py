@@ -344,17 +344,17 @@ def unpack(kind: type[Kind], data: bytes) -> Kind:
     try:
         version, name, fields = decode(data)
     except (ValueError, TypeError, AttributeError, RuntimeError) as error:
-        raise BadMessage(encoding.NOT_A_MESSAGE(kind=kind.__name__, error=repr(error))) from error
+        raise BadMessage(encoding.NOT_A_MESSAGE(expected=kind.__name__, error=repr(error))) from error
     if version != VERSION:
         raise BadMessage(encoding.OTHER_VERSION(theirs=version, ours=VERSION))
     if name != kind.__name__:
-        raise BadMessage(encoding.OTHER_MESSAGE(found=name, kind=kind.__name__))
+        raise BadMessage(encoding.OTHER_MESSAGE(found=name, expected=kind.__name__))
     try:
         message: Kind = _adapter(kind).validate_python(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise BadMessage(encoding.MALFORMED_MESSAGE(kind=kind.__name__, place=where, problem=first["msg"])) from error
+        raise BadMessage(encoding.MALFORMED_MESSAGE(expected=kind.__name__, place=where, problem=first["msg"])) from error
     return message
 
 
