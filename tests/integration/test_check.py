@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from tests.integration.processes import marked, wait_until
 from tests.integration.training import LONG, Outcome, Training, training
+from tests.said import said
+
+from understudy.messages import census
 
 __all__ = ["training"]
 
@@ -66,8 +69,7 @@ def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
     assert "DIFFERS: rank 1 was killed in step 13, and behind it the training is another one: rank 0, step 13: net/" in outcome.output
-    told = " ".join(outcome.output.split())
-    assert "kept (hidden.py:" in told and "is an iterator that moves on while the script trains" in told, "what it is, by name"
+    assert said(outcome.output, census.ITERATOR_MOVES, shown="kept"), "what it is, by name"
     assert "not reproducible on this device" in outcome.output, "what the drill had found"
     assert "Give it to job.register, or keep it in job.state(...)" in " ".join(outcome.output.split())
 
