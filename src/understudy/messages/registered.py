@@ -82,8 +82,9 @@ CHANGED_BEFORE_VOTE_LATE = Message(
     "US1522",
     "{function} has changed {entry}{more} in front of its vote, for the first time: this one transaction could not be redone; from now "
     "on it is copied at the begin of each",
-    cause="The transaction writes parameters or optimizer state before its first optimizer.step, and did not do so in its first calls. "
-    "There was no copy for this one call; if a rank had been lost in it, the job would have ended.",
+    cause="The transaction writes parameters or optimizer state before its first optimizer.step, and did not do so in the calls in which "
+    "all of them are copied (the first ones, and those whose number is a power of two). If a rank had been lost in this call, the job "
+    "would have ended.",
     remedy="Change parameters after optimizer.step, or in every call, the first included.",
 )
 NO_COPY_TO_REDO = Message(
