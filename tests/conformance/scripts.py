@@ -3,7 +3,7 @@
 A script tells about itself in comments ahead of its first statement:
 
     # ranks: 3                    how many (default 3)
-    # expect: bitwise             or refused "part of the message", or told "part of the notice"
+    # expect: bitwise             or refused CODE "NAME", or told CODE "NAME": the message's code, and what it names; one of them may lack
     # waits for: drill            an expected failure until that part is built (or census); strict: what passes must not wait
     # kills: forward@0:1 ...      POINT@STEP:RANK instead of the plan below
     # group: optimizers           its chapter in the table
@@ -37,7 +37,7 @@ LIMIT = 120.0  # seconds; generous, because machines are slow and busy
 
 _HEADER = re.compile(r"#\s*(ranks|expect|waits for|kills|group|arguments|limit)\s*:\s*(.+?)\s*$")
 _KILL = re.compile(r"([a-z][a-z ]*?)@(\d+):(\d+)(?:\s*,?\s*)")
-_EXPECT = re.compile(r'(bitwise)|(refused|told) "(.+)"')
+_EXPECT = re.compile(r'(bitwise)|(refused|told)(?= )(?: (US\d{4}))?(?: "(.+)")?')
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class Script:
     about: str  # its docstring's first line
     ranks: int = 3
     expect: str = "bitwise"  # one of VERDICTS
-    text: str = ""  # part of the message, of what is refused or told
+    code: str = ""  # of the message, of what is refused or told
+    text: str = ""  # ... and part of it, as a name; "": nothing of the kind
     waits_for: str = ""  # one of PARTS
     own: tuple[Kill, ...] = ()
     group: str = ""
@@ -110,9 +111,13 @@ class Script:
     def kills(self) -> tuple[Kill, ...]:
         return self.own or plan(self.ranks)
 
+    def is_said_in(self, output: str) -> bool:
+        """Whether a line has the expected message."""
+        return any(self.code in line and self.text in line for line in output.splitlines())
+
     @property
     def expectation(self) -> str:
-        said = f'{self.expect} "{self.text}"' if self.text else self.expect
+        said = " ".join(filter(None, [self.expect, self.code, self.text and f'"{self.text}"']))
         return f"{said} (waits for issue {PARTS[self.waits_for]})" if self.waits_for else said
 
 
@@ -128,7 +133,7 @@ def read(path: Path) -> Script:
             if found[1] in said:
                 raise ValueError(f"{path.name}: two lines begin with '# {found[1]}:'")
             said[found[1]] = found[2]
-    expect, text = _expectation(path.name, said.get("expect", ""))
+    expect, code, text = _expectation(path.name, said.get("expect", ""))
     waits_for = said.get("waits for", "")
     if waits_for and waits_for not in PARTS:
         raise ValueError(f"{path.name}: it waits for {waits_for!r}; there are {', '.join(PARTS)}")
@@ -136,7 +141,7 @@ def read(path: Path) -> Script:
     own = _kills(path.name, said["kills"], ranks) if "kills" in said else ()
     arguments = tuple(shlex.split(said.get("arguments", "")))
     limit = float(said.get("limit", LIMIT))
-    return Script(path, about, ranks, expect, text, waits_for, own, said.get("group", "basics"), arguments, limit)
+    return Script(path, about, ranks, expect, code, text, waits_for, own, said.get("group", "basics"), arguments, limit)
 
 
 def _head(source: str) -> list[str]:
@@ -148,11 +153,11 @@ def _head(source: str) -> list[str]:
     return lines
 
 
-def _expectation(name: str, said: str) -> tuple[str, str]:
+def _expectation(name: str, said: str) -> tuple[str, str, str]:
     found = _EXPECT.fullmatch(said)
     if found is None:
-        raise ValueError(f'{name}: \'# expect:\' is followed by bitwise, refused "part of the message" or told "part of the notice"')
-    return (found[1], "") if found[1] else (found[2], found[3])
+        raise ValueError(f'{name}: \'# expect:\' is followed by bitwise, refused CODE "NAME" or told CODE "NAME"')
+    return (found[1], "", "") if found[1] else (found[2], found[3] or "", found[4] or "")
 
 
 def _kills(name: str, said: str, ranks: int) -> tuple[Kill, ...]:

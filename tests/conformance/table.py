@@ -26,8 +26,8 @@ compared with the run under torchrun, bit by bit.
 | verdict | meaning |
 |---|---|
 | bitwise | all three runs are the same, bit by bit |
-| refused | the undisturbed run ends with a message that names what is wrong, before its third step is committed |
-| told | the undisturbed run prints a notice that names what would not survive, and nothing was killed yet |
+| refused | the undisturbed run ends with a message (its code) that names what is wrong, before its third step is committed |
+| told | the undisturbed run prints a notice (its code) that names what would not survive, and nothing was killed yet |
 | named | a drill in the undisturbed run says that the script is not survivable as it is, and why, and nothing was killed yet |
 | anything else | a failure |
 

@@ -14,11 +14,15 @@ from tests.conformance.runs import Ran, Trace
 from tests.conformance.scripts import Kill, Script, phases, plan, read
 from tests.conformance.table import document, elsewhere, summary
 from tests.conformance.verdict import Found, disturbed, named, steady, undisturbed
+from understudy.messages import script as messages
+from understudy.messages.registry import registry
 
 RANKS, STEPS = 3, 6
 SCRIPT = Script(Path("made_up.py"), "Made up.")
-REFUSED = replace(SCRIPT, expect="refused", text="is not registered")
-TOLD = replace(SCRIPT, expect="told", text="will not survive")
+REFUSED = replace(SCRIPT, expect="refused", code=messages.MODEL_NOT_REGISTERED.code)
+TOLD = replace(SCRIPT, expect="told", code=messages.WORK_KEPT.code, text="allreduce")
+REFUSAL = f"Misuse: {messages.MODEL_NOT_REGISTERED(optimizer='x')}"
+NOTICE = f"understudy: {messages.WORK_KEPT(function='train', call='allreduce')}"
 KILLS = (Kill("forward", 1, 0), Kill("applied", 2, 1), Kill("between", 3, 0))
 NOTE = "the result of the transaction at 0.3.0 is the one of another rank"
 
@@ -143,7 +147,7 @@ def test_a_death_in_cpp(reference: Ran) -> None:
     assert undisturbed(SCRIPT, reference, replace(reference, output=terminated)).verdict == "aborted"
     assert judged(reference, with_kills(reference.trace, crashes=("worker w2 died: SIGABRT",))) == "aborted"
     assert judged(reference, with_kills(reference.trace, crashes=("worker w2 died: SIGABRT",)), TOLD, "told") == "aborted"
-    refused = replace(reference, code=1, output="x is not registered\nSIGABRT")
+    refused = replace(reference, code=1, output=f"{REFUSAL}\nSIGABRT")
     assert undisturbed(REFUSED, reference, refused).verdict == "aborted"
 
 
@@ -176,19 +180,21 @@ def test_kills_that_never_struck_show_nothing(reference: Ran) -> None:
 
 
 def test_refused_only_by_the_message_and_early(reference: Ran, tmp_path: Path) -> None:
-    early = Ran(tell(tmp_path / "early", skip={(r, s) for r in range(RANKS) for s in range(3, STEPS + 1)}), 1, "x is not registered")
+    early = Ran(tell(tmp_path / "early", skip={(r, s) for r in range(RANKS) for s in range(3, STEPS + 1)}), 1, REFUSAL)
     assert undisturbed(REFUSED, reference, early) == Found("refused")
     assert undisturbed(REFUSED, reference, replace(early, trace=reference.trace)).verdict == "crashed", "too late"
-    assert undisturbed(REFUSED, reference, replace(early, output="something else")).verdict == "crashed"
+    assert undisturbed(REFUSED, reference, replace(early, output=NOTICE)).verdict == "crashed"
     assert undisturbed(REFUSED, reference, replace(early, hung=True)).verdict == "hung"
-    assert undisturbed(REFUSED, reference, replace(reference, output="x is not registered")).verdict == "bitwise", "a notice is no refusal"
+    assert undisturbed(REFUSED, reference, replace(reference, output=REFUSAL)).verdict == "bitwise", "a notice is no refusal"
     assert undisturbed(SCRIPT, reference, early).verdict == "crashed", "nobody expected it"
 
 
 def test_told_before_the_kill_may_differ_after_it(reference: Ran, tmp_path: Path) -> None:
-    told, other = replace(reference, output="x will not survive"), tell(tmp_path / "other", weight_0="another")
+    told, other = replace(reference, output=NOTICE), tell(tmp_path / "other", weight_0="another")
     assert undisturbed(TOLD, reference, told) == Found("told")
     assert undisturbed(TOLD, reference, reference) == Found("bitwise")
+    for other_output in (NOTICE.replace("allreduce", "broadcast"), f"allreduce\n{NOTICE.replace('allreduce', '')}"):
+        assert undisturbed(TOLD, reference, replace(reference, output=other_output)) == Found("bitwise"), "of something else"
     assert undisturbed(TOLD, reference, replace(told, trace=other)).verdict == "silent"
     assert judged(reference, with_kills(other), TOLD, "told") == "told"
     assert judged(reference, with_kills(other, code=1), TOLD, "told") == "told"
@@ -252,7 +258,7 @@ More.
 """
 
 # ranks: 4
-# expect: refused "a \\"word\\" of it"
+# expect: refused US1203 "a \\"word\\" of it"
 # waits for: drill
 # kills: forward@0:1 vote agreement@3:0, verify:0
 # group: optimizers
@@ -268,7 +274,8 @@ def test_headers(tmp_path: Path) -> None:
     path.write_text(HEADER.replace("verify:0", "verify@3:0").replace('\\"', "'"))
     found = read(path)
     assert (found.name, found.about, found.ranks, found.group) == ("feature", "What it does.", 4, "optimizers")
-    assert (found.expect, found.text, found.waits_for) == ("refused", "a 'word' of it", "drill")
+    assert (found.expect, found.code, found.text, found.waits_for) == ("refused", "US1203", "a 'word' of it", "drill")
+    assert found.expectation.startswith("refused US1203 \"a 'word' of it\"")
     assert found.kills == (Kill("forward", 0, 1), Kill("vote agreement", 3, 0), Kill("verify", 3, 0))
     assert found.arguments == ("--x", "a b")
 
@@ -279,6 +286,8 @@ def test_headers(tmp_path: Path) -> None:
         ("", "expect"),
         ("# expect: fine", "expect"),
         ("# expect: told", "expect"),
+        ("# expect: told US12", "expect"),
+        ("# expect: US1203", "expect"),
         ("# expect: bitwise\n# waits for: rain", "waits for"),
         ("# expect: bitwise\n# kills: lunch@3:1", "no point"),
         ("# expect: bitwise\n# kills: forward@3", "POINT@STEP:RANK"),
@@ -299,6 +308,9 @@ def test_every_script_can_be_read() -> None:
     found = scripts.find()
     assert "ddp_plain" in {script.name for script in found}
     assert len({script.name for script in found}) == len(found)
+    assert {script.code for script in found if script.code} <= registry().keys()
+    by_code = read(scripts.FOLDER / "batches_changed_in_place_dict.py")
+    assert (by_code.expectation, by_code.code, by_code.text) == ("refused US1111", messages.ARGUMENTS_CHANGED.code, "")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """What a script's runs come to, bit by bit.
 
     bitwise   every rank ends with the state, and has told the lines, of the run under torchrun
-    refused   the undisturbed run ended with the message that the script expects, before 3 steps were committed
-    told      the undisturbed run printed the notice that the script expects; with kills it may then end, be held, or differ
+    refused   the undisturbed run ended with the message that the script expects, by its code, before 3 steps were committed
+    told      the undisturbed run printed the notice that the script expects, by its code; with kills it may then end, be held, or differ
     named     a drill of the undisturbed run found that the script is not survivable, and said why; with kills it is not
 
 Everything else is a failure:
@@ -103,11 +103,11 @@ def undisturbed(script: Script, reference: Ran, ran: Ran) -> Found:
         return Found("missing", f"undisturbed: {difference}")
     if difference := differs(reference.trace, ran.trace):
         return Found("silent", f"undisturbed: {difference}")
-    return Found(TOLD) if script.expect == TOLD and script.text in ran.output else Found(BITWISE)
+    return Found(TOLD) if script.expect == TOLD and script.is_said_in(ran.output) else Found(BITWISE)
 
 
 def _refused(script: Script, ran: Ran) -> Found | None:
-    if ran.hung or ran.aborted or not ran.code or script.text not in ran.output:
+    if ran.hung or ran.aborted or not ran.code or not script.is_said_in(ran.output):
         return None
     if ran.trace.steps >= REFUSED_BEFORE:
         return Found("crashed", f"undisturbed: the message comes only after {ran.trace.steps} steps")

@@ -12,7 +12,7 @@ from tests.integration.processes import marked, wait_until
 from tests.integration.training import LONG, Outcome, Training, training
 from tests.said import said
 
-from understudy.messages import asking, script_check
+from understudy.messages import asking, census, script_check
 
 __all__ = ["training"]
 
@@ -67,8 +67,7 @@ def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
     assert said(outcome.output, script_check.DIFFERS, rank=1, step=13)
     assert said(found["differences"], script_check.VALUE_DIFFERS, rank=0, step=13)
-    told = " ".join(outcome.output.split())
-    assert "kept (hidden.py:" in told and "is an iterator that moves on while the script trains" in told, "what it is, by name"
+    assert said(outcome.output, census.ITERATOR_MOVES, shown="kept"), "what it is, by name"
     assert said(outcome.output, asking.DRILL_IRREPRODUCIBLE), "what the drill had found"
     assert script_check.REGISTER_STATE() in found["advice"]  # type: ignore[operator]
 

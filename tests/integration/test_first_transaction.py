@@ -10,7 +10,7 @@ from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.training import LONG, Outcome, Training, survived, training
 from tests.said import codes, said
 
-from understudy.messages import coverage, losses, newcomers, recoveries
+from understudy.messages import calls, coverage, losses, newcomers, recoveries
 
 __all__ = ["training"]
 
@@ -42,8 +42,8 @@ def failure(outcome: Outcome) -> str:
 )
 def test_a_newcomer_that_issues_something_else_is_named_with_the_survivors(training: Training, what: str, theirs: str, its: str) -> None:
     line = named(training.run("unlike.py", what, ranks=3, spares=3, faults="before the vote:2:1"))
-    assert f"ranks 0 (w0), 2 (w2) issue {theirs}" in line
-    assert any(f"rank 1 ({spare}) issues {its}" in line for spare in ("w3", "w4", "w5")), line  # whichever was warm first
+    first, others = f"ranks 0 (w0), 2 (w2) issue {theirs}", [f"rank 1 ({spare}) issues {its}" for spare in ("w3", "w4", "w5")]
+    assert any(said(line, calls.CALLS_DIFFER, first=first, others=other) for other in others), line  # whichever was warm first
 
 
 def test_without_the_check_healthy_survivors_are_ended_by_the_library(training: Training) -> None:
@@ -68,7 +68,8 @@ def test_ranks_that_wait_for_each_other_where_the_script_waits_too_are_named(tra
 
 def test_a_message_that_does_not_fit_is_named(training: Training) -> None:
     line = named(training.run("unlike.py", "message", faults="before the vote:2:1"))
-    assert "rank 0 (w0) sends 16 bytes (send of float32 (4,)) to rank 1, while rank 1 (w2) waits for 4" in line
+    sent = {"sender": "rank 0 (w0)", "sent": 16, "sent_call": "send of float32 (4,)", "receiver_rank": 1}
+    assert said(line, calls.MESSAGE_TOO_LONG, **sent, receiver="rank 1 (w2)", expected=4), line
 
 
 def test_a_message_that_is_never_sent_is_named(training: Training) -> None:
@@ -96,7 +97,7 @@ def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: 
     assert outcome.code == 1, outcome.output
     line = failure(outcome)
     assert said(line, newcomers.DOES_NOT_FIT, newcomers="rank 1"), outcome.output
-    assert "has issued 3 collectives, while rank 1" in line and "of another kind or size" in line
+    assert said(line, calls.SEQUENCES_DIFFER, count=3, other_rank=1), line
 
 
 @pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.whole)])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 
 from tests.integration.training import Training, training, understudy
+from tests.said import said
+
+from understudy.messages import census
 
 __all__ = ["training"]
 
@@ -23,7 +26,7 @@ def test_the_listing_says_what_a_newcomer_gets_and_what_not(training: Training) 
         "bytes"
     ]
     assert [known["own"][key] for key in ("root", "kind", "same", "reason")] == ["beside.py", "adopted", False, ""]
-    assert known["ticks"]["kind"] == "moved" and "iterator" in known["ticks"]["reason"], known
+    assert known["ticks"]["kind"] == "moved" and said(known["ticks"]["reason"], census.LISTED_MOVED), known
     assert known["worst"]["kind"] == "left" and known["worst"]["root"] == "beside.py", known
     assert known["shown"]["kind"] == "ignored"
     table = understudy("status", "--state", "--run-dir", run).stdout
@@ -31,8 +34,8 @@ def test_the_listing_says_what_a_newcomer_gets_and_what_not(training: Training) 
     notices = outcome.ask("status")["notices"]
     adopted = "coverage: adopted, though not registered: counter, own (beside.py) (understudy status --state)"
     assert any(adopted in notice for notice in notices), notices
-    assert any("ticks (beside.py:40) is an iterator that moves on" in notice for notice in notices), notices
-    assert any("worst (beside.py:44) differs from rank to rank" in notice for notice in notices), notices
+    assert any(said(notice, census.COUNTER_MOVES, names="ticks (beside.py:40)") for notice in notices), notices
+    assert any(said(notice, census.DIFFERS_BY_RANK, names="worst (beside.py:44)") for notice in notices), notices
 
 
 def test_a_strict_job_trains_while_everything_is_covered(training: Training) -> None:
@@ -45,6 +48,7 @@ def test_a_strict_job_ends_with_what_is_not(training: Training) -> None:
     flags = ["--nproc-per-node", "2", "--spares", "0", "--strict", "--run-dir", "FOLDER/run"]
     outcome = training.start(["-m", "understudy.cli", "run", *flags], "beside.py", "iterator").ends()
     assert outcome.code == 1, outcome.output
-    assert "understudy.worker.errors.Misuse: ticks (beside.py:40) is an iterator that moves on while the script trains" in outcome.output
+    assert "understudy.worker.errors.Misuse: US" in outcome.output
+    assert said(outcome.output, census.COUNTER_MOVES, names="ticks (beside.py:40)")
     status = outcome.ask("status")
-    assert "`state = job.state(ticks=0)`" in status["message"] and status["step"] <= 4, status
+    assert said(status["message"], census.COUNTER_MOVES, name="ticks") and status["step"] <= 4, status

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from tests.integration.training import Training, survived, training
+from tests.said import said
+
+from understudy.messages import set_up
 
 __all__ = ["training"]
 
@@ -19,6 +22,6 @@ def test_more_than_may_be_heard_in_a_set_up_is_refused(training: Training) -> No
     started = training.begin("misuse.py", "much heard", spares=0, UNDERSTUDY_SETUP_LIMIT=str(1 << 20))
     outcome = started.ends()
     assert outcome.code == 1
-    assert "broadcast_ on group '0', gave 3.1 MB (float32 (786432,)) that are not in registered state" in outcome.output
-    assert "register the tensor with job.register" in outcome.output
+    size = {"megabytes": 4 * 786432 / 1e6, "shapes": "float32 (786432,)", "limit": (1 << 20) / 1e6}
+    assert said(outcome.output, set_up.SET_UP_TOO_LARGE, operator="broadcast_", group="0", **size)
     assert outcome.ask("status")["step"] == 0

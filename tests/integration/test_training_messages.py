@@ -2,60 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from tests.diagonal import whole
-from tests.integration.processes import marked
-from tests.integration.training import Outcome, Training, survived, training
+from tests.integration.training import Training, survived, training
 from tests.said import said
 
-from understudy.messages import coverage, losses, newcomers, recoveries, training_evidence, transactions, worker_processes
+from understudy.messages import (
+    coverage,
+    losses,
+    newcomers,
+    recoveries,
+    registered,
+    set_up,
+    training_evidence,
+    transactions,
+    worker_processes,
+)
+from understudy.messages.base import Message
 
 __all__ = ["training"]
 
 
-MISUSES = [
-    ("unregistered model", "DistributedDataParallel over Linear is not registered"),
-    (
-        "unregistered plain model",
-        "optimizer optimizer steps parameters of a model that is not registered: add the model to job.register",
-    ),
-    ("unregistered optimizer", "AdamW is stepped but not registered: add it to job.register(...)"),
-    ("unmovable", "job.register(file=...): a TextIOWrapper has no state_dict and load_state_dict"),
-    ("optimizer in a section", "optimizer.step inside the section evaluate: a section changes nothing; use @job.step"),
-    ("optimizer outside", "optimizer.step outside a transaction: wrap the training step in @job.step"),
-    ("batch changed in place", "train changes its arguments in place, so it could not be redone; work on a copy of them"),
-    ("registered twice", "job.register(counter=...): this name is taken"),
-    ("registered late", "job.register after the first transaction: register everything before training starts"),
-    ("unregistered schedule", "optimizer optimizer has a learning rate schedule that is not registered: add it to job.register(...)"),
-    ("FSDP1", "FullyShardedDataParallel (FSDP1) is not covered: use torch.distributed.fsdp.fully_shard (FSDP2)"),
-    ("unknown backend", "process groups with backend fake cannot be re-joined after a loss; use gloo"),
-    ("nested loops", "job.batches or job.steps inside another one: only the outer loop can be continued on another worker"),
-    ("nested", "evaluate is a transaction inside a transaction (step train); call one after the other"),
-]
-
-
-@pytest.fixture(scope="module")
-def misused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Outcome]]:
-    """What came of each. They run three at a time: most of it is importing torch."""
-    folder = tmp_path_factory.mktemp("misuses")
-
-    def run(number: int, case: str) -> Outcome:
-        (folder / str(number)).mkdir()
-        return Training(folder / str(number), mark).run("misuse.py", case, ranks=1, spares=0)
-
-    with marked() as mark, ThreadPoolExecutor(3) as pool:
-        running = {case: pool.submit(run, number, case) for number, (case, _) in enumerate(MISUSES)}
-        yield lambda case: running[case].result()
-
-
-@pytest.mark.parametrize(("case", "message"), MISUSES)
-def test_misuse_is_told_the_first_time(misused: Callable[[str], Outcome], case: str, message: str) -> None:
-    outcome = misused(case)
+def test_misuse_ends_the_job_the_first_time(training: Training) -> None:
+    """Every rank is refused before the first step. What else is refused: `tests/worker/test_wrong_use.py`, where each rule is checked."""
+    outcome = training.run("misuse.py", "unregistered model", spares=0)
     assert outcome.code == 1
-    assert message in outcome.output
+    (line,) = [line for line in outcome.output.splitlines() if "failed at step 0" in line]
+    assert "rank " in line and "DistributedDataParallel over Linear" in line
     assert "Traceback" in outcome.output
     assert "misuse.py" in outcome.output
 
@@ -65,15 +38,6 @@ def test_a_collective_after_the_vote_is_refused_the_first_time(training: Trainin
     assert outcome.code == 1
     assert said(outcome.output, transactions.COLLECTIVES_AFTER_VOTE, function="train", collectives="1 collective")
     assert outcome.ask("status")["step"] == 0
-
-
-def test_rank_local_state_that_is_too_large(training: Training) -> None:
-    """4 MB that differ from rank to rank, where 1 MB is allowed."""
-    started = training.begin("misuse.py", "too large", spares=0, UNDERSTUDY_LOCAL_LIMIT=str(1 << 20))
-    outcome = started.ends()
-    assert outcome.code == 1
-    assert "coverage: rank" in outcome.output
-    assert "4.2 MB of rank-local state would have to be copied to another rank with every vote, more than 1.0 MB" in outcome.output
 
 
 def test_notices_without_any_failure(training: Training) -> None:
@@ -93,16 +57,15 @@ def test_notices_without_any_failure(training: Training) -> None:
 @pytest.mark.parametrize(
     ("where", "what"),
     [
-        ("after backward", "which all steps so far had dropped"),
-        *whole(("before backward", "a worker that has taken a rank since")),
+        ("after backward", registered.GRADIENTS_NOT_KEPT),
+        *whole(("before backward", registered.GRADIENTS_NOT_GIVEN)),
     ],
 )
-def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(where: str, what: str, training: Training) -> None:
+def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(where: str, what: Message, training: Training) -> None:
     """Whether the others had done so by then or not: nobody has a copy of these gradients, and the newcomer would add to none."""
     outcome = training.run("misuse.py", "adds to gradients", faults=f"{where}:5:1")
     assert outcome.code == 1
-    assert "this step adds to gradients of an earlier step, " in outcome.output
-    assert what in outcome.output
+    assert said(outcome.output, what)
     assert "failed at step 5" in outcome.output
 
 
@@ -178,11 +141,9 @@ def test_sys_exit_gives_its_code(training: Training) -> None:
 def test_a_newcomer_that_sets_up_otherwise_names_the_first_difference(training: Training) -> None:
     outcome = training.run("mismatch.py", faults="talking:0:1")
     assert outcome.code == 1
-    told = [line for line in outcome.output.splitlines() if "collective number 1 of this newcomer's set-up" in line]
-    line = told[0]
-    assert "broadcast_" in line.split("the lost rank's")[0]
-    assert "allreduce_" in line.split("the lost rank's")[1]
-    assert "does not set up the same way twice" in line
+    line = next(line for line in outcome.output.splitlines() if said(line, set_up.COLLECTIVE_DIFFERS, rank=1, number=1))
+    here, there = (line.index(operator) for operator in ("broadcast_ on", "allreduce_ on"))
+    assert here < there, "the newcomer's, then the lost rank's"
 
 
 def test_without_a_replica_the_coverage_says_so_before_the_first_step_and_a_loss_ends_the_job(training: Training) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.integration.training import Training, survived, training
+from tests.said import codes, said
+
+from understudy.messages import set_up
 
 __all__ = ["training"]
 
@@ -13,15 +16,14 @@ def test_a_snapshot_that_the_job_writes_is_named(training: Training, fault: str)
     """In the middle of the second epoch, and of the third."""
     lost = training.run("resuming.py", faults=fault, spares=2)
     rank = fault[-1]
-    why = f"This newcomer's set-up has read {lost.folder}/snapshot.pt, which this job has written since its set-up"
     assert lost.code == 1
     last = [line for line in lost.output.splitlines() if f"understudy: rank {rank} (" in line and "failed" in line]
-    assert len(last) == 1 and why in last[0]
+    assert len(last) == 1 and said(last[0], set_up.FILES_WRITTEN_SINCE, files=f"{lost.folder}/snapshot.pt")
     assert "DataLoader" not in lost.output and "the network" not in lost.output  # and the other spare is not used up for it
-    assert "save to other files" in last[0]
 
 
 def test_a_snapshot_that_is_not_read_again_is_not(training: Training) -> None:
     lost = training.run("resuming.py", "given", faults="after backward:4:1")
     survived(lost, training.undisturbed("resuming.py", "given"))
-    assert "has read" not in lost.output and not any("has read" in note for one in lost.incidents for note in one["notes"])
+    notes = [note for one in lost.incidents for note in one["notes"]]
+    assert set_up.FILES_WRITTEN_SINCE.code not in codes([lost.output, *notes])

@@ -10,7 +10,7 @@ from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Outcome, Training, survived, training, understudy
 from tests.said import said
 
-from understudy.messages import newcomers
+from understudy.messages import newcomers, script
 
 __all__ = ["training"]
 
@@ -44,7 +44,7 @@ def test_checkpoints_of_earlier_epochs_are_not_written_over(training: Training, 
     lost = training.run("saving.py", how, faults=fault)
     assert lost.code == 1
     assert said(lost.output, newcomers.SAVES)
-    assert "is used between transactions: a newcomer comes by there before its state has arrived" in lost.output
+    assert said(lost.output, script.USED_BETWEEN)
     assert not (lost.folder / "epoch-2.pt").exists()
     for epoch in range(2):
         path = lost.folder / f"epoch-{epoch}.pt"
@@ -59,7 +59,7 @@ def test_a_file_that_is_written_anew_is_not_either(training: Training) -> None:
     lost = training.run("saving.py", "anew", faults="behind an epoch:9:0")
     assert lost.code == 1
     assert said(lost.output, newcomers.REWRITES) and f"{lost.folder}/newest.txt at " in lost.output
-    assert ".write_text at " in lost.output and "is used between transactions" in lost.output
+    assert ".write_text at " in lost.output and said(lost.output, script.USED_BETWEEN)
     assert (lost.folder / "newest.txt").read_text() == "epoch-1.pt"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.said import said
 
+from understudy.messages import calls as messages
 from understudy.worker.encoding.messages import Announced, CallSequences
 from understudy.worker.script.announcements import Sizes, announce, too_long, unlike, unlike_sequences
 from understudy.worker.script.collectives import BETWEEN_TWO, OPERATORS
@@ -38,9 +40,9 @@ def test_what_is_the_same_fits(operator: str) -> None:
 def test_sides_are_named_with_who_is_on_them() -> None:
     two = [reduced(of((4,)), index=index) for index in range(2)]
     other = reduced(of((5, 2)), index=2)
-    assert unlike([*two, other]) == (
-        "ranks 0 (w0), 1 (w1) issue allreduce (SUM) of float32 (4,), while rank 2 (w2) issues allreduce (SUM) of float32 (5, 2)"
-    )
+    first = "ranks 0 (w0), 1 (w1) issue allreduce (SUM) of float32 (4,)"
+    others = "rank 2 (w2) issues allreduce (SUM) of float32 (5, 2)"
+    assert unlike([*two, other]) == messages.CALLS_DIFFER(first=first, others=others)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +77,12 @@ def test_lists_that_are_gathered_may_have_parts_of_several_sizes() -> None:
 def test_only_the_root_says_what_comes_from_all_or_goes_to_all() -> None:
     assert not unlike(calls("gather_", (of((1,)), of((1,), (2,))), (of((2,)), []), root_rank=0))
     found = unlike(calls("gather_", (of((1,)), of((1,), (2,))), (of((3,)), []), root_rank=0))
-    assert "rank 11 (w1) issues gather (root 0) of float32 (3,) and gives 12 bytes to rank 10" in found
-    assert "rank 10 (w0) issues gather (root 0) of float32 (1,) and expects 8 bytes of rank 11" in found
+    giver = {"giver": "rank 11 (w1)", "giver_rank": 11, "given": 12, "given_call": "gather (root 0) of float32 (3,)"}
+    taker = {"taker": "rank 10 (w0)", "taker_rank": 10, "taken": 8, "taken_call": "gather (root 0) of float32 (1,)"}
+    assert said(found, messages.PARTS_DIFFER, **giver, **taker)
     assert not unlike(calls("scatter_", ([], of((1,))), (of((1,), (2,)), of((2,))), root_rank=1))
-    assert "expects 12 bytes of rank 11" in unlike(calls("scatter_", ([], of((3,))), (of((1,), (2,)), of((2,))), root_rank=1))
+    found = unlike(calls("scatter_", ([], of((3,))), (of((1,), (2,)), of((2,))), root_rank=1))
+    assert said(found, messages.PARTS_DIFFER, taken=12, giver_rank=11)
 
 
 def test_parts_of_an_all_to_all_fit_in_pairs() -> None:
@@ -90,7 +94,7 @@ def test_parts_of_an_all_to_all_fit_in_pairs() -> None:
         return announce((index, "w"), "alltoall_base_", arguments, of((sum(sends), 3)), of((sum(takes), 3)), index, 2)
 
     assert not unlike([base([1, 2], [1, 5], 0), base([5, 0], [2, 0], 1)])
-    assert "gives 24 bytes to rank 1" in unlike([base([1, 2], [1, 5], 0), base([5, 0], [3, 0], 1)])
+    assert said(unlike([base([1, 2], [1, 5], 0), base([5, 0], [3, 0], 1)]), messages.PARTS_DIFFER, given=24, taker_rank=1)
     even = announce((0, "w0"), "alltoall_base_", {"input_split_sizes": [], "output_split_sizes": []}, of((4, 3)), of((4, 3)), 0, 2)
     assert even.gives == even.takes == [24, 24]
     none = announce((0, "w0"), "alltoall_base_", {"input_split_sizes": [], "output_split_sizes": []}, of((0, 3)), of((0, 3)), 0, 2)
@@ -101,7 +105,8 @@ def test_a_message_fits_into_more_memory_than_it_needs() -> None:
     sent = announce((0, "w0"), "send", {}, of((4,)), [], 0, 2)
     assert not too_long(sent, announce((1, "w1"), "recv_", {}, [], of((4,)), 1, 2))
     assert not too_long(sent, announce((1, "w1"), "recv_", {}, [], of((5,)), 1, 2))
-    assert "rank 0 (w0) sends 16 bytes" in too_long(sent, announce((1, "w1"), "recv_", {}, [], of((3,)), 1, 2))
+    found = too_long(sent, announce((1, "w1"), "recv_", {}, [], of((3,)), 1, 2))
+    assert said(found, messages.MESSAGE_TOO_LONG, sender="rank 0 (w0)", sent=16, receiver_rank=1, expected=12)
 
 
 def test_sequences_agree_within_each_group() -> None:
@@ -111,11 +116,9 @@ def test_sequences_agree_within_each_group() -> None:
     all_of_them, pair = ([0, 1, 2], 5, 77), ([0, 2], 1, 9)
     good = [rank("w0", a=all_of_them, b=pair), rank("w1", a=all_of_them), rank("w2", a=all_of_them, b=pair)]
     assert unlike_sequences(good) == ""
-    assert unlike_sequences([good[0], good[1], rank("w5", a=all_of_them, b=([0, 2], 1, 8))]) == (
-        "on group 'b' of ranks 0, 2 rank 0 (w0) has issued 1 collectives, "
-        "while rank 2 (w5) has issued 1 collectives of another kind or size"
-    )
-    found = unlike_sequences([good[0], good[1], rank("w5", a=all_of_them)])
-    assert "rank 2 (w5) has issued 0 collectives" in found and "of another" not in found
+    who = {"group": "b", "ranks": "0, 2", "rank": 0, "worker": "w0", "count": 1, "other_rank": 2, "other_worker": "w5"}
+    found = unlike_sequences([good[0], good[1], rank("w5", a=all_of_them, b=([0, 2], 1, 8))])
+    assert said(found, messages.SEQUENCES_DIFFER, **who, other_count=1)
+    assert said(unlike_sequences([good[0], good[1], rank("w5", a=all_of_them)]), messages.COUNTS_DIFFER, **who, other_count=0)
     assert unlike_sequences([rank("w0"), rank("w1", a=([1, 2], 1, 1)), rank("w2")])
     assert unlike_sequences([rank("w0"), rank("w1"), rank("w2")]) == ""

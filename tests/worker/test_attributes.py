@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from tests.said import said
 from torch import nn
 from torch.nn.utils import prune
 
+from understudy.messages import registered as registered_messages
 from understudy.worker.encoding.codec import decode
 from understudy.worker.state.registry import State
 
@@ -130,7 +132,7 @@ def test_a_graph_that_is_kept_from_step_to_step_is_told() -> None:
     net.hidden = net.layer(torch.ones(4))
     state.snapshot()
     (text,) = state.attributes.news()
-    assert text.startswith("net.:hidden is an attribute of a module that keeps its graph")
+    assert said(text, registered_messages.ATTRIBUTE_KEEPS_GRAPH, attribute="net.:hidden")
 
 
 def pruned(layer: nn.Module) -> nn.Module:
@@ -194,7 +196,8 @@ def test_parts_that_come_after_the_set_up_and_large_attributes_are_told() -> Non
     state.snapshot()
     state.encoded_values()
     first, second = state.attributes.news()
-    assert first.startswith("net.head (one of 3 parts") and second.startswith("net.:hidden is an attribute of a module that has changed")
+    assert said(first, registered_messages.PARTS_CHANGED, part="net.head", count=3)
+    assert said(second, registered_messages.ATTRIBUTE_LARGE, attribute="net.:hidden")
 
 
 def test_buffers_take_the_shape_that_a_rank_has_and_stay_the_scripts_own() -> None:

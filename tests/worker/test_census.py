@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+from tests.said import said
 from tests.worker.census_found import HERE, LARGE, Found, boundary, script
 
+from understudy.messages import census as notices
 from understudy.worker.census import census, leaves, roots, walk
 from understudy.worker.census.census import Census
 from understudy.worker.encoding.codec import encode
@@ -124,7 +126,7 @@ def test_an_iterator_that_moves_is_told(script: Any) -> None:
     found.census.at_top()
     assert found.names() == set()
     (text,) = found.census.news()
-    assert "ticks" in text and "iterator" in text and found.census.news() == []
+    assert said(text, notices.COUNTER_MOVES, name="ticks") and found.census.news() == []
 
 
 def test_of_a_hidden_state_whose_history_is_spent_the_values_are_moved(script: Any) -> None:
@@ -154,7 +156,7 @@ def test_a_graph_that_is_kept_from_step_to_step_is_told(script: Any) -> None:
     assert found.names() == set() and found.census.news() == []  # in a step there are many
     found.census.at_top()
     (text,) = found.census.news()
-    assert "hidden" in text and "graph" in text and "constant" not in text
+    assert said(text, notices.KEEPS_GRAPH, shown="hidden") and "constant" not in text
     assert [item.name for item in found.census.listed([]) if item.kind == "history"] == ["hidden"]
 
 
@@ -179,7 +181,7 @@ def test_a_value_that_matters_to_people_only_is_left_and_told(script: Any) -> No
     (entry,) = found.changed()
     assert found.census.leave(entry) and found.names() == set()
     (text,) = found.census.news()
-    assert "counter" in text and "job.state" in text and "job.ignore" in text
+    assert said(text, notices.DIFFERS_BY_RANK, name="counter", shown="counter")
     script.counter = 2
     assert found.names() == set()
 

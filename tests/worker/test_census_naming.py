@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.said import said
 
+from understudy.messages import census as notices
 from understudy.worker.census import census as module_of_census
 from understudy.worker.census import naming, roots, stores, walk
 from understudy.worker.census.census import Census
@@ -137,7 +139,7 @@ def test_what_does_not_show_where_it_stands_is_known_from_the_source(script: Scr
     census.set_up()
     census.at_top()
     census.encoded(None, True)
-    assert [text.startswith("more (train.py:") and "is an iterator" in text for text in census.news()] == [True] * expected
+    assert [said(text, notices.ITERATOR_MOVES, shown="more") for text in census.news()] == [True] * expected
 
 
 def test_every_source_can_be_searched(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,48 +177,47 @@ def told(kind: str, path: walk.Path, thing: Any = None) -> str:
 
 def test_only_so_much_source_is_gone_through(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     script("bad = 0\nfor i in ():\n    bad += 1")
-    assert told(naming.LEFT, at("bad"), 3).startswith("bad (train.py:3)")
+    assert said(told(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py:3)")
     monkeypatch.setattr(stores, "SOURCE", 5)
-    assert told(naming.LEFT, at("bad"), 3).startswith("bad (train.py) ")
+    assert said(told(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py)")
 
 
 def test_an_iterator_is_replaced(script: Script) -> None:
     script("import itertools\nticks = itertools.count()\nrates = iter('')\nfor i in ():\n    next(ticks), next(rates)")
     counts = told(naming.MOVED, at("ticks"), itertools.count())
-    assert counts.startswith("ticks (train.py:5) is an iterator that moves on while the script trains")
-    assert counts.endswith("`state = job.state(ticks=0)` in front of the loop, and in it `state.ticks += 1`")
+    assert said(counts, notices.COUNTER_MOVES, names="ticks (train.py:5)", name="ticks")
     draws = told(naming.MOVED, at("rates"), iter([1]))
-    assert draws.endswith("`rates = list(itertools.islice(rates, STEPS))`, and take `rates[job.committed]`")
+    assert said(draws, notices.ITERATOR_MOVES, names="rates (train.py:5)", shown="rates")
     loads = told(naming.MOVED, at("rates"), iter(torch.utils.data.DataLoader([1])))  # type: ignore[arg-type]
-    assert loads.endswith("`rates = job.iterator(loader)` goes on where the rank was")
+    assert said(loads, notices.LOADER_MOVES, names="rates (train.py:5)", shown="rates")
 
 
 def test_what_differs_is_put_into_a_namespace_or_ignored(script: Script) -> None:
     script("bad = 0\nfor i in ():\n    bad += 1")
     text = told(naming.LEFT, at("bad"), 3)
-    assert text.startswith("bad (train.py:3) differs from rank to rank and changes between the steps")
-    assert "`state = job.state(bad=0)` and use `state.bad`" in text and text.endswith('if not, `job.ignore("bad")`')
+    assert said(text, notices.DIFFERS_BY_RANK, names="bad (train.py:3)", name="bad", value="0", shown="bad")
 
 
 def test_what_is_too_much_is_registered_if_that_works(script: Script) -> None:
     script("history = []\nbank = print\nfor i in ():\n    history.append(1)\n    bank.data = 1")
     text = told(naming.LARGE, at("bank", ("attribute", "data")), torch.zeros(2))
-    assert "bank.data (train.py:5) changes while the script trains" in text and "`job.register(data=bank.data)`" in text
+    assert said(text, notices.TOO_LARGE_TENSOR, names="bank.data (train.py:5)", name="data", shown="bank.data")
     text = told(naming.LARGE, at("history"), [0.5])
-    assert "history (train.py:4)" in text and "`state = job.state(history=[])`" in text and '`job.ignore("history")`' in text
+    assert said(text, notices.TOO_LARGE_VALUE, names="history (train.py:4)", name="history", value="[]", shown="history")
 
 
 def test_what_cannot_be_looked_at_is_named_as_far_as_it_is_known(script: Script) -> None:
     script("models = {}\nfor i in ():\n    models[i] = 1")
-    assert "the source of train.py:main cannot be read" in told(naming.UNREAD, at("", root=("frame", "train.py:main")))
+    assert said(told(naming.UNREAD, at("", root=("frame", "train.py:main"))), notices.SOURCE_UNREADABLE, home="train.py:main")
     text = told(naming.BEYOND, at("models", ("item", 7)))
-    assert "more than can be looked at: what lies behind models[7] (train.py:3)" in text and '`job.ignore("models")`' in text
+    assert said(text, notices.LOOK_ENDED, names="models[7] (train.py:3)", root="models")
 
 
 def test_of_many_four_are_named(script: Script) -> None:
     script("a = b = c = d = e = f = 0")
     text = naming.told(naming.LEFT, [naming.Uncovered(at(name)) for name in "fedcba"])
-    assert text.startswith("a (train.py:1), b (train.py:1), c (train.py:1), d (train.py:1) and 2 more differ from rank to rank and change ")
+    names = "a (train.py:1), b (train.py:1), c (train.py:1), d (train.py:1) and 2 more"
+    assert said(text, notices.DIFFERS_BY_RANK, names=names, differ="differ", change="change")
 
 
 def test_the_census_tells_it(script: Script) -> None:
@@ -229,12 +230,12 @@ def test_the_census_tells_it(script: Script) -> None:
     assert (adopted.name, adopted.root, adopted.kind, adopted.size > 0) == ("meter.sum", "train.py", "adopted", True)
     assert census.leave(entry)
     (text,) = census.news()
-    assert text.startswith("meter.sum (train.py:3) differs") and "job.state(sum=0)" in text and census.news() == []
+    assert said(text, notices.DIFFERS_BY_RANK, names="meter.sum (train.py:3)", name="sum", value="0") and census.news() == []
     census.ignore(["seen"])
     (other,) = [item for item in census.listed(["script:frame:train.py:main.<locals>.f:seen['a:b']"]) if item.kind == "adopted"]
     assert (other.root, other.name, other.size) == ("train.py:main.<locals>.f", "seen['a:b']", 0)
     rest = {(item.name, item.kind): item for item in census.listed(()) if item.root in ("train.py", "")}
-    assert set(rest) == {("meter.sum", "left"), ("seen", "ignored")} and "differs from rank to rank" in rest["meter.sum", "left"].why
+    assert set(rest) == {("meter.sum", "left"), ("seen", "ignored")} and said(rest["meter.sum", "left"].why, notices.LISTED_LEFT)
 
 
 def test_what_is_ignored_is_not_looked_into(script: Script) -> None:
@@ -297,8 +298,8 @@ def test_what_runs_beside_the_loop_of_the_job(script: Script, case: str, inside:
 
 def test_what_runs_beside_it_is_told() -> None:
     text = naming.told_of_loops([Running("enumerate", "n", "", "train.py:4"), Running("zip", "y", "others", "train.py:4")])
-    assert text.startswith("n is counted by enumerate around the loop of the job (train.py:4) (one of 2), and on a newcomer begins anew")
-    assert "`state = job.state(n=0)` in front of the loop, and in it `state.n += 1`" in text
+    assert text == notices.ENUMERATE_COUNTS(name="n", place="train.py:4", more=" (one of 2)")
     text = naming.told_of_loops([Running("zip", "y", "others", "train.py:4")])
-    assert text.startswith("y comes from others by zip around the loop of the job (train.py:4)") and "`state.place`" in text
-    assert "`job.batches(loader, steps=N)`" in naming.told_of_loops([Running("islice", "islice", "", "train.py:4")])
+    assert said(text, notices.ZIP_DRAWS, name="y", source="others", place="train.py:4", more="")
+    text = naming.told_of_loops([Running("islice", "islice", "", "train.py:4")])
+    assert said(text, notices.ISLICE_COUNTS, place="train.py:4", more="")

@@ -12,7 +12,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.said import refused
 
+from understudy.messages import encoding
 from understudy.worker.encoding.codec import DEPTH, PLAIN_DEPTH, Unencodable, decode, encode
 
 WRAPPINGS: dict[str, Callable[[Any], Any]] = {
@@ -86,7 +88,7 @@ def test_the_deepest_value_can_be_read_on_any_thread_and_a_deeper_one_is_not_wri
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(decode, data).result() == value
     for more in (1, 170):
-        with pytest.raises(Unencodable, match="nested more than 32 deep"):
+        with refused(Unencodable, encoding.NESTED_TOO_DEEP, deepest=32):
             encode(nested([kind] * (DEPTH + more), 1))
     assert encode(value) == data, "a refusal leaves nothing behind"
 
@@ -95,7 +97,7 @@ def test_the_deepest_value_can_be_read_on_any_thread_and_a_deeper_one_is_not_wri
 def test_the_same_of_plain_lists_and_dicts(kind: str) -> None:
     value = nested([kind] * PLAIN_DEPTH, 1)
     assert decode(encode(value)) == value
-    with pytest.raises(Unencodable, match="nested too deep in lists and dicts; 500 can be encoded"):
+    with refused(Unencodable, encoding.LISTS_TOO_DEEP, deepest=500):
         encode(nested([kind] * 4000, 1))
 
 
@@ -121,7 +123,7 @@ def test_the_deepest_of_all() -> None:
 
 @pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, 10**5000, ["x", ("\udfff",)]], ids=["text", "key", "number", "in a tuple"])
 def test_what_has_no_encoding_is_told(value: Any) -> None:
-    with pytest.raises(Unencodable, match="beyond what can be encoded"):
+    with refused(Unencodable, encoding.BEYOND_ENCODING):
         encode(value)
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.distributed as dist
+from tests.said import refused
 from torch._C._distributed_c10d import HashStore
 from torch.nn.parallel import DistributedDataParallel
 
+from understudy.messages import set_up
 from understudy.worker.encoding.messages import RecordedCollective, SetupRecord, unpack
 from understudy.worker.errors import Misuse
 from understudy.worker.script import collective_replay as record
@@ -92,7 +94,9 @@ def test_too_much_that_is_not_registered_is_refused(recorder: Recorder, monkeypa
     monkeypatch.setattr(record, "LIMIT", 2 * WHOLE)
     tensors = [torch.zeros(3, LARGE)]
     dist.broadcast(tensors[0], 0)
-    with pytest.raises(Misuse, match=r"collective number 0 .* broadcast_ on group '0', gave 0.8 MB \(float32 \(3, 65537\)\)"):
+    with refused(
+        Misuse, set_up.SET_UP_TOO_LARGE, number=0, operator="broadcast_", group="0", megabytes=12 * LARGE / 1e6, shapes="float32 (3, 65537)"
+    ):
         recorder.finish([])
 
 
@@ -101,7 +105,7 @@ def test_small_results_beyond_the_limit_are_refused_too(recorder: Recorder, monk
     parts = [torch.zeros(WHOLE // 8), torch.zeros(WHOLE // 8), torch.zeros(WHOLE // 8)]
     for tensor in parts:
         dist.broadcast(tensor, 0)
-    with pytest.raises(Misuse, match="collective number 2 "):
+    with refused(Misuse, set_up.SET_UP_TOO_LARGE, number=2):
         recorder.finish(parts[:2])
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from tests.said import refused, said
 
+from understudy.messages import script
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.errors import Misuse
 from understudy.worker.script.arguments import Arguments
@@ -97,9 +99,9 @@ def test_arguments_that_are_changed_in_place(kind: str) -> None:
         batch.pop("list")
     else:
         batch["list"].append(2)
-    with pytest.raises(Misuse, match="step changes its arguments in place, so it could not be redone"):
+    with refused(Misuse, script.ARGUMENTS_CHANGED, function="step"):
         arguments.check(redone=False)
-    with pytest.raises(Misuse, match="so it cannot be redone with the same batch"):
+    with refused(Misuse, script.ARGUMENTS_CHANGED_IN_REDO, function="step"):
         arguments.check(redone=True)
 
 
@@ -107,4 +109,4 @@ def test_an_object_among_the_arguments_that_changes_is_told() -> None:
     batch = Batch(torch.zeros(1), [])
     arguments = Arguments("step", [(batch,), {}], closely=True)
     batch.names.append("x")
-    assert "step changes an object among its arguments" in arguments.check(redone=False)
+    assert said(arguments.check(redone=False), script.ARGUMENT_OBJECT_CHANGED, function="step")

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from tests.said import refused
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, RandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
+from understudy.messages import loading
 from understudy.worker.errors import Misuse
 from understudy.worker.script.iterators import LoaderIterator
 from understudy.worker.script.loaders import LoaderSource
@@ -133,7 +135,7 @@ def test_a_loader_that_does_not_give_the_same_twice_is_found_out() -> None:
     lost, newcomer = Worker(DataLoader(Forgetful())), Worker(DataLoader(Forgetful()))
     lost.draw(4)
     newcomer.randomness.restore(lost.randomness.capture())
-    with pytest.raises(Misuse, match="iterator 1: draw 3 does not give what it gave before"):
+    with refused(Misuse, loading.OTHER_DRAW, iterator="iterator 1", draw=3):
         newcomer.draw(1)
 
 

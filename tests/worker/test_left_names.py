@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.said import refused
 
+from understudy.messages import encoding
 from understudy.worker.census import left_names
 from understudy.worker.census.left_names import put, script_frame, take
 from understudy.worker.errors import BadMessage
@@ -98,7 +100,7 @@ def test_what_is_kept_is_bounded_and_of_the_oldest_loops_the_next_one_known_is_g
 def test_what_is_malformed_sets_nothing(data: bytes) -> None:
     script = frame()
     if data:
-        with pytest.raises(BadMessage, match="loss, as another worker has it, is malformed"):
+        with refused(BadMessage, encoding.MALFORMED_NAME, name="loss"):
             put(0, script, Behind(("loss",)), {"0:loss": data}, {}, [])
     assert put(0, script, Behind(("loss",)), {"x:loss": data, "-1:loss": data, ":loss": data, f"{'9' * 5000}:loss": data}, {}, []) == []
     assert "loss" not in script.f_globals

@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from tests.said import said
 
+from understudy.messages import set_up
 from understudy.worker.script.opened import Opened
 
 STOCK = builtins.open, io.open, os.open, os.mkdir, os.rename, os.replace
@@ -160,7 +162,7 @@ def test_files_that_the_job_has_written_since_its_set_up_are_named(opened: Opene
         file.write("a line")
     assert opened.otherwise() == ""  # as long as nobody has said when the set-up was over
     opened.over = now
-    assert f"has read {newer}, which this job has written since its set-up" in opened.otherwise()
+    assert said(opened.otherwise(), set_up.FILES_WRITTEN_SINCE, files=str(newer), more="")
     assert opened.told("refused") == f"refused. {opened.otherwise()}"
     opened.over = now + 10**12
     assert opened.told("refused") == "refused"

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.said import refused, said
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from understudy.messages import registered
 from understudy.worker.doctor.base import world
 from understudy.worker.errors import Misuse
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
@@ -62,7 +64,7 @@ def test_a_write_in_the_first_transaction_is_found_and_put_back(write: Write) ->
     early.restore(begun)
     assert layer.weight is weight and weight.data_ptr() == address and torch.equal(weight, before)
     write(layer)
-    assert "step changes net/parameter/weight in front of its vote" in early.look(begun)
+    assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE, function="step", entry="net/parameter/weight", more="")
     assert early.entries == {"net/parameter/weight"} and early.found_now
     assert early.look(begun) == ""  # said once
 
@@ -91,7 +93,7 @@ def test_moments_count_too() -> None:
     early.restore(begun)
     assert torch.equal(moment, before)
     moment.data.zero_()
-    assert "optimizer/state/0/exp_avg" in early.look(begun)
+    assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE, entry="optimizer/state/0/exp_avg")
 
 
 def test_memory_that_is_exchanged_and_exchanged_back_leaves_no_trace_and_is_put_back_all_the_same() -> None:
@@ -116,9 +118,9 @@ def test_a_first_write_in_a_later_transaction_is_named_and_not_guessed() -> None
         assert early.look(early.begin("step")) == ""
     begun = early.begin("step")  # number 3: no power of two
     in_place(layer)
-    with pytest.raises(Misuse, match="step has changed net/parameter/weight in front of its vote for the first time"):
+    with refused(Misuse, registered.NO_COPY_TO_REDO, function="step", entry="net/parameter/weight"):
         early.restore(begun)
-    assert "this one transaction could not be redone" in early.look(begun)
+    assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE_LATE, function="step", entry="net/parameter/weight")
     begun = early.begin("step")
     before = layer.weight.detach().clone()
     in_place(layer)
@@ -139,7 +141,7 @@ def test_a_dtensor_counts_its_changes_beside_its_memory(write: Callable[[torch.T
         begun = early.begin("step")  # number 3: no power of two
         with torch.no_grad():
             write(layer.weight)
-        assert "step has changed net/parameter/weight in front of its vote, for the first time" in early.look(begun)
+        assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE_LATE, function="step", entry="net/parameter/weight")
 
 
 def test_functions_are_told_apart() -> None:

@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.said import arguments_of, refused
 from torch import nn
 from torch.distributed import checkpoint as _checkpoint
 from torch.optim import Optimizer
 
+from understudy.messages import set_up
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.script.opened import Opened
 from understudy.worker.script.reads import Reads
@@ -142,9 +144,12 @@ def test_a_set_up_that_has_read_a_snapshot_of_the_live_job_saves_no_checkpoint(t
         before = final.read_bytes()
         torch.load(snapshot)
         for save in (torch.save, SAVE):
-            with pytest.raises(UnderstudyError, match=r"final.pt at .* is not saved by a newcomer. .* has read .*snapshot.pt") as refused:
+            with refused(UnderstudyError, set_up.NOT_SAVED) as caught:
                 save(here.model.state_dict(), final)
-            assert here.opened.told(str(refused.value)) == str(refused.value)
+            told = arguments_of(caught.value.args[0])
+            assert str(told["file"]).startswith(f"{final} at {__file__}:")
+            assert str(snapshot) in str(arguments_of(told["reason"])["files"])  # and `final`, if both are of one tick of the clock
+            assert here.opened.told(str(caught.value)) == str(caught.value)
         assert final.read_bytes() == before
         here.opened.over = time.time_ns()
         torch.save(here.model.state_dict(), final)  # the snapshot was there when the first workers set up

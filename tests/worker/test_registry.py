@@ -10,7 +10,10 @@ import numpy
 import pytest
 import torch
 import xxhash
+from tests.said import refused
 
+from understudy.messages import encoding
+from understudy.messages import script as messages
 from understudy.worker.encoding.canonical import canonical
 from understudy.worker.encoding.codec import Unencodable, encode
 from understudy.worker.encoding.digests import digest, flat_bytes
@@ -169,5 +172,5 @@ def test_what_could_not_be_read_is_refused_when_it_is_registered() -> None:
         def load_state_dict(self, state: dict[str, Any]) -> None:
             raise AssertionError("never")
 
-    with pytest.raises(Misuse, match=r"job.register\(deep=...\): its state_dict holds a value that is nested more than 32 deep"):
+    with refused(Misuse, messages.UNMOVABLE_STATE, name="deep", reason=encoding.NESTED_TOO_DEEP(deepest=32)):
         State().register("deep", Deep())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.said import refused, said
 
+from understudy.messages import script
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.script import results as module
 from understudy.worker.script.results import Results
@@ -29,11 +31,11 @@ def test_of_numbers_the_oldest_are_gone_and_that_is_told_once(kept: Results, tol
         kept.keep([0, -1, index], float(index))
         assert len(told) == int(index >= 3)
     for index in range(3):
-        with pytest.raises(UnderstudyError, match=rf"\[0, -1, {index}\] is not kept any more"):
+        with refused(UnderstudyError, script.RESULT_GONE, place=[0, -1, index]):
             on_newcomer(kept, index)
     assert [on_newcomer(kept, index) for index in (3, 4, 5)] == [(True, 3.0), (True, 4.0), (True, 5.0)]
     assert on_newcomer(kept, 6) == (False, None)
-    assert "the job ends" in told[0]
+    assert said(told[0], script.RESULTS_DROPPED, most=3)
 
 
 def test_what_returns_nothing_takes_no_room(kept: Results, told: list[str]) -> None:

@@ -9,9 +9,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from tests.integration.processes import wait_until
+from tests.said import arguments_of, refused, said
 from torch._C._distributed_c10d import HashStore
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from understudy.messages import calls
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.script.async_work import Works
 from understudy.worker.script.collectives import Kernels
@@ -85,13 +87,16 @@ def test_what_goes_in_is_compared_and_each_attempt_with_the_one_before() -> None
 def test_another_collective_one_too_many_and_one_too_few() -> None:
     entries, _ = recorded(step)
     replayed = replayer(entries)
-    with pytest.raises(Unlike, match=r"the spare issues broadcast number 0 .* rank 3 allreduce number 0"):
+    with refused(Unlike, calls.SPARE_ISSUES_ANOTHER, rank=3) as caught:
         dist.broadcast(torch.zeros(4), 0)
+    names = arguments_of(caught.value.args[0])
+    assert str(names["here"]).startswith("broadcast number 0 ") and str(names["there"]).startswith("allreduce number 0 ")
     replayed.again()
     dist.all_reduce(torch.ones(4))
-    assert "rank 3 issues broadcast number 1" in replayed.missing()
+    missing = replayed.missing()
+    assert said(missing, calls.ONLY_RANK_ISSUES, rank=3) and "broadcast number 1 " in missing
     dist.broadcast(torch.full((4,), 2.0), 0)
-    with pytest.raises(Unlike, match=r"the spare issues barrier number 2 .* rank 3 does not"):
+    with refused(Unlike, calls.ONLY_SPARE_ISSUES, call="barrier number 2 on group '0'", rank=3):
         dist.barrier()
 
 
@@ -130,7 +135,8 @@ def test_bytes_are_compared_like_all_else() -> None:
     entries, _ = recorded(lambda: dist.all_reduce(torch.full((4,), 7, dtype=torch.uint8)))
     replayed = replayer(entries)
     dist.all_reduce(torch.full((4,), 8, dtype=torch.uint8))
-    assert replayed.compared == 1 and len(replayed.different) == 1 and "uint8 (4,)" in replayed.different[0]
+    (difference,) = replayed.different
+    assert replayed.compared == 1 and said(difference, calls.INPUT_DIFFERS) and "uint8 (4,)" in difference
 
 
 def gathered(thing: object) -> object:
@@ -148,7 +154,8 @@ def test_of_objects_that_are_moved_the_content_is_compared_and_not_its_pickle() 
     assert failures == [] and replayed.different == []
     replayed.again()
     gathered({"losses": [1.0, 3.0], "names": [text, text]})
-    assert len(replayed.different) == 1 and "the object that goes into allgather number 1" in replayed.different[0]
+    (difference,) = replayed.different
+    assert said(difference, calls.OBJECT_DIFFERS) and "allgather number 1 " in difference
 
 
 def test_objects_whose_content_cannot_be_read_are_not_compared() -> None:
@@ -202,7 +209,7 @@ def test_a_result_that_is_known_there_only_behind_the_vote_is_waited_for() -> No
     dist.all_reduce(torch.ones(4))
     thread.join()
     assert made.compared == 1 and made.different == []
-    with pytest.raises(Unlike, match=r"the spare issues allreduce number 1 .* rank 3 does not"):
+    with refused(Unlike, calls.ONLY_SPARE_ISSUES, call="allreduce number 1 on group '0'", rank=3):
         dist.all_reduce(torch.ones(4))
 
 
@@ -211,5 +218,5 @@ def test_a_result_that_nobody_has_waited_for_there_does_not_come_behind_the_step
     made.complete({"0": 1}, 0)
     made.install()
     made.close("")
-    with pytest.raises(Unlike, match=r"the spare issues allreduce number 0 .* rank 3 does not"):
+    with refused(Unlike, calls.ONLY_SPARE_ISSUES, call="allreduce number 0 on group '0'", rank=3):
         dist.all_reduce(torch.ones(4))

@@ -42,6 +42,6 @@ class NotTheSame(UnderstudyError):
 class OtherBatch(NotTheSame):
     """A newcomer draws another batch than its lost rank had. `found`: the same without advice."""
 
-    def __init__(self, found: str, advice: str) -> None:
-        super().__init__(f"{found}: {advice}")
+    def __init__(self, text: str, found: str) -> None:
+        super().__init__(text)
         self.found = found

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: parallel
-# expect: told "wait"
+# expect: told US1121
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: unregistered state
-# expect: told "epoch_meter"
+# expect: told US1411 "epoch_meter"
 
 from __future__ import annotations
 

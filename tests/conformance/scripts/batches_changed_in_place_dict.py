@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: data
-# expect: refused "in place"
+# expect: refused US1111
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: data
-# expect: told "cannot be read"
+# expect: told US1301
 
 from __future__ import annotations
 

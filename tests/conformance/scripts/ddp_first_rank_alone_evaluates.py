@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: ddp
-# expect: told "is used between transactions"
+# expect: told US1131
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 # ranks: 2
 # group: precision
-# expect: refused "sparse=True"
+# expect: refused US1224
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: loops
-# expect: told "is used between transactions: a newcomer comes by there before its state has arrived"
+# expect: told US1131
 # kills: forward@2:1 evaluation@3:2 between@3:0 forward@7:1 evaluation@9:2 applied@10:0
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The weights stay as they are in these four steps (their gradients add up), so th
 
 # ranks: 3
 # group: unregistered state
-# expect: told "hidden"
+# expect: told US1431 "hidden"
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: data
-# expect: told "draws from the global random streams"
+# expect: told US1331
 
 from __future__ import annotations
 

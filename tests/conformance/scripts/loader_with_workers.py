@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: data
-# expect: told "persistent_workers"
+# expect: told US1332
 
 from __future__ import annotations
 

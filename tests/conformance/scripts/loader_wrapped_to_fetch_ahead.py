@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: unregistered state
-# expect: told "prefetcher"
+# expect: told US1402 "prefetcher"
 
 from __future__ import annotations
 

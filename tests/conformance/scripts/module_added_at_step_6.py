@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: state
-# expect: told "came or went"
+# expect: told US1501
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ over, its content is too large, and is told in that step.
 
 # ranks: 3
 # group: data
-# expect: told "loader.tokens"
+# expect: told US1422 "loader.tokens"
 # kills: forward@9:1 backward@14:0
 
 from __future__ import annotations

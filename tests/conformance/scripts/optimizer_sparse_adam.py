@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: optimizers
-# expect: refused "has sparse=True"
+# expect: refused US1224
 
 from __future__ import annotations
 

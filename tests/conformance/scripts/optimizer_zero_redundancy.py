@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: optimizers
-# expect: refused "ZeroRedundancyOptimizer"
+# expect: refused US1222
 
 from __future__ import annotations
 

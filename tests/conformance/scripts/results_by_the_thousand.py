@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: loops
-# expect: told "are not kept any more"
+# expect: told US1141
 # kills: backward@2:1 forward@5:0 applied@8:2 between@11:1
 
 from __future__ import annotations

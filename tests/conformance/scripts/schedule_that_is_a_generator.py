@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: unregistered state
-# expect: told "rates"
+# expect: told US1403 "rates"
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: set-up
-# expect: told "which this job has written since its set-up"
+# expect: told US1621
 
 from __future__ import annotations
 

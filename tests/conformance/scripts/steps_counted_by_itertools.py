@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: unregistered state
-# expect: told "ticks"
+# expect: told US1401 "ticks"
 
 from __future__ import annotations
 

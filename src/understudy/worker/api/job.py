@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
+from understudy.messages import script
 from understudy.worker.api import session
 from understudy.worker.census import left_names
 from understudy.worker.errors import Misuse
@@ -98,10 +99,10 @@ class Job:
         """
         state = self._runtime.state if self._runtime else self._plain_state
         if self._runtime and self._runtime.progress.transaction >= 0:
-            raise Misuse("job.register after the first transaction: register everything before training starts")
+            raise Misuse(script.REGISTERED_LATE())
         for name, thing in objects.items():
             if name in state.names:
-                raise Misuse(f"job.register({name}=...): this name is taken")
+                raise Misuse(script.NAME_TAKEN(name=name))
             state.names.add(name)
             state.register(name, thing)
         drawn.watch()  # classes of loaders may have been imported since `join`
@@ -181,7 +182,7 @@ class Job:
         """
         runtime, state = self._runtime, self._runtime.state if self._runtime else self._plain_state
         if runtime and runtime.progress.transaction >= 0:
-            raise Misuse("job.iterator after the first transaction: make all iterators before training starts; repeat=True starts over")
+            raise Misuse(script.ITERATOR_LATE())
         iterators = state.randomness.iterators
         name = f"{ITERATOR}{len(iterators) + 1}"
         tell = runtime.notices.tell if runtime else print
@@ -199,11 +200,7 @@ class Job:
         frame = left_names.script_frame()
         behind = read_behind(frame) if frame is not None else Behind()
         if runtime is not None and frame is not None and newcomer is None and (ahead := read_ahead(frame, runtime.state.covers)):
-            runtime.notices.tell(
-                f"{ahead} is used between transactions: a newcomer comes by there before its state has arrived, so what it computes or "
-                "prints there would be of its initial state, and where it saves, the job would end. Put it into a @job.section that "
-                "every rank calls"
-            )
+            runtime.notices.tell(script.USED_BETWEEN(what=ahead))
         try:
             if runtime is not None and newcomer is not None and not newcomer.done:
                 run, copy = newcomer.enter_loop(loop)
@@ -240,11 +237,7 @@ class Job:
             return  # somebody else draws from this iterator
         missed = left_names.take(runtime.state.beside.left, loop, frame, behind.names, behind.new)
         if missed:
-            runtime.notices.tell(
-                f"{', '.join(missed[:4])} (set in the loop at {behind.where}) is read behind the loop, and is too large or no plain value: "
-                "a newcomer that joins there does not run the loop, and the name is missing. Let a transaction behind the loop return it, "
-                "or give it a value in front of the loop"
-            )
+            runtime.notices.tell(script.NAMES_LEFT(names=", ".join(missed[:4]), place=behind.where))
         runtime.post_vote.owed = True
 
 
@@ -258,7 +251,7 @@ def join(backend: str | None = None) -> Job:
         _join_plainly(backend)
         return Job(None)
     if session.current.runtime is not None:
-        raise Misuse("understudy.join() was called twice")
+        raise Misuse(script.JOINED_TWICE())
     drawn.watch()
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.role, here.server, here.opened, _boundary())

@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from understudy.messages import encoding
 from understudy.worker.census import leaves, naming
 from understudy.worker.census.baseline import Baseline
 from understudy.worker.census.carried import set_anew
@@ -227,7 +228,7 @@ class Census:
         try:
             way, *rest = decode(data)
         except (ValueError, TypeError, RuntimeError) as error:
-            raise BadMessage(f"{entry} of another worker is malformed: {error!r}") from error
+            raise BadMessage(encoding.MALFORMED_ENTRY(entry=entry, error=repr(error))) from error
         path = Path.decoded(way)
         self._watched.setdefault(entry, path)
         if len(rest) != 2 or path.entry != entry or _is_among(path, self._set_anew()):
@@ -307,7 +308,7 @@ class Census:
         """What is to be told: each kind once."""
         found = [kind for kind, paths in self._uncovered.items() if paths and kind not in self._said]
         self._said.update(found)
-        told = [naming.told(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
+        told: list[str] = [naming.told(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
         if self._running and RUNNING not in self._said:
             self._said.add(RUNNING)
             told.append(naming.told_of_loops(list(self._running.values())))

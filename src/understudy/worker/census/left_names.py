@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from types import FrameType
 from typing import Any
 
+from understudy.messages import encoding
 from understudy.worker.census import leaves, roots
 from understudy.worker.census.walk import is_number
 from understudy.worker.encoding.codec import Unencodable
@@ -91,7 +92,7 @@ def put(
         try:
             value = leaves.put_into(None, data)
         except (LookupError, ValueError, TypeError, RuntimeError) as error:
-            raise BadMessage(f"{name}, as another worker has it, is malformed: {error!r}") from error
+            raise BadMessage(encoding.MALFORMED_NAME(name=name, error=repr(error))) from error
         table.put(name, value)
     return doubtful
 

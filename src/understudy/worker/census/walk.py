@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from understudy.messages import encoding
 from understudy.worker.census.leaves import LONGEST, Room, is_bound, is_leaf
 from understudy.worker.census.roots import CLASS, FRAME, RootKey, Table
 from understudy.worker.encoding.codec import decode, encode
@@ -87,7 +88,7 @@ class Path:
             found = Path((str(kind), str(root)), str(name), tuple((str(how), key) for how, key in steps))
             hash(found)
         except (ValueError, TypeError, RuntimeError) as error:
-            raise BadMessage(f"what should say where something of the script stands does not: {error!r}") from error
+            raise BadMessage(encoding.MALFORMED_PATH(error=repr(error))) from error
         return found
 
     def then(self, kind: str, key: Any) -> Path:

@@ -22,6 +22,7 @@ import msgpack
 import numpy
 import torch
 
+from understudy.messages import encoding
 from understudy.worker.encoding.digests import flat_bytes
 
 DEPTH = 32  # extension values within each other
@@ -45,7 +46,7 @@ def _default(value: Any) -> msgpack.ExtType | dict[str, Any]:
         return vars(value)
     if isinstance(value, torch.Tensor):
         if kind not in (torch.Tensor, torch.nn.Parameter):
-            raise Unencodable(f"a {kind.__module__}.{kind.__qualname__}; take its local tensor")
+            raise Unencodable(encoding.NO_ENCODING_OF_SUBCLASS(type=f"{kind.__module__}.{kind.__qualname__}"))
         plain = value.detach().cpu().contiguous()
         head = (str(plain.dtype).removeprefix("torch."), list(plain.shape), flat_bytes(plain).numpy().tobytes())
         return msgpack.ExtType(_TENSOR, encode(list(head), flat=True))
@@ -71,7 +72,7 @@ def _default(value: Any) -> msgpack.ExtType | dict[str, Any]:
         return msgpack.ExtType(_ARRAY, encode([value.dtype.str, list(value.shape), value.tobytes()], flat=True))
     if isinstance(value, numpy.generic) and value.dtype.kind in "biufc":
         return msgpack.ExtType(_SCALAR, encode([value.dtype.str, value.tobytes()]))
-    raise Unencodable(f"a {kind.__module__}.{kind.__qualname__}")
+    raise Unencodable(encoding.NO_ENCODING(type=f"{kind.__module__}.{kind.__qualname__}"))
 
 
 def _sorted(items: Any) -> bytes:
@@ -134,7 +135,7 @@ def encode(value: Any, flat: bool = False) -> bytes:
     """The bytes of `value`. Raises `Unencodable`. `flat`: it is known not to be nested deeply."""
     depth = _packers.depth
     if depth > DEPTH:
-        raise Unencodable(f"a value that is nested more than {DEPTH} deep in tuples, sets and the like")
+        raise Unencodable(encoding.NESTED_TOO_DEEP(deepest=DEPTH))
     packer = _packers.idle or msgpack.Packer(default=_default, strict_types=True, use_bin_type=True)
     _packers.idle = None
     _packers.depth = depth + 1
@@ -146,8 +147,8 @@ def encode(value: Any, flat: bool = False) -> bytes:
             reader.skip()
     except (ValueError, OverflowError) as error:  # its own limits
         if isinstance(error, msgpack.StackError) or "recursion limit" in str(error):
-            raise Unencodable(f"a value that is nested too deep in lists and dicts; {PLAIN_DEPTH} can be encoded") from error
-        raise Unencodable(f"a value beyond what can be encoded ({error})") from error
+            raise Unencodable(encoding.LISTS_TOO_DEEP(deepest=PLAIN_DEPTH)) from error
+        raise Unencodable(encoding.BEYOND_ENCODING(error=str(error))) from error
     finally:
         _packers.depth = depth
     if len(packed) < _SMALL:

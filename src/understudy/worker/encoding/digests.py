@@ -13,6 +13,8 @@ from functools import lru_cache
 import torch
 import xxhash
 
+from understudy.messages import encoding
+
 _PLAIN = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool}  # which numpy has, too
 PIECE = 8 << 20  # bytes that pass through host memory at a time
 
@@ -32,7 +34,7 @@ def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.detach()
     if not tensor.is_contiguous():
         if not _is_dense(tensor):
-            raise ValueError(f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} is not dense")
+            raise ValueError(encoding.NOT_DENSE(shape=tuple(tensor.shape), strides=tensor.stride()))
         tensor = tensor.as_strided((tensor.numel(),), (1,))
     return tensor.reshape(-1).view(torch.uint8)
 

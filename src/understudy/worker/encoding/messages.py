@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 import torch
 from pydantic import ConfigDict, StrictBool, StrictBytes, StrictInt, StrictStr, TypeAdapter, ValidationError
 
+from understudy.messages import encoding
 from understudy.worker.encoding.codec import Record, decode, encode
 from understudy.worker.errors import BadMessage
 
@@ -343,20 +344,17 @@ def unpack(kind: type[Kind], data: bytes) -> Kind:
     try:
         version, name, fields = decode(data)
     except (ValueError, TypeError, AttributeError, RuntimeError) as error:
-        raise BadMessage(f"what should be a {kind.__name__} of another worker is none: {error!r}") from error
+        raise BadMessage(encoding.NOT_A_MESSAGE(expected=kind.__name__, error=repr(error))) from error
     if version != VERSION:
-        raise BadMessage(
-            f"another worker speaks version {version!r} of Understudy's messages, this one version {VERSION}: install the same version of "
-            "Understudy on every node"
-        )
+        raise BadMessage(encoding.OTHER_VERSION(theirs=version, ours=VERSION))
     if name != kind.__name__:
-        raise BadMessage(f"another worker has sent {name!r} where a {kind.__name__} was expected")
+        raise BadMessage(encoding.OTHER_MESSAGE(found=name, expected=kind.__name__))
     try:
         message: Kind = _adapter(kind).validate_python(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise BadMessage(f"malformed {kind.__name__} of another worker: {where}: {first['msg']}") from error
+        raise BadMessage(encoding.MALFORMED_MESSAGE(expected=kind.__name__, place=where, problem=first["msg"])) from error
     return message
 
 

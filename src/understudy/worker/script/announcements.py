@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from understudy.messages import calls
 from understudy.worker.encoding.messages import Announced, CallSequences
 
 Sizes = list[tuple[str, list[int]]]  # type and shape of each tensor
@@ -111,15 +112,22 @@ def unlike(members: Sequence[Announced]) -> str:
     for member in members:
         sides.setdefault((member.operator, member.settings, str(list(map(tuple, member.alike)))), []).append(member)
     if len(sides) > 1:
-        return ", while ".join(f"{_who(side)} {'issue' if len(side) > 1 else 'issues'} {side[0].shown}" for side in sides.values())
+        first, *others = [f"{_who(side)} {'issue' if len(side) > 1 else 'issues'} {side[0].shown}" for side in sides.values()]
+        return calls.CALLS_DIFFER(first=first, others=", while ".join(others))
     for giver, one in enumerate(members):
         for taker, other in enumerate(members):
             given = one.gives[taker] if taker < len(one.gives) else _NONE
             taken = other.takes[giver] if giver < len(other.takes) else _NONE
             if _NONE not in (given, taken) and given != taken:
-                return (
-                    f"{_who([one])} issues {one.shown} and gives {given} bytes to rank {other.rank}, while {_who([other])} issues "
-                    f"{other.shown} and expects {taken} bytes of rank {one.rank}"
+                return calls.PARTS_DIFFER(
+                    giver=_who([one]),
+                    given_call=one.shown,
+                    given=given,
+                    taker_rank=other.rank,
+                    taker=_who([other]),
+                    taken_call=other.shown,
+                    taken=taken,
+                    giver_rank=one.rank,
                 )
     return ""
 
@@ -128,9 +136,14 @@ def too_long(sent: Announced, expected: Announced) -> str:
     """Whether a message does not fit into the memory that waits for it; "" if it does."""
     if sent.alike[0][1] <= expected.alike[0][1]:
         return ""
-    return (
-        f"{_who([sent])} sends {sent.alike[0][1]} bytes ({sent.shown}) to rank {expected.rank}, while {_who([expected])} waits for "
-        f"{expected.alike[0][1]} ({expected.shown})"
+    return calls.MESSAGE_TOO_LONG(
+        sender=_who([sent]),
+        sent=sent.alike[0][1],
+        sent_call=sent.shown,
+        receiver_rank=expected.rank,
+        receiver=_who([expected]),
+        expected=expected.alike[0][1],
+        expected_call=expected.shown,
     )
 
 
@@ -141,10 +154,18 @@ def unlike_sequences(found: Sequence[CallSequences]) -> str:
         issued = {rank: tuple(found[rank].lanes.get(lane, (ranks, 0, 0)))[1:] for rank in ranks}
         for one, other in pairwise(ranks):
             if issued[one] != issued[other]:
-                counts = [f"rank {rank} ({found[rank].worker}) has issued {issued[rank][0]} collectives" for rank in (one, other)]
-                same = " of another kind or size" if issued[one][0] == issued[other][0] else ""
                 few = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
-                return f"on group {lane.split('|')[0]!r} of ranks {few} {counts[0]}, while {counts[1]}{same}"
+                differ = calls.SEQUENCES_DIFFER if issued[one][0] == issued[other][0] else calls.COUNTS_DIFFER
+                return differ(
+                    group=lane.split("|")[0],
+                    ranks=few,
+                    rank=one,
+                    worker=found[one].worker,
+                    count=issued[one][0],
+                    other_rank=other,
+                    other_worker=found[other].worker,
+                    other_count=issued[other][0],
+                )
     return ""
 
 

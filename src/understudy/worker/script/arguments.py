@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from understudy.messages import script
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.errors import Misuse
 from understudy.worker.state.tensors import changes
@@ -31,14 +32,10 @@ class Arguments:
         content = content_of(self._things) if self._content is not None and not changed else None
         if changed or (content is not None and self._content is not None and content.data != self._content.data):
             if redone:
-                raise Misuse(f"{self._function} changes its arguments in place, so it cannot be redone with the same batch")
-            raise Misuse(f"{self._function} changes its arguments in place, so it could not be redone; work on a copy of them")
+                raise Misuse(script.ARGUMENTS_CHANGED_IN_REDO(function=self._function))
+            raise Misuse(script.ARGUMENTS_CHANGED(function=self._function))
         if content is not None and self._content is not None and content.objects != self._content.objects:
-            return (
-                f"{self._function} changes an object among its arguments: if a rank is lost, it runs again with the changed one. "
-                f"Register the "
-                "object, or change it behind the call"
-            )
+            return script.ARGUMENT_OBJECT_CHANGED(function=self._function)
         return ""
 
 

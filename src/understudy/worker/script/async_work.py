@@ -23,6 +23,7 @@ import torch
 from torch.distributed import Work
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
+from understudy.messages import script
 from understudy.worker.script.collectives import Collective, Kernels
 
 _OWN = 2  # references to a Work that nobody else holds: of the list, and of the call that counts
@@ -82,11 +83,7 @@ class Works:
         if not found:
             return ""
         self._leaving.add(function)
-        return (
-            f"{function} starts {found[0]} and keeps its Work without waiting for it: a step that is redone could not start it "
-            f"again, and a "
-            "newcomer does not have it, so the result after a loss would be another one. Wait for it inside the transaction"
-        )
+        return script.WORK_KEPT(function=function, call=found[0])
 
     def end(self) -> None:
         """Notes nothing more."""

@@ -36,6 +36,7 @@ from torch.distributed import ProcessGroup, Work
 from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from understudy.messages import set_up
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import RecordedCollective, SetupRecord, pack, unpack
 from understudy.worker.errors import Misuse
@@ -44,7 +45,6 @@ from understudy.worker.script.collectives import BETWEEN_TWO, Collective, Kernel
 WHOLE = 256 << 10  # bytes of one output up to which it is kept whole even if it is registered state
 LIMIT = int(os.environ.get("UNDERSTUDY_SETUP_LIMIT", 64 << 20))  # bytes of all outputs kept whole
 _torch: Any = dist  # for what it does not export
-_DIFFERENT = "the script does not set up the same way twice"
 
 
 @dataclass
@@ -193,12 +193,13 @@ def _shown(entry: RecordedCollective) -> str:
 def _refusal(large: _Large) -> str:
     entry = large.entry
     shapes = ", ".join(f"{kind} {tuple(shape)}" for kind, shape in entry.outputs[:3]) + (", ..." if len(entry.outputs) > 3 else "")
-    return (
-        f"collective number {large.number} of the set-up, {entry.operator} on group {entry.group!r}, gave "
-        f"{large.size / 1e6:.1f} MB ({shapes}) "
-        "that are not in registered state, and a spare would have to be given the same. What is kept for that is limited to "
-        f"{LIMIT / 1e6:.1f} MB in all: register the tensor with job.register, let each rank load the data itself, or raise "
-        "UNDERSTUDY_SETUP_LIMIT (bytes) on every rank"
+    return set_up.SET_UP_TOO_LARGE(
+        number=large.number,
+        operator=entry.operator,
+        group=entry.group,
+        megabytes=large.size / 1e6,
+        shapes=shapes,
+        limit=LIMIT / 1e6,
     )
 
 
@@ -226,23 +227,15 @@ class Replayer(Kernels):
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         name, group, tensors = collective.operator, collective.group.group_name, collective.outputs
         if self._over:
-            raise Misuse(
-                f"rank {self._rank}: {name} on group {group!r} outside any transaction, on a newcomer that is still on its way: wrap it in "
-                "@job.section"
-            )
+            raise Misuse(set_up.COLLECTIVE_ON_THE_WAY(rank=self._rank, operator=name, group=group))
         number, self._next = self._next, self._next + 1
         here = RecordedCollective(name, group, shapes(tensors))
         if number >= len(self._entries):
-            raise Misuse(
-                f"rank {self._rank}: this newcomer calls {name} on group {group!r} as collective number {number} of its set-up, but the "
-                f"lost rank had issued only {len(self._entries)} before its first transaction: {_DIFFERENT}"
-            )
+            count = len(self._entries)
+            raise Misuse(set_up.COLLECTIVE_TOO_MANY(rank=self._rank, operator=name, group=group, number=number, count=count))
         entry = self._entries[number]
         if (here.operator, here.group, here.outputs) != (entry.operator, entry.group, entry.outputs):
-            raise Misuse(
-                f"rank {self._rank}: collective number {number} of this newcomer's set-up is {_shown(here)}, the lost rank's was "
-                f"{_shown(entry)}: the script does not set up the same way twice"
-            )
+            raise Misuse(set_up.COLLECTIVE_DIFFERS(rank=self._rank, number=number, here=_shown(here), there=_shown(entry)))
         with torch.no_grad():
             if entry.whole is not None:
                 for tensor, value in zip(tensors, entry.whole, strict=True):
@@ -260,10 +253,8 @@ class Replayer(Kernels):
         self._over = True
         if self._next < len(self._entries):
             entry = self._entries[self._next]
-            raise Misuse(
-                f"rank {self._rank}: this newcomer's set-up issued {self._next} collectives, the lost rank's {len(self._entries)}; the "
-                f"first one missing is {entry.operator} on group {entry.group!r}: {_DIFFERENT}"
-            )
+            issued, count = self._next, len(self._entries)
+            raise Misuse(set_up.COLLECTIVE_MISSING(rank=self._rank, issued=issued, count=count, operator=entry.operator, group=entry.group))
 
     def differences(self, storages: set[int]) -> list[str]:
         """Large results that could not be replayed and are in none of the registered `storages` (addresses), where known."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from understudy.messages import loading
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.messages import Boundary, DataPosition, pack, unpack
 from understudy.worker.errors import Misuse
@@ -63,10 +64,7 @@ class LoaderIterator(Iterator[Any]):
         content = content_of(batch)
         top.batch, top.opaque = content.all, content.opaque
         if content.opaque:
-            self._tell(
-                f"{self._name} gives a batch that holds a {content.opaque}, whose content cannot be read: a newcomer could not prove that "
-                "it draws the same batch. Let the loader give tensors, arrays, plain values and containers or plain objects of them"
-            )
+            self._tell(loading.OPAQUE_DRAW(iterator=self._name, type=content.opaque))
         return batch, pack(top)
 
     def _go(self) -> None:
@@ -83,11 +81,7 @@ class LoaderIterator(Iterator[Any]):
             found = self._draw_again(wanted)
         self._randomness.restore(now)
         if found != wanted.batch or wanted.opaque:
-            raise Misuse(
-                f"{self._name}: draw {wanted.iteration} does not give what it gave before (digest {found:x}, not {wanted.batch:x}): the "
-                "loader does not give the same data twice from the same position. Use torchdata's StatefulDataLoader, or seed what the "
-                "dataset draws at random"
-            )
+            raise Misuse(loading.OTHER_DRAW(iterator=self._name, draw=wanted.iteration, found=found, wanted=wanted.batch))
 
     def _draw_again(self, wanted: Boundary) -> int:
         self._randomness.restore(wanted.streams)

@@ -28,6 +28,7 @@ import numpy
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from understudy.messages import loading
 from understudy.worker.encoding.messages import DataPosition, Streams
 from understudy.worker.script.drawn import by_a_loop
 from understudy.worker.state.streams import Randomness
@@ -44,7 +45,7 @@ def leave_if_data_process_lost(error: BaseException) -> None:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, RuntimeError) and _PROCESS_KILLED.match(str(cause)):
-            print(f"understudy: {cause}; this worker leaves its rank to a spare", file=sys.stderr, flush=True)
+            print(f"understudy: {loading.DATA_PROCESS_LOST(error=str(cause))}", file=sys.stderr, flush=True)
             os._exit(70)
         cause = cause.__cause__ or cause.__context__
 

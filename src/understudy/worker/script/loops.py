@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
+from understudy.messages import loading, script
 from understudy.worker import points
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.messages import Boundary, LocalCopy, ScriptPosition
@@ -56,7 +57,7 @@ class Loops:
     def enter(self) -> int:
         """Starts a loop; its number. Raises `Misuse` inside another one."""
         if self.inside:
-            raise Misuse("job.batches or job.steps inside another one: only the outer loop can be continued on another worker")
+            raise Misuse(script.NESTED_LOOPS())
         self._index, self._at_end = 0, False
         return self._loop
 
@@ -101,11 +102,7 @@ class Loops:
         content = content_of(batch)
         boundary.batch, boundary.opaque = content.all, content.opaque
         if content.opaque:
-            self._tell(
-                f"a batch holds a {content.opaque}, whose content cannot be read: a newcomer could not prove that it draws the same "
-                f"batch, so if a "
-                "rank is lost, the job ends. Let the loader give tensors, arrays, plain values and containers or plain objects of them"
-            )
+            self._tell(loading.OPAQUE_BATCH(type=content.opaque))
         return batch
 
     def _look_at_streams(self, source: Source, boundary: Boundary) -> None:
@@ -114,21 +111,12 @@ class Loops:
         """
         if isinstance(source, LoaderSource) and source.goes_on:
             source.goes_on = False
-            self._tell(
-                "the loader keeps its worker processes from epoch to epoch (persistent_workers=True), and a newcomer's begin anew: "
-                "if the dataset "
-                "draws at random in them, the batch of a later epoch is not the same there, and the job ends. Leave persistent_workers out"
-            )
+            self._tell(loading.WORKERS_PERSIST())
         if self._looks and isinstance(source, LoaderSource) and source.draws_again and source.index > 1 and self._randomness is not None:
             self._looks -= 1
             if self._randomness.capture() != boundary.streams:
                 self._looks = 0
-                self._tell(
-                    "the loader draws from the global random streams while it is iterated, and a newcomer draws its epoch again "
-                    "without what "
-                    "the training has drawn in between: it would get other batches, and the job would end. Give the dataset a generator of "
-                    "its own, seeded by epoch and rank"
-                )
+                self._tell(loading.GLOBAL_STREAMS())
 
     def redraw(self, source: Source, copy: LocalCopy, rank: int, at_top: Callable[[], None], exact: bool) -> Any:
         """On a newcomer: draws the batch of the iteration that the lost rank handed over, and proves that it is the same one.
@@ -144,12 +132,7 @@ class Loops:
             at_top()
         batch, found = self._draw_from(source, boundary)
         if boundary.opaque:
-            raise Misuse(
-                f"rank {rank}: the batch of iteration {boundary.iteration} holds a {boundary.opaque}, whose content cannot be read, "
-                f"so this "
-                "newcomer cannot prove that it is the one that the lost rank had. Let the loader give tensors, arrays, plain values and "
-                "containers or plain objects of them"
-            )
+            raise Misuse(loading.OPAQUE_BATCH_REDRAWN(rank=rank, iteration=boundary.iteration, type=boundary.opaque))
         for names in (None, at_top):
             if found == boundary.batch or not source.go_again(position):
                 break
@@ -157,12 +140,8 @@ class Loops:
                 names()
             batch, found = self._draw_from(source, boundary)
         if found != boundary.batch:
-            raise OtherBatch(
-                f"rank {rank}: the batch of iteration {boundary.iteration} that this newcomer draws is not the one that the lost rank had "
-                f"(digest {found:x}, not {boundary.batch:x})",
-                "the loader does not give the same data twice from the same position. Use torchdata's StatefulDataLoader, or seed what the "
-                "dataset draws at random",
-            )
+            unlike = {"rank": rank, "iteration": boundary.iteration, "found": found, "wanted": boundary.batch}
+            raise OtherBatch(loading.OTHER_BATCH(**unlike), loading.OTHER_BATCH_BY_FILES(**unlike))
         return batch
 
     def pass_by(
@@ -215,7 +194,7 @@ def restore_streams(randomness: Randomness, copy: LocalCopy, rank: int) -> None:
     now = randomness.capture()
     wrong = sorted(name for name, data in copy.streams.items() if now.get(name) != data)
     if wrong:
-        raise NotTheSame(f"rank {rank}: random streams {wrong} are not what the lost rank handed over")
+        raise NotTheSame(loading.OTHER_STREAMS(rank=rank, streams=wrong))
 
 
 def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: Any) -> Iterator[Any]:

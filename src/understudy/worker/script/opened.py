@@ -34,6 +34,7 @@ from types import FrameType
 from typing import Any
 
 from understudy.common.names import RUN_DIR_VARIABLE
+from understudy.messages import set_up
 from understudy.worker.errors import UnderstudyError
 
 # They write what their caller tells them to, where it tells them to.
@@ -88,12 +89,7 @@ class Opened:
         if not later:
             return ""
         more = f" and {len(later) - _SHOWN} more" if len(later) > _SHOWN else ""
-        return (
-            f"This newcomer's set-up has read {', '.join(later[:_SHOWN])}{more}, which this job has written since its set-up: the first "
-            "workers had another content there, or none, and what follows from it (a model, the epoch to begin with) is not theirs. Let "
-            "every worker of a job set up from the same: give the snapshot and its epoch at the start (an argument, an environment "
-            "variable) and save to other files"
-        )
+        return set_up.FILES_WRITTEN_SINCE(files=", ".join(later[:_SHOWN]), more=more)
 
     def told(self, text: str) -> str:
         """`text`, and that, if it does not say so."""
@@ -110,7 +106,7 @@ class Opened:
             self._tell(path, where())
         elif self._wrote is None and (why := self.otherwise()):
             place = where()
-            raise UnderstudyError(f"{path}{f' at {place}' if place else ''} is not saved by a newcomer. {why}")
+            raise UnderstudyError(set_up.NOT_SAVED(file=f"{path} at {place}" if place else path, reason=why))
 
     # -- what is wrapped ---------------------------------------------------------------------------------------------------
 

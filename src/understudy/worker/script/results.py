@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from understudy.messages import script
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.messages import ScriptPosition
 from understudy.worker.errors import UnderstudyError
@@ -62,11 +63,7 @@ class Results:
         oldest = next(iter(self._outside))
         self._size -= len(self._outside.pop(oldest))
         if self._gone == _NO_PLACE:
-            self._tell(
-                f"more than {MOST} results, or {ROOM >> 20} MiB, of transactions outside of job.batches and job.steps: the oldest are not "
-                "kept any more. A newcomer runs the script's own loop from its start, and would need them: if a rank is lost from now on, "
-                "the job ends. Let `for ... in job.steps()` lead that loop, or let these transactions return nothing"
-            )
+            self._tell(script.RESULTS_DROPPED(most=MOST, mebibytes=ROOM >> 20))
         self._gone = _place(oldest)
 
     def encoded(self, place: ScriptPosition | None = None) -> dict[str, bytes]:
@@ -106,10 +103,7 @@ class Results:
         if place[1] >= 0 or key in copied:
             return False, None
         if place <= _place_in(copied, _GONE):
-            raise UnderstudyError(
-                f"the result of the transaction at {place} is not kept any more, and this newcomer, which runs the script's own loop from "
-                "its start, would need it. Let `for ... in job.steps()` lead that loop, or let its transactions return nothing"
-            )
+            raise UnderstudyError(script.RESULT_GONE(place=place))
         return place <= _place_in(copied, _NONE_BEFORE), None
 
 

@@ -30,6 +30,7 @@ import torch
 import torch._C._distributed_c10d as c10d
 from torch.distributed import Work
 
+from understudy.messages import calls
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import DrilledCollective
@@ -338,7 +339,7 @@ class StepReplayer(Kernels):
         with self._changed:
             for (lane, number), entry in self._entries.items():
                 if number >= self._numbers[lane]:
-                    return f"rank {self._rank} issues {_named(entry)}, the spare does not"
+                    return calls.ONLY_RANK_ISSUES(rank=self._rank, call=_named(entry))
         return ""
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
@@ -352,7 +353,7 @@ class StepReplayer(Kernels):
             raise Beyond("what the rank was given here was too much to be sent")
         if entry is None:
             this = f"{collective.operator.strip('_')} number {number} on group {lane!r}"
-            raise Unlike(self._over or f"the spare issues {this}, rank {self._rank} does not")
+            raise Unlike(self._over or calls.ONLY_SPARE_ISSUES(call=this, rank=self._rank))
         here = _entry(collective, lane, number, objects)
         if self._digests.setdefault((lane, number), here.digests) != here.digests:
             self.unlike_itself.append(f"what goes into {_named(entry)}")
@@ -376,13 +377,13 @@ class StepReplayer(Kernels):
         """Raises `Unlike` where what came out there has no place here."""
         mine, theirs = (here.operator, here.settings, here.results), (there.operator, there.settings, there.results)
         if mine != theirs and not (of_objects and mine[:2] == theirs[:2]):
-            raise Unlike(f"the spare issues {_named(here)}, rank {self._rank} {_named(there)}")
+            raise Unlike(calls.SPARE_ISSUES_ANOTHER(here=_named(here), rank=self._rank, there=_named(there)))
         self.compared += 1
         if here.given != there.given and not of_objects:
-            self.different.append(f"what goes into {_named(there)}: {_shown(here.given)} on the spare, {_shown(there.given)} on the rank")
+            self.different.append(calls.INPUT_SIZES_DIFFER(call=_named(there), here=_shown(here.given), there=_shown(there.given)))
         elif here.digests != there.digests:
-            what = "the object that" if of_objects else "what"
-            self.different.append(f"{what} goes into {_named(there)} is not the same on the spare")
+            differ = calls.OBJECT_DIFFERS if of_objects else calls.INPUT_DIFFERS
+            self.different.append(differ(call=_named(there)))
 
 
 def _named(entry: DrilledCollective) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from understudy.messages import registered
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.state.history import has_history
@@ -166,25 +167,14 @@ class Attributes:
 
     def news(self) -> list[str]:
         """What is to be told of changes that a newcomer could not follow. Cheap while there are none."""
-        found = []
+        found: list[str] = []
         if changed := self._changed:
-            found.append(
-                f"{changed[0].replace('/attribute/', '.').replace('..', '.')} (one of {len(changed)} parts of modules) came or went "
-                f"after training "
-                f"began: a "
-                "newcomer's script does not do that, so if a rank is lost, the job ends. Make all parts before the first transaction"
-            )
+            part = changed[0].replace("/attribute/", ".").replace("..", ".")
+            found.append(registered.PARTS_CHANGED(part=part, count=len(changed)))
         if self._large:
-            found.append(
-                f"{self._large[0].replace('/attribute/', '.')} is an attribute of a module that has changed, and too large to be "
-                f"looked at in "
-                "every step, or not on the host: a newcomer starts without the change. Make it a buffer (register_buffer)"
-            )
+            found.append(registered.ATTRIBUTE_LARGE(attribute=self._large[0].replace("/attribute/", ".")))
         if self._histories:
-            found.append(
-                f"{self._histories[0].replace('/attribute/', '.')} is an attribute of a module that keeps its graph from one step to the "
-                "next, which no other worker can be given: a newcomer starts without it. Detach it where the step ends"
-            )
+            found.append(registered.ATTRIBUTE_KEEPS_GRAPH(attribute=self._histories[0].replace("/attribute/", ".")))
         return found
 
     def _with_history(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -235,7 +225,7 @@ class Attributes:
         prefix, _, name = entry.rpartition(":")
         part = next((part for known, part in self._parts if known == prefix), None)
         if part is None:
-            raise UnderstudyError(f"{entry} belongs to a part of a module that this newcomer's script did not make")
+            raise UnderstudyError(registered.PART_MISSING(entry=entry))
         value = decode(data)
         if not value:
             part.__dict__.pop(name, None)

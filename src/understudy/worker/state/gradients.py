@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from understudy.messages import registered
 from understudy.worker.errors import Misuse
 from understudy.worker.state.tensors import changes
 
@@ -80,10 +81,7 @@ class Gradients:
             found, gradient = self._withheld.get(id(parameter)), parameter.grad
             if found is not None and gradient is not None and _is(found, gradient):
                 if changes(gradient) != found[1]:
-                    raise Misuse(
-                        "this step adds to gradients of an earlier step, which a worker that has taken a rank since has not got, because "
-                        "all steps before had dropped theirs. Accumulate gradients inside one @job.step"
-                    )
+                    raise Misuse(registered.GRADIENTS_NOT_GIVEN())
                 there[id(parameter)] = found
         self._withheld = there
 
@@ -96,10 +94,7 @@ class Gradients:
         for found in (self._found.get(id(parameter)), self._withheld.get(id(parameter))):
             if gradient is not None and found is not None and _is(found, gradient):
                 if changes(gradient) != found[1]:
-                    raise Misuse(
-                        "this step adds to gradients of an earlier step, which all steps so far had dropped, and was interrupted: it "
-                        "cannot be redone. Accumulate gradients inside one @job.step"
-                    )
+                    raise Misuse(registered.GRADIENTS_NOT_KEPT())
                 return gradient
         return None
 

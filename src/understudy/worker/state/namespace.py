@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from understudy.messages import script
+
 
 class Namespace:
     """Its attributes are state like what is registered: numbers, strings, tensors, arrays, and containers of them."""
@@ -12,7 +14,7 @@ class Namespace:
         vars(self).update(values)
 
     def __getattr__(self, name: str) -> Any:  # for type checkers; what is there is found before
-        raise AttributeError(f"job.state(...) was given no {name!r}, and nobody has set it; there is {', '.join(vars(self)) or 'nothing'}")
+        raise AttributeError(script.NO_SUCH_VALUE(name=name, known=", ".join(vars(self)) or "nothing"))
 
     if TYPE_CHECKING:
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from understudy.messages import registered
 from understudy.worker.encoding.digests import digest_bytes, flat_bytes
 from understudy.worker.errors import Misuse
 from understudy.worker.state.registry import State
@@ -124,14 +125,8 @@ class PreVoteChanges:
         self.add(before.function, changed)
         self.found_now = True
         example, more = min(changed), f" (one of {len(changed)})" if len(changed) > 1 else ""
-        if before.full:
-            text = f"{before.function} changes {example}{more} in front of its vote"
-            return f"{text}: copied at the begin of each of its transactions from now on"
-        return (
-            f"{before.function} has changed {example}{more} in front of its vote, for the first time: this one transaction could "
-            f"not be redone; "
-            "from now on it is copied at the begin of each"
-        )
+        told = registered.CHANGED_BEFORE_VOTE if before.full else registered.CHANGED_BEFORE_VOTE_LATE
+        return told(function=before.function, entry=example, more=more)
 
     def _changed(self, before: Before) -> set[str]:
         watched = self._watched
@@ -147,13 +142,9 @@ class PreVoteChanges:
         changed = self._changed(before)
         lost, gone = changed - before.kept.keys(), before.kept.keys() - dict(self._tensors()).keys()
         if lost:
-            raise Misuse(
-                f"{before.function} has changed {min(lost)} in front of its vote for the first time, and was interrupted: there is "
-                f"no copy of "
-                "what it was, so it cannot be redone. Change parameters behind the optimizer's step, or in every call"
-            )
+            raise Misuse(registered.NO_COPY_TO_REDO(function=before.function, entry=min(lost)))
         if gone:
-            raise Misuse(f"{before.function} has taken {min(gone)} away in front of its vote, and was interrupted: it cannot be redone")
+            raise Misuse(registered.TAKEN_AWAY(function=before.function, entry=min(gone)))
         with torch.no_grad():
             for tensor, memory in zip(self._watched.tensors, self._watched.memory, strict=True):
                 put_back(tensor, memory)

@@ -15,6 +15,7 @@ from dataclasses import replace
 import torch
 
 from understudy.core.coverage import Replicas
+from understudy.messages import registered
 from understudy.worker.encoding.digests import digest, digest_bytes
 from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy, ScriptPosition, pack, unpack
 from understudy.worker.errors import Misuse, NotTheSame
@@ -42,7 +43,7 @@ def unseal(data: bytes) -> LocalCopy:
     """Raises `NotTheSame` if the bytes are not what was sealed, and `BadMessage` if that was no copy."""
     body = data[8:]
     if digest_bytes(body) != int.from_bytes(data[:8], "little"):
-        raise NotTheSame("the digest of a buddy copy does not agree with its content")
+        raise NotTheSame(registered.COPY_CORRUPT())
     copy = unpack(LocalCopy, body)
     if copy.boundary is not None:
         copy.boundary.streams = {**copy.streams, **copy.boundary.streams}
@@ -116,12 +117,8 @@ class LocalState:
         mine = {e: v for e, v in values.items() if self._mine(e)}
         size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(map(len, mine.values()))
         if size > LIMIT:
-            what = "gradients that are carried from one transaction to the next" if carried else "rank-local state"
-            raise Misuse(
-                f"coverage: rank {self._rank}: {size / 1e6:.1f} MB of {what} would have to be copied to another rank with every vote, "
-                f"more than {LIMIT / 1e6:.1f} MB. Accumulate gradients inside one @job.step, keep buffers equal on all ranks, or raise "
-                "UNDERSTUDY_LOCAL_LIMIT (bytes)"
-            )
+            too_large = registered.CARRIED_GRADIENTS_TOO_LARGE if carried else registered.LOCAL_STATE_TOO_LARGE
+            raise Misuse(too_large(rank=self._rank, megabytes=size / 1e6, limit=LIMIT / 1e6))
         copy = LocalCopy(
             transaction,
             place,

@@ -26,6 +26,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from understudy.messages import registered, script
 from understudy.worker.encoding.canonical import canonical
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.digests import digest_bytes, flat_bytes
@@ -128,10 +129,7 @@ class State:
             for number, item in enumerate(thing):
                 self.register(f"{name}.{number}", item)
         else:
-            raise Misuse(
-                f"job.register({name}=...): a {type(thing).__qualname__} has no state_dict and load_state_dict; register modules, "
-                "optimizers, loaders, tensors, generators or objects with these two methods"
-            )
+            raise Misuse(script.NO_STATE_DICT(name=name, type=type(thing).__qualname__))
 
     # -- tensors ---------------------------------------------------------------------------------------------------------
 
@@ -227,7 +225,7 @@ class State:
             try:
                 flat_bytes(local_tensor(tensor))
             except ValueError as error:
-                raise Misuse(f"{name} cannot be moved: {error}; make it contiguous") from error
+                raise Misuse(script.UNMOVABLE_TENSOR(name=name, reason=str(error))) from error
         return found
 
     def look_again(self) -> None:
@@ -293,7 +291,7 @@ class State:
             try:
                 found[f"{key}/settings"] = encode([groups, *beside])
             except Unencodable as error:
-                raise Misuse(f"the settings of optimizer {key} hold {error}, which cannot be moved to another worker") from error
+                raise Misuse(script.UNMOVABLE_SETTINGS(optimizer=key, reason=str(error))) from error
         return found
 
     @staticmethod
@@ -301,10 +299,7 @@ class State:
         try:
             return encode(canonical(thing.state_dict()))
         except Unencodable as error:
-            raise Misuse(
-                f"job.register({name}=...): its state_dict holds {error}, which cannot be moved to another worker; "
-                "keep numbers, strings, tensors, arrays and containers of them there"
-            ) from error
+            raise Misuse(script.UNMOVABLE_STATE(name=name, reason=str(error))) from error
 
     def _name_parameters(self, key: str, optimizer: Optimizer, groups: list[dict[str, Any]]) -> None:
         """Of groups that came after the set-up: a newcomer has to make them."""
@@ -320,7 +315,7 @@ class State:
             for group in groups[len(optimizer.param_groups) :]:
                 names = group.get("params", [])
                 if not names or not all(name in known for name in names):
-                    raise UnderstudyError(f"optimizer {key} has a group of parameters that this newcomer's script did not make")
+                    raise UnderstudyError(registered.PARAMETERS_MISSING(optimizer=key))
                 optimizer.add_param_group({**group, "params": [known[name] for name in names]})
 
     def load_value(self, entry: str, data: bytes, beside: bool = True) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from understudy.core.coverage import Replicas
 from understudy.core.judgement import sides_of
+from understudy.messages import registered
 from understudy.worker.encoding.messages import CopyDigests, LocalCopy, TensorDescription
 from understudy.worker.errors import DonorsDiffer
 from understudy.worker.state.beside import is_beside
@@ -104,9 +105,5 @@ class ReplicaSource:
     def _common_digest(self, entry: str, who: Sequence[int]) -> int:
         found = {member: self._donors[member].digests[entry] for member in who}
         if len(set(found.values())) > 1:
-            raise DonorsDiffer(
-                f"{entry}, which rank {self._rank} is to get, is not the same on its replicas: one of them is silently corrupted, or the "
-                "value differs from rank to rank since the last comparison",
-                sides_of(found),
-            )
+            raise DonorsDiffer(registered.DONORS_DIFFER(entry=entry, rank=self._rank), sides_of(found))
         return found[who[0]]

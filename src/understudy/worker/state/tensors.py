@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
+from understudy.messages import encoding, registered
 from understudy.worker.encoding.digests import digest, digest_bytes
 from understudy.worker.encoding.messages import Placed, TensorDescription
 from understudy.worker.errors import BadMessage, Misuse
@@ -35,7 +36,7 @@ def dtype_of(description: TensorDescription) -> torch.dtype:
     """Raises `BadMessage` if there is no such type."""
     found = getattr(torch, description.dtype, None)
     if not isinstance(found, torch.dtype):
-        raise BadMessage(f"another worker describes a tensor of type {description.dtype!r}, which this torch does not have")
+        raise BadMessage(encoding.UNKNOWN_DTYPE(dtype=description.dtype))
     return found
 
 
@@ -46,7 +47,7 @@ def empty(description: TensorDescription, like: torch.Tensor, entry: str) -> tor
     if description.placements is None:
         return local
     if not isinstance(like, DTensor):
-        raise Misuse(f"{entry} is a DTensor on its donor, but its parameter is not one here")
+        raise Misuse(registered.NOT_A_DTENSOR(entry=entry))
     lying = [_unpacked(packed, theirs) for packed, theirs in zip(description.placements, like.placements, strict=True)]
     return DTensor.from_local(local, like.device_mesh, lying, run_check=False, shape=like.shape, stride=like.stride())
 

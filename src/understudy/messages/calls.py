@@ -1,0 +1,81 @@
+"""Messages about collectives that do not fit: between ranks after a recovery, and between a rank and the spare that rehearses its step."""
+
+from __future__ import annotations
+
+from understudy.messages.base import Message
+
+# -- between ranks, in the first transaction after a recovery --------------------------------------------------------------------
+
+CALLS_DIFFER = Message(
+    "US1701",
+    "{first}, while {others}",
+    cause="Members of a group issue different collectives at the same place, or the same one with another root, reduction or size.",
+    remedy="Look for a branch or a size that depends on something that is not registered, and prove the change by `understudy drill`.",
+)
+PARTS_DIFFER = Message(
+    "US1702",
+    "{giver} issues {given_call} and gives {given} bytes to rank {taker_rank}, while {taker} issues {taken_call} and expects {taken} "
+    "bytes of rank {giver_rank}",
+    cause="In a gather, scatter or all-to-all, one rank sends a part of another size than its receiver has memory for.",
+    remedy="Look for a size that depends on something that is not registered, and prove the change by `understudy drill`.",
+)
+MESSAGE_TOO_LONG = Message(
+    "US1703",
+    "{sender} sends {sent} bytes ({sent_call}) to rank {receiver_rank}, while {receiver} waits for {expected} ({expected_call})",
+    cause="A rank sends a message that does not fit into the tensor in which its receiver waits for it.",
+    remedy="Look for a size that depends on something that is not registered, and prove the change by `understudy drill`.",
+)
+COUNTS_DIFFER = Message(
+    "US1704",
+    "on group {group!r} of ranks {ranks} rank {rank} ({worker}) has issued {count} collectives, while rank {other_rank} ({other_worker}) "
+    "has issued {other_count} collectives",
+    cause="When the first transaction after a recovery reached its vote, members of a group had issued different numbers of collectives.",
+    remedy="Look for a branch that depends on something that is not registered, and prove the change by `understudy drill`.",
+)
+SEQUENCES_DIFFER = Message(
+    "US1705",
+    "on group {group!r} of ranks {ranks} rank {rank} ({worker}) has issued {count} collectives, while rank {other_rank} ({other_worker}) "
+    "has issued {other_count} collectives of another kind or size",
+    cause="When the first transaction after a recovery reached its vote, members of a group had issued as many collectives as each "
+    "other, but of another kind, size or order.",
+    remedy="Look for a branch or a size that depends on something that is not registered, and prove the change by `understudy drill`.",
+)
+
+# -- between a rank and a spare, in a drill ------------------------------------------------------------------------------------
+
+SPARE_ISSUES_ANOTHER = Message(
+    "US1711",
+    "the spare issues {here}, rank {rank} {there}",
+    cause="In a drill, a spare computed a rank's step and reached another collective at the same place.",
+    remedy="Look for a branch or a size that depends on something that is not registered.",
+)
+ONLY_SPARE_ISSUES = Message(
+    "US1712",
+    "the spare issues {call}, rank {rank} does not",
+    cause="In a drill, a spare computed a rank's step and issued a collective that the rank did not issue.",
+    remedy="Look for a branch that depends on something that is not registered.",
+)
+ONLY_RANK_ISSUES = Message(
+    "US1713",
+    "rank {rank} issues {call}, the spare does not",
+    cause="In a drill, a spare computed a rank's step to its end without a collective that the rank issued.",
+    remedy="Look for a branch that depends on something that is not registered.",
+)
+INPUT_SIZES_DIFFER = Message(
+    "US1714",
+    "what goes into {call}: {here} on the spare, {there} on the rank",
+    cause="In a drill, a spare gave tensors of another type or shape to a collective than the rank did.",
+    remedy="Look for a size that depends on something that is not registered.",
+)
+INPUT_DIFFERS = Message(
+    "US1715",
+    "what goes into {call} is not the same on the spare",
+    cause="In a drill, a spare computed other values for a collective than the rank did.",
+    remedy="Look for a variable that the step depends on and that is not registered.",
+)
+OBJECT_DIFFERS = Message(
+    "US1716",
+    "the object that goes into {call} is not the same on the spare",
+    cause="In a drill, a spare gave another object to all_gather_object, broadcast_object_list or the like than the rank did.",
+    remedy="Look for a variable that the step depends on and that is not registered.",
+)

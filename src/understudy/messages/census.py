@@ -1,0 +1,149 @@
+"""Messages about what a script changes while it trains and has not registered."""
+
+from __future__ import annotations
+
+from understudy.messages.base import Message
+
+# -- notices -------------------------------------------------------------------------------------------------------------------
+
+COUNTER_MOVES = Message(
+    "US1401",
+    "{names} {are} on while the script trains: a newcomer's begins anew. Count by `state = job.state({name}=0)` in front of the loop, "
+    "and in it `state.{name} += 1`",
+    cause="The training draws from an itertools.count that is not part of the registered state. A replacement starts it from its first "
+    "number.",
+    remedy="Count in an attribute of job.state, as the message shows; or name it in job.ignore if the training does not depend on it.",
+)
+LOADER_MOVES = Message(
+    "US1402",
+    "{names} {are} on while the script trains: a newcomer's begins anew. `{shown} = job.iterator(loader)` goes on where the rank was",
+    cause="The training draws from iter(loader) directly. The position of this iterator is not known, so a replacement starts at the "
+    "beginning.",
+    remedy="Make the iterator with job.iterator(loader), whose position is kept.",
+)
+ITERATOR_MOVES = Message(
+    "US1403",
+    "{names} {are} on while the script trains: a newcomer's begins anew. Draw from it in front of the loop, `{shown} = "
+    "list(itertools.islice({shown}, STEPS))`, and take `{shown}[job.committed]`",
+    cause="The training draws from a generator or iterator whose position can be neither read nor set. A replacement starts at the "
+    "beginning.",
+    remedy="Draw all values into a list before the loop and index it by job.committed; or name it in job.ignore if the training does not "
+    "depend on it.",
+)
+DIFFERS_BY_RANK = Message(
+    "US1411",
+    "{names} {differ} from rank to rank and {change} between the steps: a newcomer starts with the value of its set-up. If the training "
+    'goes by it, `state = job.state({name}={value})` and use `state.{name}`; if not, `job.ignore("{shown}")`',
+    cause="A variable that is not registered differs between ranks and changes outside of transactions. No other rank has its value, and "
+    "nothing copies it.",
+    remedy="Keep it in job.state if the training depends on it. If it only feeds logs, name it in job.ignore, and this notice does not "
+    "appear.",
+)
+TOO_LARGE_TENSOR = Message(
+    "US1421",
+    "{names} {change} while the script trains, not registered and too much to be looked at in every step: a newcomer starts with what "
+    'its set-up makes. If the training goes by it, `job.register({name}={shown})`; if not, `job.ignore("{shown}")`',
+    cause="A large tensor, module or generator that is not registered changes during training. It is too large to be followed "
+    "automatically.",
+    remedy="Register it if the training depends on it; otherwise name it in job.ignore.",
+)
+TOO_LARGE_VALUE = Message(
+    "US1422",
+    "{names} {change} while the script trains, not registered and too much to be looked at in every step: a newcomer starts with what "
+    "its set-up makes. If the training goes by it, `state = job.state({name}={value})` and use `state.{name}`; if not, "
+    '`job.ignore("{shown}")`',
+    cause="A large list, array or other value that is not registered changes during training. It is too large to be followed "
+    "automatically.",
+    remedy="Keep it in job.state if the training depends on it; otherwise name it in job.ignore.",
+)
+KEEPS_GRAPH = Message(
+    "US1431",
+    "{names} {has} kept from one step to the next, which no other worker can be given: a newcomer starts with what its set-up makes. If "
+    'the training goes by the values, take them off the graph where the step ends, `{shown}.detach()`; if not, `job.ignore("{shown}")`',
+    cause="A tensor is kept between steps together with the graph of operations that computed it. A graph cannot be sent to another "
+    "process.",
+    remedy="Detach the tensor at the end of the step. For backpropagation through several steps, put these steps into one transaction.",
+)
+SOURCE_UNREADABLE = Message(
+    "US1441",
+    "the source of {home} cannot be read: what it changes while it trains, and is not registered, starts afresh on a newcomer. Keep "
+    "there what the training goes by in `state = job.state(...)`",
+    cause="The source file of the running function is not available (started with -c or from standard input, generated code, or a "
+    "compiled module), so its variables cannot be classified.",
+    remedy="Keep everything that the training depends on in job.state or job.register; or start the script from a file.",
+)
+LOOK_ENDED = Message(
+    "US1442",
+    "the script holds more than can be looked at: what lies behind {names}, and is not registered, starts afresh on a newcomer. "
+    '`job.ignore("{root}")` leaves that out of the look',
+    cause="The search for changed variables visits a limited number of objects, and the script's variables hold more than that.",
+    remedy="Exclude large data that does not change by job.ignore, and register what the training depends on.",
+)
+ENUMERATE_COUNTS = Message(
+    "US1451",
+    "{name} is counted by enumerate around the loop of the job ({place}){more}, and on a newcomer begins anew: `state = "
+    "job.state({name}=0)` in front of the loop, and in it `state.{name} += 1`",
+    cause="enumerate() wraps job.batches or job.steps and the loop reads its number. On a replacement the job's loop continues, but "
+    "enumerate starts from its first number.",
+    remedy="Count in an attribute of job.state, or use job.committed.",
+)
+ZIP_DRAWS = Message(
+    "US1452",
+    "{name} comes from {source} by zip around the loop of the job ({place}){more}, and on a newcomer begins anew: `state = "
+    "job.state(place=0)` in front of the loop, and in it item `state.place` and `state.place += 1`",
+    cause="zip() combines job.batches or job.steps with another iterable. On a replacement the job's loop continues, but the other "
+    "iterable starts from its first item.",
+    remedy="Index the other sequence by a number that is kept in job.state, or use job.iterator for another loader.",
+)
+ISLICE_COUNTS = Message(
+    "US1453",
+    "islice counts around the loop of the job ({place}){more}, and on a newcomer begins anew: `job.batches(loader, steps=N)` or "
+    "`job.steps(N)` ends by itself",
+    cause="itertools.islice limits job.batches or job.steps. On a replacement the job's loop continues, but islice counts from zero.",
+    remedy="Pass the number of steps to job.batches or job.steps.",
+)
+
+# -- why something is listed as not carried over -------------------------------------------------------------------------------
+
+LISTED_MOVED = Message(
+    "US1461",
+    "an iterator that moves on: a newcomer's starts anew",
+    cause="The listing of the state (understudy status --state) has found an iterator from which the training draws.",
+    remedy="See US1401, US1402 and US1403 for what to use in place of the iterator.",
+)
+LISTED_LEFT = Message(
+    "US1462",
+    "it differs from rank to rank and changes between the steps: a newcomer starts with the value of its set-up",
+    cause="The variable differs between ranks and changes outside of transactions, so that no other rank has its value.",
+    remedy="See US1411: use job.state if the training depends on it, job.ignore if not.",
+)
+LISTED_LARGE = Message(
+    "US1463",
+    "it is too much to be looked at in every step: a newcomer starts with what its set-up makes",
+    cause="The variable has changed and is too large to be followed automatically.",
+    remedy="See US1421: register it if the training depends on it, job.ignore if not.",
+)
+LISTED_UNREAD = Message(
+    "US1464",
+    "the source cannot be read: nothing there is looked at",
+    cause="The source of a running function is not available, so its variables cannot be classified.",
+    remedy="See US1441: start the script from a file, or keep what the training depends on in job.state.",
+)
+LISTED_BEYOND = Message(
+    "US1465",
+    "here the look has ended: what lies behind starts afresh on a newcomer",
+    cause="The script's variables hold more objects than the search for changes visits.",
+    remedy="See US1442: exclude large data by job.ignore.",
+)
+LISTED_HISTORY = Message(
+    "US1466",
+    "a tensor with its graph, which no other worker can have: a newcomer starts with what its set-up makes",
+    cause="A tensor is kept between steps together with the graph of operations that computed it.",
+    remedy="See US1431: detach it at the end of the step.",
+)
+LISTED_RUNNING = Message(
+    "US1467",
+    "it counts on with the loop of the job: a newcomer's starts anew",
+    cause="enumerate, zip or islice is wrapped around the loop of the job.",
+    remedy="See US1451, US1452 and US1453 for what to use in its place.",
+)

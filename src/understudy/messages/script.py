@@ -1,0 +1,171 @@
+"""Messages about how a training script uses the API: joining, transactions, loops and what it registers."""
+
+from __future__ import annotations
+
+from understudy.messages.base import Message
+
+# -- joining -------------------------------------------------------------------------------------------------------------------
+
+JOINED_TWICE = Message(
+    "US1001",
+    "understudy.join() was called twice",
+    cause="The script, or a library that it uses, called understudy.join() although this process had already joined the job.",
+    remedy="Call understudy.join() once, at the start of the script, and pass the job object to the code that needs it.",
+)
+
+# -- loops and transactions ----------------------------------------------------------------------------------------------------
+
+NESTED_LOOPS = Message(
+    "US1101",
+    "job.batches or job.steps inside another one: only the outer loop can be continued on another worker",
+    cause="A loop over job.batches or job.steps began while another one was still running in the same script.",
+    remedy="Keep the job's loop for the training loop, and use a plain Python loop inside it. For a second loader use job.iterator.",
+)
+ARGUMENTS_CHANGED = Message(
+    "US1111",
+    "{function} changes its arguments in place, so it could not be redone; work on a copy of them",
+    cause="The transaction wrote into a tensor, array or container that was passed to it, usually its batch. After a loss the same "
+    "transaction runs again with the same arguments, and would begin with the changed ones.",
+    remedy="Copy the argument before changing it (batch = batch.clone(), batch = dict(batch)), or use operations that return a new tensor.",
+)
+ARGUMENTS_CHANGED_IN_REDO = Message(
+    "US1112",
+    "{function} changes its arguments in place, so it cannot be redone with the same batch",
+    cause="A rank was lost while this transaction ran, and the transaction had already written into its arguments. It cannot run again "
+    "with what it was given.",
+    remedy="Start again from a checkpoint, and copy the argument in the transaction before changing it.",
+)
+ARGUMENT_OBJECT_CHANGED = Message(
+    "US1113",
+    "{function} changes an object among its arguments: if a rank is lost, it runs again with the changed one. Register the object, or "
+    "change it behind the call",
+    cause="An object that was passed to the transaction has other contents when the transaction ends. A redo does not restore objects "
+    "that are not registered.",
+    remedy="Register the object with job.register, or change it after the transaction has returned.",
+)
+WORK_KEPT = Message(
+    "US1121",
+    "{function} starts {call} and keeps its Work without waiting for it: a step that is redone could not start it again, and a newcomer "
+    "does not have it, so the result after a loss would be another one. Wait for it inside the transaction",
+    cause="The transaction issued a collective with async_op=True and ended while its Work object was still referenced and not waited for.",
+    remedy="Call wait() on the Work before the transaction returns.",
+)
+USED_BETWEEN = Message(
+    "US1131",
+    "{what} is used between transactions: a newcomer comes by there before its state has arrived, so what it computes or prints there "
+    "would be of its initial state, and where it saves, the job would end. Put it into a @job.section that every rank calls",
+    cause="The source between two transactions uses a registered model or object, or writes a file. A worker that takes over a rank runs "
+    "this code before it has received the rank's state.",
+    remedy="Move the code into a function decorated with @job.section, and call that function on every rank.",
+)
+NAMES_LEFT = Message(
+    "US1132",
+    "{names} (set in the loop at {place}) is read behind the loop, and is too large or no plain value: a newcomer that joins there does "
+    "not run the loop, and the name is missing. Let a transaction behind the loop return it, or give it a value in front of the loop",
+    cause="The script reads a variable after a job loop that only the loop sets. Small plain values are kept for a worker that joins "
+    "after the loop; this one is too large or of another kind.",
+    remedy="Return the value from a transaction after the loop, or set the variable before the loop as well.",
+)
+RESULTS_DROPPED = Message(
+    "US1141",
+    "more than {most} results, or {mebibytes} MiB, of transactions outside of job.batches and job.steps: the oldest are not kept any "
+    "more. A newcomer runs the script's own loop from its start, and would need them: if a rank is lost from now on, the job ends. Let "
+    "`for ... in job.steps()` lead that loop, or let these transactions return nothing",
+    cause="The script calls transactions in a loop of its own. Results are kept so that another worker can run this loop again, up to a "
+    "limit that is now reached.",
+    remedy="Iterate with job.steps() or job.batches(), or return nothing from these transactions.",
+)
+RESULT_GONE = Message(
+    "US1142",
+    "the result of the transaction at {place} is not kept any more, and this newcomer, which runs the script's own loop from its start, "
+    "would need it. Let `for ... in job.steps()` lead that loop, or let its transactions return nothing",
+    cause="A rank was lost after US1141 had been reported: the results that its replacement needs to run the script's loop were dropped.",
+    remedy="Start again from a checkpoint, and iterate with job.steps() or job.batches().",
+)
+
+# -- registering ---------------------------------------------------------------------------------------------------------------
+
+NAME_TAKEN = Message(
+    "US1201",
+    "job.register({name}=...): this name is taken",
+    cause="job.register or job.state was called twice with the same name.",
+    remedy="Choose another name for the second object, or remove one of the calls.",
+)
+REGISTERED_LATE = Message(
+    "US1203",
+    "job.register after the first transaction: register everything before training starts",
+    cause="A transaction had already run when job.register or job.state was called, so copies of the state existed without this object.",
+    remedy="Move the call before the first call of a @job.step or @job.section function.",
+)
+ITERATOR_LATE = Message(
+    "US1204",
+    "job.iterator after the first transaction: make all iterators before training starts; repeat=True starts over",
+    cause="A transaction had already run when job.iterator was called, for example because each epoch makes its own iterator.",
+    remedy="Make the iterator before the first transaction, and pass repeat=True if it is used for several epochs.",
+)
+NO_STATE_DICT = Message(
+    "US1211",
+    "job.register({name}=...): a {type} has no state_dict and load_state_dict; register modules, optimizers, loaders, tensors, "
+    "generators or objects with these two methods",
+    cause="The registered object does not offer a way to read and restore its state.",
+    remedy="Give its class the methods state_dict and load_state_dict, or keep its values in job.state(...).",
+)
+UNMOVABLE_STATE = Message(
+    "US1212",
+    "job.register({name}=...): its state_dict holds a value that cannot be moved to another worker ({reason}); keep numbers, strings, "
+    "tensors, arrays and containers of them there",
+    cause="state_dict() of the registered object returned a value that has no encoding, such as a function, a file or an object of a "
+    "class of its own. State is sent between workers without pickle.",
+    remedy="Return numbers, strings, tensors, arrays, and lists, tuples, sets and dicts of them from state_dict().",
+)
+UNMOVABLE_SETTINGS = Message(
+    "US1213",
+    "the settings of optimizer {optimizer} hold a value that cannot be moved to another worker ({reason})",
+    cause="A parameter group of the optimizer, or an attribute that belongs to its settings, holds a value that has no encoding.",
+    remedy="Keep numbers, strings, tensors and containers of them in the optimizer's parameter groups.",
+)
+UNMOVABLE_TENSOR = Message(
+    "US1214",
+    "{name} cannot be moved: {reason}; make it contiguous",
+    cause="The tensor is a view with gaps, for example a strided slice of a larger tensor. Only dense memory can be copied as a whole.",
+    remedy="Replace the tensor by tensor.contiguous() (or .clone()) before it is registered.",
+)
+NO_SUCH_VALUE = Message(
+    "US1215",
+    "job.state(...) was given no {name!r}, and nobody has set it; there is {known}",
+    cause="An attribute of a namespace made by job.state was read, but it was neither given to job.state nor assigned before.",
+    remedy="Give it a first value in the call of job.state, or correct the name.",
+)
+MODEL_NOT_REGISTERED = Message(
+    "US1221",
+    "optimizer {optimizer} steps parameters of a model that is not registered: add the model to job.register(...)",
+    cause="The registered optimizer holds parameters that belong to no registered module or tensor, so another worker would not receive "
+    "them.",
+    remedy="Add the model to job.register, for example job.register(model=model, optimizer=optimizer).",
+)
+ZERO_REDUNDANCY = Message(
+    "US1222",
+    "optimizer {optimizer} is a ZeroRedundancyOptimizer: its state is on one rank only, and its step broadcasts parameters behind the "
+    "vote. Use torch.distributed.fsdp.fully_shard on a 2-D mesh (HSDP)",
+    cause="ZeroRedundancyOptimizer keeps each part of the optimizer state on one rank, so a lost rank takes its part with it. It also "
+    "issues collectives after the vote.",
+    remedy="Shard the optimizer state with fully_shard on a 2-D mesh, which keeps a replica of each shard.",
+)
+SCHEDULE_NOT_REGISTERED = Message(
+    "US1223",
+    "optimizer {optimizer} has a learning rate schedule that is not registered: add it to job.register(...)",
+    cause="A learning rate scheduler was made for the registered optimizer, but neither it nor an object that holds it was registered.",
+    remedy="Add the scheduler to job.register.",
+)
+SPARSE_EMBEDDING = Message(
+    "US1224",
+    "{module} ({type}) has sparse=True: sparse gradients are not covered. Use sparse=False, and an optimizer for dense gradients",
+    cause="The embedding produces sparse gradients, which can be neither compared nor copied to another worker.",
+    remedy="Make the embedding with sparse=False, and use an optimizer for dense gradients, such as Adam in place of SparseAdam.",
+)
+SPARSE_GRADIENT = Message(
+    "US1225",
+    "{parameter} has a sparse gradient, which is not covered: make it dense, as with sparse=False",
+    cause="The backward pass produced a gradient with a sparse layout, which can be neither compared nor copied to another worker.",
+    remedy="Make the module with sparse=False, or convert the gradient with to_dense() before optimizer.step.",
+)
