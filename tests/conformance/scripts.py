@@ -4,7 +4,6 @@ A script tells about itself in comments ahead of its first statement:
 
     # ranks: 3                    how many (default 3)
     # expect: bitwise             or refused "part of the message", or told "part of the notice"
-    # waits for: drill            an expected failure until that part is built (or census); strict: what passes must not wait
     # kills: forward@0:1 ...      POINT@STEP:RANK instead of the plan below
     # group: optimizers           its chapter in the table
     # arguments: --x 1            of the script
@@ -31,11 +30,10 @@ from understudy.chaos.points import POINTS
 
 FOLDER = Path(__file__).parent / "scripts"
 VERDICTS = ("bitwise", "refused", "told")
-PARTS = {"drill": 16, "census": 17}  # issues of what is not built yet
 NEWCOMERS = ("newcomer", "transfer", "verify", "verified", "attached")
 LIMIT = 120.0  # seconds; generous, because machines are slow and busy
 
-_HEADER = re.compile(r"#\s*(ranks|expect|waits for|kills|group|arguments|limit)\s*:\s*(.+?)\s*$")
+_HEADER = re.compile(r"#\s*(ranks|expect|kills|group|arguments|limit)\s*:\s*(.+?)\s*$")
 _KILL = re.compile(r"([a-z][a-z ]*?)@(\d+):(\d+)(?:\s*,?\s*)")
 _EXPECT = re.compile(r'(bitwise)|(refused|told) "(.+)"')
 
@@ -96,7 +94,6 @@ class Script:
     ranks: int = 3
     expect: str = "bitwise"  # one of VERDICTS
     text: str = ""  # part of the message, of what is refused or told
-    waits_for: str = ""  # one of PARTS
     own: tuple[Kill, ...] = ()
     group: str = ""
     arguments: tuple[str, ...] = ()
@@ -112,8 +109,7 @@ class Script:
 
     @property
     def expectation(self) -> str:
-        said = f'{self.expect} "{self.text}"' if self.text else self.expect
-        return f"{said} (waits for issue {PARTS[self.waits_for]})" if self.waits_for else said
+        return f'{self.expect} "{self.text}"' if self.text else self.expect
 
 
 def read(path: Path) -> Script:
@@ -129,14 +125,11 @@ def read(path: Path) -> Script:
                 raise ValueError(f"{path.name}: two lines begin with '# {found[1]}:'")
             said[found[1]] = found[2]
     expect, text = _expectation(path.name, said.get("expect", ""))
-    waits_for = said.get("waits for", "")
-    if waits_for and waits_for not in PARTS:
-        raise ValueError(f"{path.name}: it waits for {waits_for!r}; there are {', '.join(PARTS)}")
     ranks = int(said.get("ranks", "3"))
     own = _kills(path.name, said["kills"], ranks) if "kills" in said else ()
     arguments = tuple(shlex.split(said.get("arguments", "")))
     limit = float(said.get("limit", LIMIT))
-    return Script(path, about, ranks, expect, text, waits_for, own, said.get("group", "basics"), arguments, limit)
+    return Script(path, about, ranks, expect, text, own, said.get("group", "basics"), arguments, limit)
 
 
 def _head(source: str) -> list[str]:
