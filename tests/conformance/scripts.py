@@ -14,6 +14,11 @@ before. Two in a row with the same step and point are two at once: the second ra
 A point in a newcomer's life (`NEWCOMERS`) belongs to the kill before it, of the same rank, which must be the first one of that rank:
 its step means nothing.
 
+How to write one: let `scripts/_common.py` join, seed, make the model, the data and the loader, and start the trace, where the script is not
+about these; its docstring has an example and the rules. The loop, the step and all state stay in the script, because the census looks at
+the script's own names, frames and source. `scripts/_trace.py` says what a line and the final state hold. A script that shows the plain
+thing in full, as a tutorial does (`ddp_plain`, `hsdp_plain`, `like_...`), uses the trace alone.
+
 Limits: a step number counts what `job.committed` counts, so the plan fits scripts of 12 steps or a few more; a script with fewer has
 one of its own. A point that a script never reaches is no failure, but the table says what struck, and `verdict` asks for enough.
 """
