@@ -59,7 +59,7 @@ def random_dataset(count, inputs, targets):
 
 
 def sharded_loader(data, batch_size):
-    """Returns a `DataLoader` that gives each rank its share of `data`. Draws nothing from the global stream."""
+    """Returns a `DataLoader` that gives each rank its share of `data`. Draws nothing; each iteration over it draws a seed, as always."""
     return DataLoader(data, batch_size=batch_size, sampler=DistributedSampler(data))
 
 
