@@ -4,7 +4,6 @@ A script tells about itself in comments ahead of its first statement:
 
     # ranks: 3                    how many (default 3)
     # expect: bitwise             or refused CODE "NAME", or told CODE "NAME": the message's code, and what it names; one of them may lack
-    # waits for: drill            an expected failure until that part is built (or census); strict: what passes must not wait
     # kills: forward@0:1 ...      POINT@STEP:RANK instead of the plan below
     # group: optimizers           its chapter in the table
     # arguments: --x 1            of the script
@@ -14,6 +13,11 @@ Kills happen one after the other, each once its step is committed, so each waits
 before. Two in a row with the same step and point are two at once: the second rank waits at the point for the first to be killed.
 A point in a newcomer's life (`NEWCOMERS`) belongs to the kill before it, of the same rank, which must be the first one of that rank:
 its step means nothing.
+
+How to write one: let `scripts/_common.py` join, seed, make the model, the data and the loader, and start the trace, where the script is not
+about these; its docstring has an example and the rules. The loop, the step and all state stay in the script, because the census looks at
+the script's own names, frames and source. `scripts/_trace.py` says what a line and the final state hold. A script that shows the plain
+thing in full, as a tutorial does (`ddp_plain`, `hsdp_plain`, `like_...`), uses the trace alone.
 
 Limits: a step number counts what `job.committed` counts, so the plan fits scripts of 12 steps or a few more; a script with fewer has
 one of its own. A point that a script never reaches is no failure, but the table says what struck, and `verdict` asks for enough.
@@ -31,11 +35,10 @@ from understudy.chaos.points import POINTS
 
 FOLDER = Path(__file__).parent / "scripts"
 VERDICTS = ("bitwise", "refused", "told")
-PARTS = {"drill": 16, "census": 17}  # issues of what is not built yet
 NEWCOMERS = ("newcomer", "transfer", "verify", "verified", "attached")
 LIMIT = 120.0  # seconds; generous, because machines are slow and busy
 
-_HEADER = re.compile(r"#\s*(ranks|expect|waits for|kills|group|arguments|limit)\s*:\s*(.+?)\s*$")
+_HEADER = re.compile(r"#\s*(ranks|expect|kills|group|arguments|limit)\s*:\s*(.+?)\s*$")
 _KILL = re.compile(r"([a-z][a-z ]*?)@(\d+):(\d+)(?:\s*,?\s*)")
 _EXPECT = re.compile(r'(bitwise)|(refused|told)(?= )(?: (US\d{4}))?(?: "(.+)")?')
 
@@ -97,7 +100,6 @@ class Script:
     expect: str = "bitwise"  # one of VERDICTS
     code: str = ""  # of the message, of what is refused or told
     text: str = ""  # ... and part of it, as a name; "": nothing of the kind
-    waits_for: str = ""  # one of PARTS
     own: tuple[Kill, ...] = ()
     group: str = ""
     arguments: tuple[str, ...] = ()
@@ -117,8 +119,7 @@ class Script:
 
     @property
     def expectation(self) -> str:
-        said = " ".join(filter(None, [self.expect, self.code, self.text and f'"{self.text}"']))
-        return f"{said} (waits for issue {PARTS[self.waits_for]})" if self.waits_for else said
+        return " ".join(filter(None, [self.expect, self.code, self.text and f'"{self.text}"']))
 
 
 def read(path: Path) -> Script:
@@ -134,14 +135,11 @@ def read(path: Path) -> Script:
                 raise ValueError(f"{path.name}: two lines begin with '# {found[1]}:'")
             said[found[1]] = found[2]
     expect, code, text = _expectation(path.name, said.get("expect", ""))
-    waits_for = said.get("waits for", "")
-    if waits_for and waits_for not in PARTS:
-        raise ValueError(f"{path.name}: it waits for {waits_for!r}; there are {', '.join(PARTS)}")
     ranks = int(said.get("ranks", "3"))
     own = _kills(path.name, said["kills"], ranks) if "kills" in said else ()
     arguments = tuple(shlex.split(said.get("arguments", "")))
     limit = float(said.get("limit", LIMIT))
-    return Script(path, about, ranks, expect, code, text, waits_for, own, said.get("group", "basics"), arguments, limit)
+    return Script(path, about, ranks, expect, code, text, own, said.get("group", "basics"), arguments, limit)
 
 
 def _head(source: str) -> list[str]:

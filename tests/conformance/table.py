@@ -35,8 +35,7 @@ Failures are named, too: **silent** (it differs without a word), **missing** (it
 it redoes, and the job waits for a person), **hung**, **aborted** (a worker died in C++), **crashed** (another message), **alarm** (a
 drill is against a script that is bitwise), **lost** (an incident for which no kill is to blame), **idle** (too few kills were reached),
 **unsteady** (the script itself is not the same twice). A kill is written as POINT@STEP:RANK, at a point of `understudy chaos`; a drill as
-VERDICT@STEP:RANK, with what it says beside that. A script that waits for an issue is expected to fail until that is built; it then has to
-lose that mark.
+VERDICT@STEP:RANK, with what it says beside that.
 """
 
 

@@ -228,10 +228,6 @@ def test_what_is_expected() -> None:
     for name in ("refused", "told", "silent", "missing", "held", "hung", "aborted", "crashed", "lost", "idle", "unsteady"):
         assert verdict.wrong(SCRIPT, Found(name)), name
     assert verdict.wrong(REFUSED, Found("refused")) == "" and verdict.wrong(REFUSED, Found("bitwise"))
-    waiting = replace(SCRIPT, waits_for="drill")
-    assert verdict.wrong(waiting, Found("silent")) == ""
-    assert "take that line away" in verdict.wrong(waiting, Found("bitwise"))
-    assert verdict.wrong(waiting, Found("unsteady")) and verdict.wrong(waiting, Found("idle"))
 
 
 def test_the_plan_has_every_phase() -> None:
@@ -259,7 +255,6 @@ More.
 
 # ranks: 4
 # expect: refused US1203 "a \\"word\\" of it"
-# waits for: drill
 # kills: forward@0:1 vote agreement@3:0, verify:0
 # group: optimizers
 # arguments: --x "a b"
@@ -274,8 +269,8 @@ def test_headers(tmp_path: Path) -> None:
     path.write_text(HEADER.replace("verify:0", "verify@3:0").replace('\\"', "'"))
     found = read(path)
     assert (found.name, found.about, found.ranks, found.group) == ("feature", "What it does.", 4, "optimizers")
-    assert (found.expect, found.code, found.text, found.waits_for) == ("refused", "US1203", "a 'word' of it", "drill")
-    assert found.expectation.startswith("refused US1203 \"a 'word' of it\"")
+    assert (found.expect, found.code, found.text) == ("refused", "US1203", "a 'word' of it")
+    assert found.expectation == "refused US1203 \"a 'word' of it\""
     assert found.kills == (Kill("forward", 0, 1), Kill("vote agreement", 3, 0), Kill("verify", 3, 0))
     assert found.arguments == ("--x", "a b")
 
@@ -288,7 +283,6 @@ def test_headers(tmp_path: Path) -> None:
         ("# expect: told", "expect"),
         ("# expect: told US12", "expect"),
         ("# expect: US1203", "expect"),
-        ("# expect: bitwise\n# waits for: rain", "waits for"),
         ("# expect: bitwise\n# kills: lunch@3:1", "no point"),
         ("# expect: bitwise\n# kills: forward@3", "POINT@STEP:RANK"),
         ("# expect: bitwise\n# kills: forward@3:3", "rank"),

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.conformance.runs import Line, Ran, Trace
-from tests.conformance.scripts import PARTS, Kill, Script
+from tests.conformance.scripts import Kill, Script
 from understudy.core.model import DrillVerdict
 
 BITWISE, REFUSED, TOLD, NAMED = "bitwise", "refused", "told", "named"
@@ -54,17 +54,8 @@ class Found:
 
 
 def wrong(script: Script, found: Found) -> str:
-    """What is wrong with it, for a script that expects something else; empty: nothing, or it is known to be so."""
-    met = found.verdict == script.expect
-    if script.waits_for:
-        waits = f"it waits for issue {PARTS[script.waits_for]}"
-        return f"{waits} and passes: take that line away" if met else f"{waits}, and is {found.text}" if _invalid(found) else ""
-    return "" if met else f"{script.expectation} was expected; {found.text}"
-
-
-def _invalid(found: Found) -> bool:
-    """A script that shows nothing is no expected failure."""
-    return found.verdict in ("unsteady", "idle")
+    """What is wrong with it, for a script that expects something else; empty: nothing."""
+    return "" if found.verdict == script.expect else f"{script.expectation} was expected; {found.text}"
 
 
 def steady(first: Ran, second: Ran | None = None) -> Found | None:

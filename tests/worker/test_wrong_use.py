@@ -25,7 +25,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import StepLR
 
 from understudy.core.coverage import Replicas
-from understudy.messages import registered, script
+from understudy.messages import frameworks, registered, script
+from understudy.messages import transactions as messages
+from understudy.messages.base import Message
 from understudy.worker.api import job as api
 from understudy.worker.api import session
 from understudy.worker.api.job import Job
@@ -187,20 +189,20 @@ def test_a_ddp_that_is_not_registered_ends_it(no_ddp: list[DistributedDataParall
     model = DistributedDataParallel(nn.Linear(2, 2))
     no_ddp.append(model)
     set_up(of(model=model))._refuse_uncovered()
-    with pytest.raises(Misuse, match="DistributedDataParallel over Linear"):
+    with refused(Misuse, frameworks.DDP_NOT_REGISTERED, modules="Linear"):
         set_up(of(counter=Counter()))._refuse_uncovered()
 
 
 def test_fsdp_of_the_first_kind_ends_it(no_ddp: list[DistributedDataParallel]) -> None:
     whole = FullyShardedDataParallel(nn.Linear(2, 2), device_id=torch.device("cpu"))
-    with pytest.raises(Misuse, match="FSDP1"):
+    with refused(Misuse, frameworks.FSDP1):
         set_up(of(whole=whole))._refuse_uncovered()
 
 
 def test_a_group_that_cannot_be_connected_again_ends_it(no_ddp: list[DistributedDataParallel]) -> None:
     group = dist.new_group(backend="fake")
     try:
-        with pytest.raises(Misuse, match=r"backend fake .*gloo"):
+        with refused(Misuse, messages.BACKEND_NOT_COVERED, backends="fake"):
             set_up(of(model=nn.Linear(2, 2)))._refuse_uncovered()
     finally:
         dist.destroy_process_group(group)
@@ -218,18 +220,18 @@ def transactions(progress: Progress, *optimizers: torch.optim.Optimizer) -> Tran
 
 
 @pytest.mark.parametrize(
-    ("progress", "words"),
+    ("progress", "message", "arguments"),
     [
-        (Progress(0, 1, 3, kind="section", function="evaluate"), "inside the section evaluate"),
-        (Progress(0, 1, 3), "outside a transaction"),
-        (Progress(0, 1, 3, kind="step", function="train"), "AdamW"),
+        (Progress(0, 1, 3, kind="section", function="evaluate"), messages.OPTIMIZER_IN_SECTION, {"running": "section evaluate"}),
+        (Progress(0, 1, 3), messages.OPTIMIZER_OUTSIDE, {}),
+        (Progress(0, 1, 3, kind="step", function="train"), messages.OPTIMIZER_NOT_REGISTERED, {"optimizer": "AdamW"}),
     ],
     ids=["in a section", "outside", "one that is not registered"],
 )
-def test_an_optimizer_is_stepped_in_a_step_and_registered(progress: Progress, words: str) -> None:
+def test_an_optimizer_is_stepped_in_a_step_and_registered(progress: Progress, message: Message, arguments: dict[str, object]) -> None:
     parameters = list(nn.Linear(2, 2).parameters())
     known, other = torch.optim.SGD(parameters), torch.optim.AdamW(parameters)
-    with pytest.raises(Misuse, match=words):
+    with refused(Misuse, message, **arguments):
         transactions(progress, known).before_optimizer_step(other, (), {})
 
 
@@ -243,7 +245,7 @@ def test_transactions_are_called_one_after_the_other() -> None:
     def evaluate() -> None:
         raise AssertionError("never")
 
-    with pytest.raises(Misuse, match=r"evaluate .*\(step train\)"):
+    with refused(Misuse, messages.NESTED, name=evaluate.__qualname__, running="step train"):
         transactions(Progress(0, 1, 3, kind="step", function="train")).run(evaluate, "section", (), {})
 
 

@@ -1,20 +1,12 @@
 """The parsed arguments serve as state: every third iteration main() lowers args.noise, and the step reads it."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 # arguments: --noise 0.9
 
-from __future__ import annotations
-
 import argparse
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 
 def parse():
@@ -27,13 +19,11 @@ def parse():
 
 def main():
     args = parse()
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8)))
+    job = join_seeded()
+    model = DDP(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8)))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     job.register(model=model, optimizer=optimizer)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
 
     @job.step
     def train_step():

@@ -1,20 +1,11 @@
 """A bandit chooses one of three augmentations by the mean losses of each, in a defaultdict of lists."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
 from collections import defaultdict
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
 AUGMENTATIONS = {
     "noise": lambda inputs: inputs + 0.5 * torch.randn_like(inputs),
@@ -22,13 +13,11 @@ AUGMENTATIONS = {
     "drop": lambda inputs: nn.functional.dropout(inputs, 0.3),
 }
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.ReLU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 rewards = defaultdict(list)
 
 

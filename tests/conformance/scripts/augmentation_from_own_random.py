@@ -1,20 +1,12 @@
 """A dataset with a random.Random of its own, which nobody registered: a newcomer's starts afresh."""
 
-# ranks: 3
 # group: data
 # expect: bitwise
 
-from __future__ import annotations
-
 import random
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, sharded_loader, start_trace, torch
+from torch.utils.data import Dataset
 
 
 class Augmented(Dataset):
@@ -29,15 +21,13 @@ class Augmented(Dataset):
         return self.items[index].roll(self.stream.randrange(8)) * self.stream.uniform(0.9, 1.1)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = Augmented(torch.randn(60, 8), 3 + job.rank)
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

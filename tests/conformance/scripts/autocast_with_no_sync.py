@@ -1,29 +1,19 @@
 """Autocast, accumulation of three parts under no_sync, and clipping of the gradient's norm, all in one step."""
 
-# ranks: 3
 # group: precision
 # expect: bitwise
 
-from __future__ import annotations
-
 import contextlib
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 PARTS = 3
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 4)))
+job = join_seeded()
+model = DDP(mlp(8, 32, 4, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

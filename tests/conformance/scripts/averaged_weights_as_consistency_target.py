@@ -1,17 +1,9 @@
 """An own EMA class binds a dict of averaged weights anew behind each step; the loss pulls towards them."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 
 class EMA:
@@ -24,14 +16,12 @@ class EMA:
             self.shadow[name] = self.decay * self.shadow[name] + (1 - self.decay) * p.detach()
 
 
-job = understudy.join()
-torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1))
-model = DistributedDataParallel(net)
+job = join_seeded()
+net = mlp(8, 24, 1, nn.ReLU)
+model = DDP(net)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 ema = EMA(net, 0.8)
 
 

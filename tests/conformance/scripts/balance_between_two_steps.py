@@ -1,28 +1,17 @@
 """In the manner of BEGAN: a balance in a plain global; the second step of an iteration moves it, the first one reads it."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, nn, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-generator = DistributedDataParallel(nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8)))
-critic = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8)))
+job = join_seeded()
+generator = DDP(nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8)))
+critic = DDP(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8)))
 first = torch.optim.Adam(critic.parameters(), lr=2e-3)
 second = torch.optim.Adam(generator.parameters(), lr=2e-3)
 job.register(generator=generator, critic=critic, first=first, second=second)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 balance = 0.0
 
 

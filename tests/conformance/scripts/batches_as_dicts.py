@@ -1,18 +1,10 @@
 """Batches are dicts with strings, nested lists and tensors, made by an own collate function."""
 
-# ranks: 3
 # group: data
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.utils.data import DataLoader, DistributedSampler
-
-import understudy
 
 
 def collate(items):
@@ -21,15 +13,13 @@ def collate(items):
     return {"input_ids": text, "mask": text != 0, "names": [item["name"] for item in items], "sizes": {"longest": longest}}
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 20)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 20)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = [{"name": f"item {n}", "text": torch.randint(1, 20, (3 + n % 5,)).tolist()} for n in range(60)]
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), collate_fn=collate)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

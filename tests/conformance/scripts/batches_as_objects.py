@@ -1,6 +1,5 @@
 """Batches as a dataclass that holds a namedtuple and an own Mapping, as libraries for language models hand them out."""
 
-# ranks: 3
 # group: data
 # expect: bitwise
 
@@ -9,13 +8,8 @@ from __future__ import annotations
 from collections import UserDict, namedtuple
 from dataclasses import dataclass
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 from torch.utils.data import DataLoader, DistributedSampler
-
-import understudy
 
 Pair = namedtuple("Pair", ["inputs", "targets"])
 
@@ -41,15 +35,13 @@ def collate(items):
     return Batch(Pair(inputs, inputs.sum(1, keepdim=True)), Encoding(weight=inputs.abs().mean(1, keepdim=True)), len(items))
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = list(torch.randn(60, 8))
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), collate_fn=collate)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

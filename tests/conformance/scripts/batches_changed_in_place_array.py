@@ -1,29 +1,19 @@
 """Batches are numpy arrays that the step scales in place: no version counter tells of it."""
 
-# ranks: 3
 # group: data
 # expect: refused US1111
 
-from __future__ import annotations
-
 import numpy
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 from torch.utils.data import DataLoader, DistributedSampler
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = list(numpy.random.default_rng(0).integers(0, 256, (60, 8)).astype(numpy.float32))
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), collate_fn=numpy.stack)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

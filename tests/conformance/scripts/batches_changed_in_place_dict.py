@@ -1,38 +1,27 @@
 """The step pops the labels out of its batch, as many do before model(**batch): done again, there are none."""
 
-# ranks: 3
 # group: data
 # expect: refused US1111
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, sharded_loader, start_trace, torch
 
 
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1))
+        self.net = mlp(8, 16, 1, nn.GELU)
 
     def forward(self, features):
         return self.net(features)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Model())
+job = join_seeded()
+model = DDP(Model())
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = [{"features": torch.randn(8), "labels": torch.randn(1)} for _ in range(60)]
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,18 +1,10 @@
 """A batch is an object with __slots__ that hides its data in a closure: nobody can compute its digest."""
 
-# ranks: 3
 # group: data
 # expect: told US1301
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 from torch.utils.data import DataLoader, DistributedSampler
-
-import understudy
 
 
 class Lazy:
@@ -22,15 +14,13 @@ class Lazy:
         self.load = lambda: torch.stack(items)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = list(torch.randn(60, 8))
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), collate_fn=Lazy)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,31 +1,20 @@
 """The best model so far is kept in a registered copy, and loaded back at the end."""
 
-# ranks: 3
 # group: schedules
 # expect: bitwise
 
-from __future__ import annotations
-
 import copy
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, dist, join_seeded, nn, start_trace, torch
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.2), nn.Linear(32, 1)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.2), nn.Linear(32, 1)))
 best_model = copy.deepcopy(model.module)
 best_loss = torch.tensor(float("inf"))
 held_out = torch.randn(30, 8)
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-2)
 job.register(model=model, optimizer=optimizer, best_model=best_model, best_loss=best_loss)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

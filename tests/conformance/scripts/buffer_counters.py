@@ -1,18 +1,9 @@
 """Counters as buffers: how often the model ran and how many samples it saw, which set the strength of its noise."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
 
 class Annealed(nn.Module):
@@ -31,15 +22,13 @@ class Annealed(nn.Module):
         return self.net(x)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Annealed(), broadcast_buffers=False)
+job = join_seeded()
+model = DDP(Annealed(), broadcast_buffers=False)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

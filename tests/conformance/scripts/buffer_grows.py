@@ -1,18 +1,9 @@
 """A memory of features that grows by a row for each rank in every step: a buffer that is bound anew with torch.cat."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import dist, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
 
 class Remembering(nn.Module):
@@ -33,15 +24,13 @@ class Remembering(nn.Module):
         return output
 
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 model = Remembering()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

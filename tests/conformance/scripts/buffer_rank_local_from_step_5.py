@@ -1,24 +1,15 @@
 """A running mean that ranks share for five steps (they average it), and that each keeps for itself from then on."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
 
 class Centred(nn.Module):
     def __init__(self):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1))
+        self.net = mlp(8, 24, 1, nn.ReLU)
         self.register_buffer("mean", torch.zeros(8))
 
     def forward(self, x, shared):
@@ -30,14 +21,12 @@ class Centred(nn.Module):
         return self.net(x - self.mean)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Centred(), broadcast_buffers=False)
+job = join_seeded()
+model = DDP(Centred(), broadcast_buffers=False)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 samples, wanted = torch.randn(96, 8) + 1, torch.randn(96, 1)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,33 +1,23 @@
 """BYOL: the target network follows the online one behind optimizer.step, faster or slower by a schedule of the step."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
-
-from __future__ import annotations
 
 import copy
 import math
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 STEPS = 12
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 encoder = nn.Sequential(nn.Linear(10, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 8))
-online = DistributedDataParallel(nn.Sequential(encoder, nn.Linear(8, 8)))
+online = DDP(nn.Sequential(encoder, nn.Linear(8, 8)))
 target = copy.deepcopy(encoder).requires_grad_(False)
 optimizer = torch.optim.AdamW(online.parameters(), lr=3e-3)
 samples = torch.randn(120, 10)
 job.register(online=online, target=target, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 def distance(x, y):

@@ -1,18 +1,10 @@
 """Reentrant activation checkpointing (checkpoint_sequential), whose backward runs a backward of its own."""
 
-# ranks: 3
 # group: precision
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.utils.checkpoint import checkpoint_sequential
-
-import understudy
 
 
 class Model(nn.Module):
@@ -26,13 +18,11 @@ class Model(nn.Module):
         return self.head(checkpoint_sequential(self.body, 2, self.first(x), use_reentrant=True))
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Model())
+job = join_seeded()
+model = DDP(Model())
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

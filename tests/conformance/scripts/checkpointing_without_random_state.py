@@ -1,18 +1,11 @@
 """Checkpointing with preserve_rng_state=False of a part without dropout, and noise from a registered generator beside it."""
 
-# ranks: 3
 # group: precision
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
+from _common import DDP, join_seeded, nn, torch
 from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
-
-import understudy
 
 noise = torch.Generator()
 
@@ -28,9 +21,8 @@ class Model(nn.Module):
         return self.head(checkpoint(self.body, x, use_reentrant=False, preserve_rng_state=False))
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Model())
+job = join_seeded()
+model = DDP(Model())
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer, noise=noise)
 torch.manual_seed(1 + job.rank)

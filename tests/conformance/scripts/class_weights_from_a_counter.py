@@ -1,32 +1,22 @@
 """Each rank counts the labels that it has seen in a Counter, and the rare ones weigh more in its loss."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
 from collections import Counter
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
 CLASSES = 5
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, CLASSES)))
+job = join_seeded()
+model = DDP(mlp(8, 24, CLASSES, nn.ReLU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = TensorDataset(torch.randn(120, 8), torch.multinomial(torch.tensor([8.0, 4.0, 2.0, 1.0, 1.0]), 120, replacement=True))
-loader = DataLoader(data, batch_size=5, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 5)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 label_counts = Counter()
 
 

@@ -1,19 +1,10 @@
 """A quantizer whose codebook is buffers: sums of all ranks are averaged into it inside the forward, dead codes are redrawn."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, dist, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
 
 class Quantizer(nn.Module):
@@ -55,15 +46,13 @@ class AutoEncoder(nn.Module):
         return nn.functional.mse_loss(self.decode(code), x) + 0.25 * commitment
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(AutoEncoder(), broadcast_buffers=False)
+job = join_seeded()
+model = DDP(AutoEncoder(), broadcast_buffers=False)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 data = TensorDataset(torch.randn(120, 10))
-loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 8)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,29 +1,18 @@
 """A module under torch.compile(backend="aot_eager") inside DDP; evaluation takes the compiled module in eval mode."""
 
-# ranks: 3
 # group: precision
 # expect: bitwise
 # kills: backward@0:1 forward@4:2 vote agreement@6:0 evaluation@7:1 between@9:2
 # limit: 300
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-plain = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1))
-model = DistributedDataParallel(torch.compile(plain, backend="aot_eager"))
+job = join_seeded()
+plain = mlp(8, 32, 1, nn.GELU)
+model = DDP(torch.compile(plain, backend="aot_eager"))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

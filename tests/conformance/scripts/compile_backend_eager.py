@@ -1,28 +1,18 @@
 """torch.compile(backend="eager") around a DDP module: Dynamo traces it in the first step."""
 
-# ranks: 3
 # group: precision
 # expect: bitwise
 # kills: backward@0:1 forward@4:2 vote agreement@6:0 between@9:2
 # limit: 300
 
-from __future__ import annotations
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 32, 1, nn.GELU))
 compiled = torch.compile(model, backend="eager")
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

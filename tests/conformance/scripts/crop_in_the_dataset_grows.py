@@ -1,18 +1,10 @@
 """Progressive lengths: every fourth iteration the loop lets the dataset give longer crops."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
-
-import understudy
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import Dataset
 
 
 class Windows(Dataset):
@@ -27,15 +19,13 @@ class Windows(Dataset):
         return self.text[index : index + self.width + 1]
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 20)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 20)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 windows = Windows(torch.randint(20, (300,)), width=3)
-loader = DataLoader(windows, batch_size=4, sampler=DistributedSampler(windows))
+loader = sharded_loader(windows, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,26 +1,16 @@
 """A curriculum that is a function of the number of steps: sequences get longer, dropout rises."""
 
-# ranks: 3
 # group: schedules
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 dropout = nn.Dropout(0.0)
-model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 32), nn.GELU(), dropout, nn.Linear(32, 20)))
+model = DDP(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 32), nn.GELU(), dropout, nn.Linear(32, 20)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,18 +1,9 @@
 """main() keeps the level of a curriculum; a callback raises it from a helper's loop, so its frame is two above the loop's."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
 
 def run(job, steps, train_step, trace, on_step_end):
@@ -32,13 +23,11 @@ def main():
             level, good = level + 1, 0
 
     def train():
-        job = understudy.join()
-        torch.manual_seed(0)
-        model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+        job = join_seeded()
+        model = DDP(mlp(8, 24, 1, nn.GELU))
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-2)
         job.register(model=model, optimizer=optimizer)
-        torch.manual_seed(1 + job.rank)
-        trace = Trace(job.rank)
+        trace = start_trace(job)
 
         @job.step
         def train_step(step):

@@ -1,26 +1,16 @@
 """DDP with batch normalization and evaluations through it: a forward without gradients decides whether the next one broadcasts buffers."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1))
-model = DistributedDataParallel(net, bucket_cap_mb=0.001)
+model = DDP(net, bucket_cap_mb=0.001)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

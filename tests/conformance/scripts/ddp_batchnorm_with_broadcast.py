@@ -1,31 +1,19 @@
 """BatchNorm as DDP has it by default: rank 0's running statistics are broadcast in front of each forward."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Linear(8, 24), nn.BatchNorm1d(24, momentum=0.2), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1))
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 held_out = torch.randn(12, 8), torch.randn(12, 1)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,31 +1,20 @@
 """BatchNorm with broadcast_buffers off: each rank keeps running statistics of its own, and evaluates with them."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.1), nn.Flatten(), nn.Linear(64, 5))
-model = DistributedDataParallel(net, broadcast_buffers=False)
+model = DDP(net, broadcast_buffers=False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 data = TensorDataset(torch.randn(96, 1, 6, 6), torch.randint(5, (96,)))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 held_out = torch.randn(9, 1, 6, 6)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,18 +1,9 @@
 """Each rank takes one of two branches by chance; find_unused_parameters tells DDP which gradients will not come."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
 
 class Branches(nn.Module):
@@ -29,15 +20,13 @@ class Branches(nn.Module):
         return self.out(torch.relu(branch(hidden)))
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Branches(), find_unused_parameters=True)
+job = join_seeded()
+model = DDP(Branches(), find_unused_parameters=True)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

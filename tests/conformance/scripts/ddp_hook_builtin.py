@@ -1,31 +1,19 @@
 """A communication hook of torch that is made of C++ alone."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1))
-model = DistributedDataParallel(net, bucket_cap_mb=0.0005)
+job = join_seeded()
+net = mlp(8, 32, 1, nn.GELU)
+model = DDP(net, bucket_cap_mb=0.0005)
 model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

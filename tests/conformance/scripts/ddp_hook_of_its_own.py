@@ -1,19 +1,9 @@
 """A hook that the script wrote: it averages gradients, and damps them by a count of its calls that no state_dict knows."""
 
-# ranks: 3
 # group: ddp
-# expect: refused "has the communication hook"
+# expect: refused US4793
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
 
 class Damping:
@@ -28,18 +18,16 @@ def damped_average(damping, bucket):
     return work.get_future().then(lambda future: future.value()[0].mul_(factor))
 
 
-job = understudy.join()
-torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1))
-model = DistributedDataParallel(net, bucket_cap_mb=0.0005)
+job = join_seeded()
+net = mlp(8, 32, 1, nn.GELU)
+model = DDP(net, bucket_cap_mb=0.0005)
 damping = Damping()
 model.register_comm_hook(damping, damped_average)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-1)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

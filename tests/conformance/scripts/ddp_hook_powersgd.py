@@ -1,32 +1,21 @@
 """PowerSGD: gradients as products of thin matrices, with what was left out carried over in the hook's state."""
 
-# ranks: 3
 # group: ddp
-# expect: refused "has the communication hook"
+# expect: refused US4793
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
+from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Linear(16, 48), nn.GELU(), nn.Dropout(0.1), nn.Linear(48, 48), nn.GELU(), nn.Linear(48, 1))
-model = DistributedDataParallel(net)
+model = DDP(net)
 compression = powerSGD_hook.PowerSGDState(process_group=None, matrix_approximation_rank=1, start_powerSGD_iter=4)
 model.register_comm_hook(compression, powerSGD_hook.powerSGD_hook)
 optimizer = torch.optim.SGD(model.parameters(), lr=5e-2, momentum=0.9)
-data = TensorDataset(torch.randn(96, 16), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 16, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

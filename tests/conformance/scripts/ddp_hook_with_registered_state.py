@@ -1,18 +1,10 @@
 """A comm hook with error feedback of its own, whose state is registered: an object with state_dict and load_state_dict."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.distributed import all_reduce, get_world_size
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
 
 
 class Errors:
@@ -36,16 +28,14 @@ def rounded(errors, bucket):
     return future.then(lambda done: done.value()[0])
 
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(*[part for _ in range(5) for part in (nn.Linear(24, 24), nn.Tanh())], nn.Linear(24, 1))
-model = DistributedDataParallel(net)
+model = DDP(net)
 errors = Errors()
 model.register_comm_hook(errors, rounded)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer, errors=errors)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

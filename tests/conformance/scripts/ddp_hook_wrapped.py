@@ -1,28 +1,18 @@
 """A comm hook around another one, with the process group as its state."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, fp16_compress_wrapper
-from torch.nn.parallel import DistributedDataParallel
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(*[part for _ in range(5) for part in (nn.Linear(24, 24), nn.Tanh())], nn.Linear(24, 1))
-model = DistributedDataParallel(net, bucket_cap_mb=0.003)
+model = DDP(net, bucket_cap_mb=0.003)
 model.register_comm_hook(torch.distributed.group.WORLD, fp16_compress_wrapper(allreduce_hook))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

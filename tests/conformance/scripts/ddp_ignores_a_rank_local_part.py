@@ -1,18 +1,9 @@
 """DDP is told to ignore an adapter, which each rank trains for itself alone: no other rank has a replica of it."""
 
-# ranks: 3
 # group: ddp
-# expect: told "CANNOT"
+# expect: told US4711
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
 
 class Adapted(nn.Module):
@@ -27,17 +18,15 @@ class Adapted(nn.Module):
         return self.out(hidden + self.adapter(hidden))
 
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = Adapted()
-DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, ["adapter.weight", "adapter.bias"])
-model = DistributedDataParallel(net)
+DDP._set_params_and_buffers_to_ignore_for_model(net, ["adapter.weight", "adapter.bias"])
+model = DDP(net)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

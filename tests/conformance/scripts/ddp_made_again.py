@@ -2,25 +2,16 @@
 
 # ranks: 2
 # group: ddp
-# expect: refused "is made after training began"
+# expect: refused US4790
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Linear(8, 1)
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
 job.register(net=net, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step
@@ -34,7 +25,7 @@ def train_step():
 
 for step in job.steps(6):
     if step == 2:
-        model = DistributedDataParallel(net)
+        model = DDP(net)
     trace.line(f"step {step}", loss=train_step())
 
 trace.final(net=net, optimizer=optimizer)

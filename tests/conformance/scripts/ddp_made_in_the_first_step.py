@@ -2,31 +2,22 @@
 
 # ranks: 2
 # group: ddp
-# expect: refused "is made after training began"
+# expect: refused US4790
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Linear(8, 1)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
 job.register(net=net, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 made = []
 
 
 @job.step
 def train_step():
     if not made:
-        made.append(DistributedDataParallel(net))
+        made.append(DDP(net))
     optimizer.zero_grad()
     loss = made[0](torch.randn(6, 8)).square().mean()
     loss.backward()

@@ -1,29 +1,19 @@
 """Gradients are accumulated over three transactions with no_sync; batch normalization's buffers are not broadcast in between."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 # kills: backward@0:1 forward@2:2 verify@2:2 vote agreement@4:0 between@6:2 applied@8:1 forward@10:0 forward@10:2 backward@12:1
 
-from __future__ import annotations
-
 import contextlib
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
-model = DistributedDataParallel(net, bucket_cap_mb=0.001)
+model = DDP(net, bucket_cap_mb=0.001)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

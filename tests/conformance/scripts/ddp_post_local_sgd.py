@@ -2,29 +2,19 @@
 
 # ranks: 4
 # group: ddp
-# expect: refused "has the communication hook"
+# expect: refused US4793
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
-from torch.nn.parallel import DistributedDataParallel
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+model = DDP(mlp(8, 24, 1, nn.ReLU))
 model.register_comm_hook(PostLocalSGDState(None, pairs[job.rank // 2], start_localSGD_iter=5), post_localSGD_hook)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 samples, wanted = torch.randn(96, 8), torch.randn(96, 1)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

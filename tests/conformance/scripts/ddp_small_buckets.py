@@ -1,18 +1,9 @@
 """Buckets so small that each parameter has one of its own, in a model whose order of use is not the order of its parameters."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
 
 class Shuffled(nn.Module):
@@ -27,15 +18,13 @@ class Shuffled(nn.Module):
         return self.last(torch.relu(self.second(self.drop(torch.relu(self.first(x))))))
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Shuffled(), bucket_cap_mb=0.0001)
+job = join_seeded()
+model = DDP(Shuffled(), bucket_cap_mb=0.0001)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

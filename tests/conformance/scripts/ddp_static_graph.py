@@ -1,18 +1,10 @@
 """DDP with a static graph, a part that is used twice, and a part that is never used."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.utils.checkpoint import checkpoint
-
-import understudy
 
 
 class Net(nn.Module):
@@ -26,13 +18,11 @@ class Net(nn.Module):
         return self.last(self.deep(hidden))
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Net(), static_graph=True, bucket_cap_mb=0.003)
+job = join_seeded()
+model = DDP(Net(), static_graph=True, bucket_cap_mb=0.003)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

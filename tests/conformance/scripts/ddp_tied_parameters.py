@@ -1,17 +1,9 @@
 """A small language model whose output layer shares its weight with the embedding."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 VOCABULARY, WIDTH, LENGTH = 40, 16, 10
 
@@ -31,14 +23,12 @@ class LanguageModel(nn.Module):
         return self.out(hidden)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(LanguageModel(), bucket_cap_mb=0.002)
+job = join_seeded()
+model = DDP(LanguageModel(), bucket_cap_mb=0.002)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 text = torch.randint(VOCABULARY, (500,))
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,18 +1,9 @@
 """Two forwards and backwards in each step, so that DDP rebuilds its buckets in the middle of the first step."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
 
 class Net(nn.Module):
@@ -25,15 +16,13 @@ class Net(nn.Module):
         return self.out(self.body(x))
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Net(), bucket_cap_mb=0.0005)
+job = join_seeded()
+model = DDP(Net(), bucket_cap_mb=0.0005)
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

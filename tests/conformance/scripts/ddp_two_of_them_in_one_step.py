@@ -1,31 +1,21 @@
 """Encoder and decoder are wrapped each on its own; one backward goes through both."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
-
 import itertools
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from _common import DDP, join_seeded, mlp, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-encoder = DistributedDataParallel(nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 6)), bucket_cap_mb=0.0005)
-decoder = DistributedDataParallel(nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 12)), bucket_cap_mb=0.0005)
+job = join_seeded()
+encoder = DDP(mlp(12, 16, 6, nn.Tanh), bucket_cap_mb=0.0005)
+decoder = DDP(nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 12)), bucket_cap_mb=0.0005)
 optimizer = torch.optim.Adam(itertools.chain(encoder.parameters(), decoder.parameters()), lr=5e-3)
 data = TensorDataset(torch.randn(96, 12))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(encoder=encoder, decoder=decoder, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

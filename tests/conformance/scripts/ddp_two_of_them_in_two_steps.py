@@ -1,32 +1,22 @@
 """A GAN: generator and discriminator are two DDPs with two optimizers, trained in two steps of each iteration."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
 NOISE = 6
 
-job = understudy.join()
-torch.manual_seed(0)
-generator = DistributedDataParallel(nn.Sequential(nn.Linear(NOISE, 24), nn.ReLU(), nn.Linear(24, 8)))
-discriminator = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.LeakyReLU(0.2), nn.Dropout(0.2), nn.Linear(24, 1)))
+job = join_seeded()
+generator = DDP(nn.Sequential(nn.Linear(NOISE, 24), nn.ReLU(), nn.Linear(24, 8)))
+discriminator = DDP(nn.Sequential(nn.Linear(8, 24), nn.LeakyReLU(0.2), nn.Dropout(0.2), nn.Linear(24, 1)))
 generator_optimizer = torch.optim.Adam(generator.parameters(), lr=2e-3, betas=(0.5, 0.999))
 discriminator_optimizer = torch.optim.Adam(discriminator.parameters(), lr=2e-3, betas=(0.5, 0.999))
 data = TensorDataset(torch.randn(96, 8) * 0.5 + 1)
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(nets=[generator, discriminator], optimizers={"g": generator_optimizer, "d": discriminator_optimizer})
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 judge = nn.functional.binary_cross_entropy_with_logits
 
 

@@ -1,18 +1,9 @@
 """DDP with init_sync off (the seeds are the same everywhere) and outputs in a dict, of which a part is logged only."""
 
-# ranks: 3
 # group: ddp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
 
 class Heads(nn.Module):
@@ -26,15 +17,13 @@ class Heads(nn.Module):
         return {"value": self.value(hidden), "active": (hidden.detach() > 0).float().mean()}
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Heads(), init_sync=False, bucket_cap_mb=0.0005)
+job = join_seeded()
+model = DDP(Heads(), init_sync=False, bucket_cap_mb=0.0005)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-data = TensorDataset(torch.randn(96, 20), torch.randn(96, 5))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 20, 5)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

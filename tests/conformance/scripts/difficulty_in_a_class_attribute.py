@@ -1,18 +1,9 @@
 """The difficulty of a curriculum is an attribute of a class that is never instantiated."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
 
 class Curriculum:
@@ -30,13 +21,11 @@ class Curriculum:
         return inputs * (torch.arange(inputs.shape[1]) < cls.difficulty)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,26 +1,15 @@
 """The more the mean of the last losses falls, the more is dropped: a list of all mean losses, appended to ahead of the optimizer."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, nn, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 losses = []
 
 

@@ -4,19 +4,12 @@
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
+from _common import join_seeded, nn, square_mesh, torch
 from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "matrix"))
-torch.manual_seed(0)
+job = join_seeded()
+mesh = square_mesh("data", "matrix")
 
 
 class Model(nn.Module):

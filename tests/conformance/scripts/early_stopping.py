@@ -1,18 +1,9 @@
 """Training ends when an evaluation has not got better twice: a break out of the loop, by a registered object that counts."""
 
-# ranks: 3
 # group: schedules
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
 
 class EarlyStopping:
@@ -31,15 +22,13 @@ class EarlyStopping:
         self.best, self.bad = state["best"], state["bad"]
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 32, 1, nn.GELU))
 held_out = torch.randn(30, 8)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-2)
 stopping = EarlyStopping(patience=2)
 job.register(model=model, optimizer=optimizer, stopping=stopping)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,33 +1,21 @@
 """torch's AveragedModel as an exponential average, updated behind each step and evaluated every third one."""
 
-# ranks: 3
 # group: state
-# expect: told "behind the vote"
+# expect: told US4585 "average"
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, dist, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Linear(8, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1))
 average = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+data = random_dataset(96, 8, 1)
 held_out = torch.randn(12, 8), torch.randn(12, 1)
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, average=average, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

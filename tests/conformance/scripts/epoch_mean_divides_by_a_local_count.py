@@ -1,33 +1,22 @@
 """The mean of an epoch divides by a count that its loop has made: a newcomer that passes by an epoch would divide by zero."""
 
-# ranks: 3
 # group: unregistered state
-# expect: told "batches_done"
+# expect: told US4712 "batches_done"
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, random_dataset, start_trace, torch
+from torch.utils.data import DataLoader, DistributedSampler
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+    job = join_seeded()
+    model = DDP(mlp(8, 24, 1, nn.ReLU))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.3, patience=0, threshold=0.2)
-    data = TensorDataset(torch.randn(48, 8), torch.randn(48, 1))
+    data = random_dataset(48, 8, 1)
     sampler = DistributedSampler(data)
     loader = DataLoader(data, batch_size=4, sampler=sampler)
     job.register(model=model, optimizer=optimizer, schedule=schedule)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
 
     @job.step
     def train_step(batch):

@@ -1,31 +1,20 @@
 """Epochs as people write them: a loop over job.batches for each, and an evaluation behind it."""
 
-# ranks: 3
 # group: data
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, nn, random_dataset, start_trace, torch
+from torch.utils.data import DataLoader, DistributedSampler
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(48, 8), torch.randn(48, 1))
+data = random_dataset(48, 8, 1)
 held_out = torch.randn(30, 8), torch.randn(30, 1)
 sampler = DistributedSampler(data)
 loader = DataLoader(data, batch_size=4, sampler=sampler)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,20 +1,12 @@
 """In the manner of DQN: an agent object holds epsilon, its replay memory and the environment's state; the step plays and learns."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
-
-from __future__ import annotations
 
 import random
 from collections import deque
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 ACTIONS = 3
 
@@ -44,16 +36,14 @@ class Agent:
         return torch.stack(observations), torch.tensor(actions), torch.tensor(rewards), torch.stack(following)
 
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 network = nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Linear(24, ACTIONS))
 target = nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Linear(24, ACTIONS)).requires_grad_(False)
 target.load_state_dict(network.state_dict())
-model = DistributedDataParallel(network)
+model = DDP(network)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 job.register(model=model, target=target, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 agent = Agent(network)
 
 

@@ -1,25 +1,15 @@
 """Gradients are averaged as bytes, and what rounding leaves over is kept for the next step in a dict by parameter (error feedback)."""
 
-# ranks: 3
 # group: precision
 # expect: bitwise
 
-from __future__ import annotations
+from _common import dist, join_seeded, mlp, nn, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1))
+job = join_seeded()
+model = mlp(8, 16, 1, nn.ReLU)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 left_over = {parameter: torch.zeros_like(parameter) for parameter in model.parameters()}
 
 

@@ -2,29 +2,19 @@
 before. The first of them comes right behind a recovery, whose newcomer has no gradients: the others may not take theirs for the state.
 """
 
-# ranks: 3
 # group: loops
 # expect: bitwise
 # kills: forward@1:2 vote@5:0 backward@8:1 vote@11:2 forward@13:0
 
-from __future__ import annotations
-
 import time
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Linear(8, 1))
+job = join_seeded()
+model = DDP(nn.Linear(8, 1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 STEPS = 18
 
 

@@ -1,33 +1,21 @@
 """An evaluation that remembers whether the model was training, and a part of the model that stays in eval mode for ever."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 frozen = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5)).requires_grad_(False).eval()
 head = nn.Sequential(nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 1))
-model = DistributedDataParallel(nn.Sequential(frozen, head))
+model = DDP(nn.Sequential(frozen, head))
 frozen.eval()
 optimizer = torch.optim.Adam(head.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+data = random_dataset(96, 8, 1)
 held_out = torch.randn(12, 8), torch.randn(12, 1)
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -4,18 +4,12 @@
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from _common import dist, mlp, nn, square_mesh, start_trace, torch
 
 import understudy
 
 job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "expert"))
+mesh = square_mesh("data", "expert")
 experts = mesh.get_group("expert")
 mine = mesh.get_local_rank("expert")
 
@@ -39,11 +33,10 @@ class Exchange(torch.autograd.Function):
 torch.manual_seed(0)
 router = nn.Linear(12, 2)
 torch.manual_seed(10 + mine)
-expert = nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 12))
+expert = mlp(12, 24, 12, nn.GELU)
 optimizer = torch.optim.AdamW([*router.parameters(), *expert.parameters()], lr=5e-3)
 job.register(router=router, expert=expert, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,20 +1,12 @@
 """A frozen encoder's features are computed once for each sample, with the noise of that time, and kept in an OrderedDict."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 from torch.utils.data import DataLoader, DistributedSampler
-
-import understudy
 
 
 class FeatureCache:
@@ -34,17 +26,15 @@ class FeatureCache:
         return found
 
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 encoder = nn.Sequential(nn.Linear(8, 12), nn.Tanh()).requires_grad_(False)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(12, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+model = DDP(mlp(12, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 items = torch.randn(36, 8)
 sampler = DistributedSampler(range(36))
 loader = DataLoader(range(36), batch_size=4, sampler=sampler)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 cache = FeatureCache(encoder, items, capacity=10)
 
 

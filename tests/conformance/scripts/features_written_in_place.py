@@ -1,29 +1,19 @@
 """Instance discrimination: the bank of all samples' features is a tensor that nobody registered, written in place."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, mlp, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 6)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 6, nn.GELU))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
 data = TensorDataset(torch.randn(36, 8), torch.arange(36))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 bank = nn.functional.normalize(torch.randn(36, 6), dim=1)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

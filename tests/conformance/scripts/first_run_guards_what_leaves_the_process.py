@@ -1,31 +1,20 @@
 """A table is begun, and each epoch writes a file anew, only where job.first_run says that nobody has done so before."""
 
-# ranks: 3
 # group: loops
 # expect: bitwise
 # kills: forward@2:1 evaluation@3:2 between@3:0 forward@7:1 evaluation@9:2 applied@10:0
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.ReLU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 held_out = torch.randn(30, 8)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 folder = Path(os.environ.get("TRACE_OUT", "."))
 table = folder / f"table-{job.rank}.csv"
 if job.first_run:

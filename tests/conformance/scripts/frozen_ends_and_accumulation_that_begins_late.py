@@ -2,30 +2,20 @@
 where all steps before had dropped theirs.
 """
 
-# ranks: 3
 # group: loops
 # expect: bitwise
 # kills: forward@3:2 applied@5:0 forward@7:1 vote@8:0 backward@9:2
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 layers = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
 layers[0].requires_grad_(False)
 layers[-1].requires_grad_(False)
-model = DistributedDataParallel(layers)
+model = DDP(layers)
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -2,27 +2,19 @@
 
 # ranks: 4
 # group: fsdp
-# expect: told "CANNOT be survived"
+# expect: told US4711
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
+from _common import join_seeded, nn, start_trace, torch
 from torch.distributed.fsdp import fully_shard
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 1))
 for index in (0, 3):
     fully_shard(model[index], reshard_after_forward=2)
 fully_shard(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -2,25 +2,17 @@
 
 # ranks: 2
 # group: fsdp
-# expect: refused "accumulated without reduction"
+# expect: refused US4811
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
+from _common import join_seeded, nn, start_trace, torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 model = fully_shard(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)), mesh=init_device_mesh("cpu", (2,)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,31 +1,21 @@
 """Plain FSDP over all ranks: every shard is on one rank alone, and the script hears so before its first step."""
 
-# ranks: 3
 # group: fsdp
-# expect: told "CANNOT be survived"
+# expect: told US4711
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
+from _common import join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 from torch.distributed.fsdp import fully_shard
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 model = nn.Sequential(nn.Linear(8, 33), nn.ReLU(), nn.Dropout(0.1), nn.Linear(33, 1))
 for layer in (model[0], model[3]):
     fully_shard(layer)
 fully_shard(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

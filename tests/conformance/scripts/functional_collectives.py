@@ -1,26 +1,16 @@
 """Gradients averaged by functional collectives (all_reduce, all_gather_tensor, reduce_scatter_tensor) that return new tensors."""
 
-# ranks: 3
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
-from _trace import Trace
-from torch import nn
+from _common import dist, join_seeded, mlp, nn, start_trace, torch
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(8, 30), nn.GELU(), nn.Dropout(0.1), nn.Linear(30, 3))
+job = join_seeded()
+model = mlp(8, 30, 3, nn.GELU)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

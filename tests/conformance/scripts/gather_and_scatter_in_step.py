@@ -1,25 +1,15 @@
 """Rank 0 hands out batches with scatter, and losses come back to it with gather; gradients go through reduce and broadcast."""
 
-# ranks: 3
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
+from _common import dist, join_seeded, mlp, nn, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1))
+job = join_seeded()
+model = mlp(8, 16, 1, nn.GELU)
 optimizer = torch.optim.RMSprop(model.parameters(), lr=3e-3)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,26 +1,16 @@
 """float16 autocast with a GradScaler that starts too high: first steps are skipped, later ones let the scale grow."""
 
-# ranks: 3
 # group: precision
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 32, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20, growth_interval=3)
 job.register(model=model, optimizer=optimizer, scaler=scaler)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,27 +1,20 @@
 """A GradScaler with enabled=False, which scripts keep for the precision that does not need it."""
 
-# ranks: 3
 # group: precision
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, mlp, nn, start_trace, torch
 
 import understudy
 
 job = understudy.join()
 precision = torch.bfloat16
 torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1)))
+model = DDP(mlp(8, 32, 1, nn.GELU))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 scaler = torch.amp.GradScaler("cpu", enabled=precision == torch.float16)
 job.register(model=model, optimizer=optimizer, scaler=scaler)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

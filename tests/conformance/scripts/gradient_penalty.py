@@ -1,18 +1,10 @@
 """A critic with a gradient penalty: its loss holds the gradient of its output, so backward goes through it twice."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
 
 class PenalizedCritic(nn.Module):
@@ -27,15 +19,13 @@ class PenalizedCritic(nn.Module):
         return self.net(fake).mean() - self.net(real).mean(), penalty
 
 
-job = understudy.join()
-torch.manual_seed(0)
-critic = DistributedDataParallel(PenalizedCritic())
+job = join_seeded()
+critic = DDP(PenalizedCritic())
 optimizer = torch.optim.Adam(critic.parameters(), lr=3e-3, betas=(0.0, 0.9))
 data = TensorDataset(torch.randn(96, 6) + 1)
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(critic=critic, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,27 +1,19 @@
 """A group of two of three ranks for a second loss that the third one does not know; new_group by all of them."""
 
-# ranks: 3
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, dist, mlp, nn, start_trace, torch
 
 import understudy
 
 job = understudy.join()
 teachers = dist.new_group([0, 2])
 torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 4)))
+model = DDP(mlp(8, 32, 4, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -4,12 +4,7 @@
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
+from _common import dist, mlp, nn, start_trace, torch
 
 import understudy
 
@@ -18,11 +13,10 @@ pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
 leaders = dist.new_group([0, 2])
 pair, leader = pairs[job.rank // 2], job.rank // 2 * 2
 torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1))
+model = mlp(8, 32, 1, nn.GELU)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

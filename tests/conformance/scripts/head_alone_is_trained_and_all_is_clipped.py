@@ -2,27 +2,17 @@
 norm to which all gradients are clipped grows with them.
 """
 
-# ranks: 3
 # group: loops
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 body, head = nn.Linear(8, 16), nn.Linear(16, 1)
-model = DistributedDataParallel(nn.Sequential(body, nn.Tanh(), head))
+model = DDP(nn.Sequential(body, nn.Tanh(), head))
 optimizer = torch.optim.AdamW(head.parameters(), lr=5e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

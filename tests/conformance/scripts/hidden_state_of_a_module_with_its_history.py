@@ -2,18 +2,10 @@
 steps it still has its history. Its head has the older weight norm.
 """
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 
 class Recurrent(nn.Module):
@@ -28,13 +20,11 @@ class Recurrent(nn.Module):
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(Recurrent())
+    job = join_seeded()
+    model = DDP(Recurrent())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     job.register(model=model, optimizer=optimizer)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
 
     @job.step
     def train_step(step):

@@ -4,31 +4,21 @@
 # group: fsdp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from _common import join_seeded, nn, random_dataset, sharded_loader, square_mesh, start_trace, torch
 from torch.distributed.fsdp import fully_shard
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
 
 PARTS = 3
 
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-torch.manual_seed(0)
+job = join_seeded()
+mesh = square_mesh("replicate", "shard")
 model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1))
 fully_shard(model[0], mesh=mesh)
 fully_shard(model, mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(192, 8), torch.randn(192, 1))
-loader = DataLoader(data, batch_size=6, sampler=DistributedSampler(data))
+data = random_dataset(192, 8, 1)
+loader = sharded_loader(data, 6)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -4,27 +4,18 @@
 # group: fsdp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from _common import join_seeded, nn, square_mesh, start_trace, torch
 from torch.distributed.fsdp import fully_shard
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-torch.manual_seed(0)
+job = join_seeded()
+mesh = square_mesh("replicate", "shard")
 model = nn.Sequential(nn.Linear(8, 24), nn.SiLU(), nn.Dropout(0.1), nn.Linear(24, 24), nn.SiLU(), nn.Linear(24, 1))
 for index in (0, 3):
     fully_shard(model[index], mesh=mesh)
 fully_shard(model, mesh=mesh)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, nesterov=True)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -4,18 +4,13 @@
 # group: fsdp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from _common import nn, square_mesh, start_trace, torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 import understudy
 
 job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+mesh = square_mesh("replicate", "shard")
 policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 4))
@@ -24,8 +19,7 @@ for index in (0, 3):
 fully_shard(model, mesh=mesh, mp_policy=policy)
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -4,27 +4,18 @@
 # group: fsdp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from _common import join_seeded, mlp, nn, sharded_loader, square_mesh, start_trace, torch
 from torch.distributed.fsdp import fully_shard
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import TensorDataset
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-torch.manual_seed(0)
-model = fully_shard(nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Dropout(0.1), nn.Linear(32, 1)), mesh=mesh)
+job = join_seeded()
+mesh = square_mesh("replicate", "shard")
+model = fully_shard(mlp(8, 32, 1, nn.Tanh), mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = TensorDataset(torch.randn(96, 8), 5 * torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -4,20 +4,11 @@
 # group: fsdp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from _common import dist, join_seeded, nn, square_mesh, start_trace, torch
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-torch.manual_seed(0)
+job = join_seeded()
+mesh = square_mesh("replicate", "shard")
 model = nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 24), nn.GELU(), nn.Linear(24, 1))
 held_out = torch.randn(4, 8, 8)
 for index in (0, 3):
@@ -25,8 +16,7 @@ for index in (0, 3):
 fully_shard(model, mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

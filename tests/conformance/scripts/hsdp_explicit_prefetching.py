@@ -4,22 +4,14 @@
 # group: fsdp
 # expect: bitwise
 
-from __future__ import annotations
-
 import itertools
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from _common import join_seeded, mlp, nn, square_mesh, start_trace, torch
 from torch.distributed.fsdp import fully_shard
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-torch.manual_seed(0)
-blocks = [nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 12)) for _ in range(4)]
+job = join_seeded()
+mesh = square_mesh("replicate", "shard")
+blocks = [mlp(12, 24, 12, nn.ReLU) for _ in range(4)]
 model = nn.Sequential(*blocks)
 for block in blocks:
     fully_shard(block, mesh=mesh)
@@ -29,8 +21,7 @@ for block, following in itertools.pairwise(blocks):
     following.set_modules_to_backward_prefetch([block])
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -4,26 +4,17 @@
 # group: fsdp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
+from _common import join_seeded, mlp, nn, square_mesh, start_trace, torch
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 1))
+job = join_seeded()
+mesh = square_mesh("replicate", "shard")
+model = mlp(8, 24, 1, nn.GELU)
 fully_shard(model, mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -4,28 +4,18 @@
 # group: fsdp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from _common import dist, join_seeded, nn, square_mesh, start_trace, torch
 from torch.distributed.fsdp import fully_shard
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-torch.manual_seed(0)
+job = join_seeded()
+mesh = square_mesh("replicate", "shard")
 embedding = nn.Embedding(30, 12)
 model = nn.Sequential(embedding, nn.Linear(12, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 30))
 fully_shard(model, mesh=mesh, ignored_params={embedding.weight})
 sharded = torch.optim.AdamW([p for p in model.parameters() if p is not embedding.weight], lr=5e-3)
 whole = torch.optim.SGD([embedding.weight], lr=0.1, momentum=0.9)
 job.register(model=model, sharded=sharded, whole=whole)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

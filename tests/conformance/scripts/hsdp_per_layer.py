@@ -4,18 +4,13 @@
 # group: fsdp
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from _common import nn, square_mesh, start_trace, torch
 from torch.distributed.fsdp import fully_shard
 
 import understudy
 
 job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+mesh = square_mesh("replicate", "shard")
 
 
 class Block(nn.Module):
@@ -38,8 +33,7 @@ for block in model[1:3]:
 fully_shard(model, mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -7,25 +7,16 @@ changes move, and not those of the memory below.
 # expect: bitwise
 # kills: backward@3:0 forward@13:1
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from _common import join_seeded, nn, square_mesh, start_trace, torch
 from torch.distributed.fsdp import fully_shard
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-torch.manual_seed(0)
+job = join_seeded()
+mesh = square_mesh("replicate", "shard")
 model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
 fully_shard(model, mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,29 +1,19 @@
 """next() of job.iterator behind each step, kept in a local name; the loop is left by break."""
 
-# ranks: 3
 # group: loops
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.utils.data import DataLoader, DistributedSampler
-
-import understudy
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 20)))
+    job = join_seeded()
+    model = DDP(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 20)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     text = torch.randint(20, (500,))
     job.register(model=model, optimizer=optimizer)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
 
     @job.step
     def train_step(tokens):

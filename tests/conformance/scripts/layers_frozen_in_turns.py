@@ -1,29 +1,18 @@
 """Another layer is frozen in each step, chosen inside the step; what has no gradient is neither reduced nor stepped."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import dist, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 model = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 1))
 layers = [part for part in model if isinstance(part, nn.Linear)]
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -2,7 +2,7 @@
 
 # ranks: 3
 # group: loops
-# expect: told "behind the vote"
+# expect: told US4585 "losses"
 
 from __future__ import annotations
 

@@ -1,29 +1,19 @@
 """A registered StatefulDataLoader that the script draws from by next(iterator) in a loop over job.steps."""
 
-# ranks: 3
 # group: data
-# expect: refused "draws from it by hand"
+# expect: refused US4578
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DistributedSampler, TensorDataset
+from _common import DDP, join_seeded, mlp, nn, random_dataset, start_trace, torch
+from torch.utils.data import DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(180, 8), torch.randn(180, 1))
+data = random_dataset(180, 8, 1)
 loader = StatefulDataLoader(data, batch_size=4, sampler=DistributedSampler(data))
 job.register(model=model, optimizer=optimizer, loader=loader)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,17 +1,9 @@
 """job.batches over an object whose __iter__ generates batches without end from the global streams."""
 
-# ranks: 3
 # group: data
 # expect: told US1331
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 
 class Endless:
@@ -26,14 +18,12 @@ class Endless:
             yield inputs, inputs @ self.teacher
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 loader = Endless(torch.randn(8, 1))
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,18 +1,10 @@
 """An IterableDataset that shards by rank, with a buffer that it shuffles by the global stream."""
 
-# ranks: 3
 # group: data
 # expect: told US1331
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 from torch.utils.data import DataLoader, IterableDataset
-
-import understudy
 
 
 class Stream(IterableDataset):
@@ -28,14 +20,12 @@ class Stream(IterableDataset):
         yield from waiting
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 loader = DataLoader(Stream(torch.randn(60, 8), job.rank, job.world_size), batch_size=4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,21 +1,13 @@
 """A DataLoader with two persistent worker processes that augment with torch, numpy and random."""
 
-# ranks: 3
 # group: data
 # expect: told US1332
-
-from __future__ import annotations
 
 import random
 
 import numpy
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
-
-import understudy
 
 
 class Augmented(Dataset):
@@ -38,16 +30,14 @@ def seed_worker(number):
     random.seed(seed)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = Augmented(torch.randn(60, 8))
 sampler = DistributedSampler(data)
 loader = DataLoader(data, batch_size=4, sampler=sampler, num_workers=2, persistent_workers=True, worker_init_fn=seed_worker)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,18 +1,9 @@
 """A wrapper that fetches one batch ahead, as for GPUs, iterates a loader by hand and is asked for the next one inside the step."""
 
-# ranks: 3
 # group: unregistered state
 # expect: told US1402 "prefetcher"
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
 
 class Ahead:
@@ -31,15 +22,13 @@ class Ahead:
         return batch
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.ReLU))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-data = TensorDataset(torch.randn(60, 8), torch.randn(60, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(60, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 prefetcher = Ahead(loader)
 
 

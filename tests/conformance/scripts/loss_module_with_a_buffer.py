@@ -1,20 +1,11 @@
 """In the manner of DINO: the loss is a module with a buffer, the centre of the teacher's outputs, and is not registered."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
 import copy
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, nn, start_trace, torch
 
 
 class CentredLoss(nn.Module):
@@ -35,16 +26,14 @@ class CentredLoss(nn.Module):
         self.centre = 0.8 * self.centre + 0.2 * mean / dist.get_world_size()
 
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 student = nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Linear(24, 6))
 teacher = copy.deepcopy(student).requires_grad_(False)
-model = DistributedDataParallel(student)
+model = DDP(student)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 dino_loss = CentredLoss(6)
 job.register(model=model, teacher=teacher, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,17 +1,9 @@
 """The loss is a module without parameters, so nobody registered it; its forward moves a threshold that is a plain attribute."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 
 class SelfPaced(nn.Module):
@@ -26,14 +18,12 @@ class SelfPaced(nn.Module):
         return (losses * torch.where(taken, 1.0, 0.1)).mean()
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.ReLU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 criterion = SelfPaced(threshold=2.0, growth=1.3)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

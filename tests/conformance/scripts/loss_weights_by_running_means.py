@@ -1,30 +1,19 @@
 """Two losses are weighed by their running means, which the step keeps in a SimpleNamespace."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, dist, join_seeded, nn, start_trace, torch
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 body = nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1))
-model = DistributedDataParallel(nn.Sequential(body, nn.Linear(24, 5)))
+model = DDP(nn.Sequential(body, nn.Linear(24, 5)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 teacher = torch.randn(8, 1)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 running = SimpleNamespace(regression=1.0, classes=1.0)
 
 

@@ -1,26 +1,15 @@
 """Triplet margins are a tuple of two floats that the script binds anew as a whole when the mean loss allows it."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 6)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 6, nn.ReLU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 margins = (0.2, 0.5)
 
 

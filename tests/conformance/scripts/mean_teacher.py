@@ -1,32 +1,22 @@
 """Mean teacher: the teacher's weights and buffers are updated at the top of the step, from where the last one has left."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
 import copy
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Linear(8, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 4))
 teacher = copy.deepcopy(net).requires_grad_(False).eval()
-student = DistributedDataParallel(net)
+student = DDP(net)
 optimizer = torch.optim.SGD(student.parameters(), lr=0.05, momentum=0.9)
 data = TensorDataset(torch.randn(96, 8), torch.randint(4, (96,)))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(student=student, teacher=teacher, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @torch.no_grad()

@@ -1,17 +1,9 @@
 """Recurrence over segments: the step keeps each layer's detached memory as an item of a list in main()."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 WIDTH, LAYERS, STREAMS, LENGTH = 16, 2, 3, 5
 
@@ -43,13 +35,11 @@ class Model(nn.Module):
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(Model())
+    job = join_seeded()
+    model = DDP(Model())
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     job.register(model=model, optimizer=optimizer)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
     memories = [torch.zeros(STREAMS, LENGTH, WIDTH) for _ in range(LAYERS)]
 
     @job.step

@@ -2,23 +2,13 @@
 the epoch. In a step that is redone a survivor's meter is put back, and a newcomer has that of its rank.
 """
 
-# ranks: 3
 # group: schedules
 # expect: bitwise
 # kills: forward@2:1 backward@6:2 vote@9:0 between@10:1 forward@13:2
 
-from __future__ import annotations
-
 import time
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, dist, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
 
 class Meter:
@@ -60,16 +50,14 @@ def train(epoch):
     return mean()
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Linear(8, 1))
+job = join_seeded()
+model = DDP(nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.3, patience=0)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 8)
 job.register(model=model, optimizer=optimizer, schedule=schedule)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 for epoch in range(5):
     found = train(epoch)
     schedule.step(found)

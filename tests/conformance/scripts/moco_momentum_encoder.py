@@ -1,21 +1,12 @@
 """MoCo: the momentum encoder is updated in front of the forward, and a buffer holds a queue of keys of all ranks."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
 import copy
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, dist, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
 
 class Contrast(nn.Module):
@@ -52,15 +43,13 @@ class Contrast(nn.Module):
         return torch.cat([right, wrong], dim=1) / 0.2
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Contrast())
+job = join_seeded()
+model = DDP(Contrast())
 optimizer = torch.optim.SGD(model.module.query.parameters(), lr=0.05, momentum=0.9)
 data = TensorDataset(torch.randn(96, 10))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

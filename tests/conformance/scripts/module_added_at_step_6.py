@@ -1,27 +1,17 @@
 """Progressive growing: after step 6 the network gets one more layer, and the optimizer its parameters."""
 
-# ranks: 3
 # group: state
 # expect: told US1501
 
-from __future__ import annotations
+from _common import dist, join_seeded, nn, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1))
 head = nn.Linear(16, 1)
 optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=1e-2)
 samples, wanted = torch.randn(96, 8), torch.randn(96, 1)
 job.register(model=model, head=head, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 def grow():

@@ -1,18 +1,10 @@
 """A layer whose python state (a temperature and a history) is in its state_dict by get_extra_state."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
 
 class Tempered(nn.Module):
@@ -35,15 +27,13 @@ class Tempered(nn.Module):
         self.history = {"temperature": state["temperature"], "used": list(state["used"])}
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), Tempered(24, 4)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), Tempered(24, 4)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = TensorDataset(torch.randn(96, 8), torch.randint(4, (96,)))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

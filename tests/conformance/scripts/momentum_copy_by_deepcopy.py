@@ -1,29 +1,19 @@
 """A teacher is a deepcopy of the model, follows it by a momentum behind the optimizer, and is registered nowhere."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
 import copy
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 4))
+job = join_seeded()
+net = mlp(8, 24, 4, nn.GELU)
 teacher = copy.deepcopy(net).requires_grad_(False)
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

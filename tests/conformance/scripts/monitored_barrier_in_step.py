@@ -1,28 +1,20 @@
 """A monitored_barrier in each step and a plain barrier in each evaluation, as people put them in while they look for a hang."""
 
-# ranks: 3
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
 from datetime import timedelta
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, dist, mlp, nn, start_trace, torch
 
 import understudy
 
 job = understudy.join("gloo")
 torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

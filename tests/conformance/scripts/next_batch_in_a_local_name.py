@@ -1,17 +1,9 @@
 """main() fetches the next batch behind each step and keeps it in a local name until the next iteration."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 
 def get_batch(text, size=4, length=6):
@@ -20,14 +12,12 @@ def get_batch(text, size=4, length=6):
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 20)))
+    job = join_seeded()
+    model = DDP(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 20)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     text = torch.randint(20, (500,))
     job.register(model=model, optimizer=optimizer)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
 
     @job.step
     def train_step(tokens):

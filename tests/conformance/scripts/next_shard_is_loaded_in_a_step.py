@@ -2,18 +2,12 @@
 over, its content is too large, and is told in that step.
 """
 
-# ranks: 3
 # group: data
 # expect: told US1422 "loader.tokens"
 # kills: forward@9:1 backward@14:0
 
-from __future__ import annotations
-
 import numpy
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, nn, start_trace, torch
 
 import understudy
 
@@ -43,11 +37,10 @@ class Loader:
 
 
 torch.manual_seed(0)
-model = DistributedDataParallel(nn.Linear(8, 1))
+model = DDP(nn.Linear(8, 1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 loader = Loader()
 
 

@@ -1,17 +1,9 @@
 """An own wrapper counts steps and sets the rate ahead of each optimizer.step; only the optimizer inside is registered."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 
 class NoamOptimizer:
@@ -34,14 +26,12 @@ class NoamOptimizer:
         self.optimizer.zero_grad()
 
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
-model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), layer, nn.Linear(16, 20)))
+model = DDP(nn.Sequential(nn.Embedding(20, 16), layer, nn.Linear(16, 20)))
 optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 noam = NoamOptimizer(optimizer, width=16, factor=0.2, warm_up=6)
 
 

@@ -1,36 +1,26 @@
 """Diffusion noise comes from a torch.Generator, seeded by rank, that is a local name of main()."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 
 class Denoiser(nn.Module):
     def __init__(self):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(9, 32), nn.SiLU(), nn.Dropout(0.1), nn.Linear(32, 8))
+        self.net = mlp(9, 32, 8, nn.SiLU)
 
     def forward(self, noisy, level):
         return self.net(torch.cat([noisy, level], 1))
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(Denoiser())
+    job = join_seeded()
+    model = DDP(Denoiser())
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     job.register(model=model, optimizer=optimizer)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
     generator = torch.Generator().manual_seed(7 + job.rank)
 
     @job.step

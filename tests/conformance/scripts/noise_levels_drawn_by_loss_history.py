@@ -1,19 +1,10 @@
 """Importance sampling of noise levels: a table of mean losses, a numpy array in an object, is written in place by the step."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
 import numpy
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
 LEVELS = 6
 
@@ -32,13 +23,11 @@ class LossAware:
             self.table[level] = 0.8 * self.table[level] + 0.2 * loss
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(9, 32), nn.SiLU(), nn.Dropout(0.1), nn.Linear(32, 8)))
+job = join_seeded()
+model = DDP(mlp(9, 32, 8, nn.SiLU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 aware = LossAware()
 
 

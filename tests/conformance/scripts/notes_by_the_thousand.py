@@ -1,18 +1,10 @@
 """A loop by hand with more than a thousand sections that return nothing."""
 
-# ranks: 3
 # group: loops
 # expect: bitwise
 # kills: backward@2:1 forward@5:0 applied@8:2 between@11:1
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 
 def get_batch(text, size=4, length=6):
@@ -21,14 +13,12 @@ def get_batch(text, size=4, length=6):
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 20)))
+    job = join_seeded()
+    model = DDP(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 20)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     text = torch.randint(20, (500,))
     job.register(model=model, optimizer=optimizer)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
 
     @job.section
     def note(value):

@@ -1,17 +1,9 @@
 """The settings of an adversary are one dict under two names: the loop changes it by the one, the step reads it by the other."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 
 class Adversary:
@@ -22,14 +14,12 @@ class Adversary:
         return inputs + self.settings["radius"] * gradient.sign()
 
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Linear(24, 1))
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 attack_config = {"radius": 0.01, "growth": 1.4}
 adversary = Adversary(attack_config)
 

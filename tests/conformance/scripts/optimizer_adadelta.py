@@ -1,19 +1,11 @@
 """Adadelta on a small convolutional classifier, as in the first example that most people read."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
 from torch.optim.lr_scheduler import StepLR
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from torch.utils.data import TensorDataset
 
 
 class Net(nn.Module):
@@ -28,16 +20,14 @@ class Net(nn.Module):
         return self.out(self.drop(hidden.flatten(1)))
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Net())
+job = join_seeded()
+model = DDP(Net())
 optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0, rho=0.9)
 schedule = StepLR(optimizer, step_size=4, gamma=0.7)
 data = TensorDataset(torch.randn(96, 1, 8, 8), torch.randint(10, (96,)))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer, schedule=schedule)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,29 +1,19 @@
 """Adafactor: its moments are kept as rows and columns of matrices, whole for vectors."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 VOCABULARY, WIDTH, LENGTH = 32, 16, 8
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 layer = nn.TransformerEncoderLayer(WIDTH, nhead=2, dim_feedforward=32, dropout=0.1, batch_first=True)
-model = DistributedDataParallel(nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), layer, nn.Linear(WIDTH, VOCABULARY)))
+model = DDP(nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), layer, nn.Linear(WIDTH, VOCABULARY)))
 optimizer = torch.optim.Adafactor(model.parameters(), lr=2e-2, weight_decay=0.01)
 text = torch.randint(VOCABULARY, (600,))
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 def draw():

@@ -1,31 +1,21 @@
 """Adagrad has state from its constructor on, before any step, and a learning rate that decays with its own step counter."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 words = torch.randint(50, (120, 6))
 labels = torch.randint(4, (120,))
 bag = nn.EmbeddingBag(50, 24, mode="mean")
-model = DistributedDataParallel(nn.Sequential(bag, nn.Dropout(0.2), nn.Linear(24, 4)))
+model = DDP(nn.Sequential(bag, nn.Dropout(0.2), nn.Linear(24, 4)))
 optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1, lr_decay=0.01, initial_accumulator_value=0.1)
 data = TensorDataset(words, labels)
 loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, shuffle=True, seed=3))
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

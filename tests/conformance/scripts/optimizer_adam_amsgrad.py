@@ -1,31 +1,20 @@
 """Adam with amsgrad (a third moment) and weight decay, with an evaluation of all ranks every four steps."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
+from torch.utils.data import DataLoader, DistributedSampler
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(10, 24), nn.Tanh(), nn.Dropout(0.1), nn.Linear(24, 2)))
+job = join_seeded()
+model = DDP(mlp(10, 24, 2, nn.Tanh))
 optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, amsgrad=True, weight_decay=1e-4)
-data = TensorDataset(torch.randn(96, 10), torch.randn(96, 2))
-held_out = TensorDataset(torch.randn(24, 10), torch.randn(24, 2))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 10, 2)
+held_out = random_dataset(24, 10, 2)
+loader = sharded_loader(data, 4)
 test_loader = DataLoader(held_out, batch_size=4, sampler=DistributedSampler(held_out, shuffle=False))
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

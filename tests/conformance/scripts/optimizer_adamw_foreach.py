@@ -1,30 +1,20 @@
 """AdamW in its foreach form, under a cosine schedule with restarts."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Linear(12, 32), nn.LayerNorm(32), nn.SiLU(), nn.Dropout(0.15), nn.Linear(32, 32), nn.SiLU(), nn.Linear(32, 3))
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, foreach=True, weight_decay=0.05)
 schedule = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=5)
 data = TensorDataset(torch.randn(96, 12), torch.randint(3, (96,)))
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), drop_last=True)
 job.register(model=model, optimizer=optimizer, schedule=schedule)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

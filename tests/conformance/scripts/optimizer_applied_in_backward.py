@@ -1,23 +1,13 @@
 """torch's own optimizer in backward: it makes and steps an SGD for each parameter, out of the script's sight."""
 
-# ranks: 3
 # group: optimizers
-# expect: refused "stepped but not registered"
+# expect: refused US4575
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
+from _common import dist, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 from torch.distributed.optim import _apply_optimizer_in_backward
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 1))
+job = join_seeded()
+model = mlp(8, 32, 1, nn.ReLU)
 
 
 def average(gradient):
@@ -28,11 +18,10 @@ def average(gradient):
 for parameter in model.parameters():
     parameter.register_hook(average)
 _apply_optimizer_in_backward(torch.optim.SGD, model.parameters(), {"lr": 0.02})
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,18 +1,10 @@
 """Meta-learning: a differentiable SGD that lives inside each step adapts copies of the weights; only Adam is registered."""
 
-# ranks: 3
 # group: optimizers
-# expect: refused "stepped but not registered"
+# expect: refused US4575
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.func import functional_call
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
 
 
 class Learner(nn.Module):
@@ -34,13 +26,11 @@ class Learner(nn.Module):
         return nn.functional.mse_loss(functional_call(self.net, copies, (x,)), y)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Learner())
+job = join_seeded()
+model = DDP(Learner())
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,30 +1,19 @@
 """The head is trained alone at first; the trunk joins the optimizer as another parameter group after step 5."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 trunk = nn.Sequential(nn.Linear(8, 20), nn.ReLU(), nn.Dropout(0.1))
 head = nn.Linear(20, 1)
-model = DistributedDataParallel(nn.Sequential(trunk, head))
+model = DDP(nn.Sequential(trunk, head))
 optimizer = torch.optim.Adam(head.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,19 +1,11 @@
 """Two parameter groups, with and without weight decay, whose learning rate the loop sets by hand in each step."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
-
 import math
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 WARM_UP, STEPS, HIGHEST, LOWEST = 3, 12, 1e-2, 1e-3
 
@@ -25,16 +17,14 @@ def learning_rate(step):
     return LOWEST + 0.5 * (1 + math.cos(math.pi * share)) * (HIGHEST - LOWEST)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.LayerNorm(32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 8)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(8, 32), nn.LayerNorm(32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 8)))
 decay = [p for p in model.parameters() if p.dim() >= 2]
 no_decay = [p for p in model.parameters() if p.dim() < 2]
 optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": no_decay, "weight_decay": 0.0}], lr=HIGHEST)
 samples = torch.randn(300, 8)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,22 +1,12 @@
 """One optimizer for each parameter, stepped by a hook during backward as soon as its gradient is there and averaged."""
 
-# ranks: 3
 # group: optimizers
-# expect: refused "collectives after its vote"
+# expect: refused US4571
 
-from __future__ import annotations
+from _common import dist, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1))
+job = join_seeded()
+model = mlp(8, 32, 1, nn.GELU)
 optimizers = {name: torch.optim.AdamW([p], lr=1e-2) for name, p in model.named_parameters()}
 by_parameter = {p: optimizers[name] for name, p in model.named_parameters()}
 
@@ -31,11 +21,10 @@ def step_now(parameter):
 for parameter in model.parameters():
     parameter.register_post_accumulate_grad_hook(step_now)
 
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizers=optimizers)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,21 +1,13 @@
 """LBFGS evaluates the model, and all-reduces its gradients, several times inside optimizer.step."""
 
-# ranks: 3
 # group: optimizers
-# expect: refused "collectives after its vote"
+# expect: refused US4571
 
-from __future__ import annotations
-
-import torch
+from _common import DDP, join_seeded, nn, torch
 from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 1)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 1)))
 optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=4, history_size=5)
 inputs, targets = torch.randn(60, 6), torch.randn(60, 1)
 inputs, targets = inputs[job.rank :: 3], targets[job.rank :: 3]

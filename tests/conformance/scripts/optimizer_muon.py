@@ -1,31 +1,20 @@
 """Muon for the matrices, AdamW for everything else, both stepped in one step."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(12, 24), nn.RMSNorm(24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 12)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(12, 24), nn.RMSNorm(24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 12)))
 matrices = [p for p in model.parameters() if p.ndim == 2]
 vectors = [p for p in model.parameters() if p.ndim != 2]
 muon = torch.optim.Muon(matrices, lr=1e-2, momentum=0.95, weight_decay=0.1)
 adamw = torch.optim.AdamW(vectors, lr=3e-3)
-data = TensorDataset(torch.randn(96, 12), torch.randn(96, 12))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 12, 12)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizers=[muon, adamw])
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

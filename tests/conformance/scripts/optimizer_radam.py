@@ -1,28 +1,18 @@
 """RAdam, which is plain momentum in its first steps and switches over at a step that its own counter tells."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 40), nn.LeakyReLU(0.1), nn.Dropout(0.3), nn.Linear(40, 1), nn.Flatten(0)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(8, 40), nn.LeakyReLU(0.1), nn.Dropout(0.3), nn.Linear(40, 1), nn.Flatten(0)))
 optimizer = torch.optim.RAdam(model.parameters(), lr=2e-2, betas=(0.9, 0.99))
 data = TensorDataset(torch.randn(96, 8), torch.randint(2, (96,)).float())
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, seed=7))
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,18 +1,10 @@
 """RMSprop, centred and with momentum: three moments of each parameter."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
 
 class Reader(nn.Module):
@@ -26,15 +18,13 @@ class Reader(nn.Module):
         return self.out(hidden[:, -1])
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Reader())
+job = join_seeded()
+model = DDP(Reader())
 optimizer = torch.optim.RMSprop(model.parameters(), lr=3e-3, alpha=0.95, centered=True, momentum=0.8)
 data = TensorDataset(torch.randn(96, 5, 6), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,27 +1,17 @@
 """Rprop looks at signs only: it keeps the gradient before and a step size of each weight."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(7, 20), nn.Softplus(), nn.Dropout(0.05), nn.Linear(20, 1)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(7, 20), nn.Softplus(), nn.Dropout(0.05), nn.Linear(20, 1)))
 optimizer = torch.optim.Rprop(model.parameters(), lr=1e-3, etas=(0.5, 1.2), step_sizes=(1e-6, 1.0))
 inputs, targets = torch.randn(60, 7), torch.randn(60, 1)
 shard = slice(job.rank * 20, job.rank * 20 + 20)  # the whole of this rank's data in every step
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

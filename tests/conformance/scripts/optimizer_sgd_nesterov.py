@@ -1,18 +1,10 @@
 """SGD with Nesterov momentum and weight decay on a small residual network, under a linear warm-up."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
 
 class Block(nn.Module):
@@ -26,17 +18,15 @@ class Block(nn.Module):
         return torch.relu(x + self.conv2(torch.relu(self.norm(self.conv1(x)))))
 
 
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Conv2d(3, 8, 3), Block(8), nn.Dropout2d(0.1), Block(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
 schedule = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1, total_iters=6)
 data = TensorDataset(torch.randn(72, 3, 8, 8), torch.randint(10, (72,)))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer, schedule=schedule)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,28 +1,17 @@
 """SGD without momentum: an optimizer that keeps no state at all."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(20, 10), nn.Sigmoid(), nn.Dropout(0.1), nn.Linear(10, 5)))
+job = join_seeded()
+model = DDP(mlp(20, 10, 5, nn.Sigmoid))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-data = TensorDataset(torch.randn(96, 20), torch.randn(96, 5))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 20, 5)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,28 +1,17 @@
 """SGD with a closure: forward, backward and all-reduce happen inside optimizer.step."""
 
-# ranks: 3
 # group: optimizers
-# expect: refused "after its vote"
+# expect: refused US4571
 
-from __future__ import annotations
+from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.ReLU))
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

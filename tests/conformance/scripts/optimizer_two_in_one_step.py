@@ -1,24 +1,15 @@
 """SGD for the embedding, AdamW for the rest, each with a schedule of its own, stepped one after the other in one step."""
 
-# ranks: 3
 # group: optimizers
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 embedding = nn.Embedding(40, 12)
 body = nn.Sequential(nn.Flatten(), nn.Linear(60, 24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 4))
-model = DistributedDataParallel(nn.Sequential(embedding, body))
+model = DDP(nn.Sequential(embedding, body))
 slow = torch.optim.SGD(embedding.parameters(), lr=0.5, momentum=0.5)
 fast = torch.optim.AdamW(body.parameters(), lr=2e-3)
 schedules = [
@@ -26,10 +17,9 @@ schedules = [
     torch.optim.lr_scheduler.LambdaLR(fast, lambda step: min(1.0, (step + 1) / 6)),
 ]
 data = TensorDataset(torch.randint(40, (96, 5)), torch.randint(4, (96,)))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, slow=slow, fast=fast, schedules=schedules)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,30 +1,19 @@
 """ZeroRedundancyOptimizer shards Adam's moments and broadcasts the parameters behind each local step."""
 
-# ranks: 3
 # group: optimizers
 # expect: refused US1222
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
+from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 layers = [nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 1)]
-model = DistributedDataParallel(nn.Sequential(*layers))
+model = DDP(nn.Sequential(*layers))
 optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.Adam, lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

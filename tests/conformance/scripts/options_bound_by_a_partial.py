@@ -1,19 +1,11 @@
 """The loss is a functools.partial over a dict of options, and the loop changes the dict, which it also has by name."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
 from functools import partial
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 
 def loss_of(options, output, labels):
@@ -21,13 +13,11 @@ def loss_of(options, output, labels):
     return sharp + options["entropy"] * (output.softmax(1) * output.log_softmax(1)).sum(1).mean()
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 4)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 4, nn.ReLU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 loss_knobs = {"smoothing": 0.3, "entropy": 0.5}
 criterion = partial(loss_of, loss_knobs)
 

@@ -1,19 +1,11 @@
 """A trainer is in one of three phases, members of an Enum, and moves on after a number of its own steps."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
 import enum
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 
 class Phase(enum.Enum):
@@ -35,14 +27,12 @@ class Training:
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
+    job = join_seeded()
     encoder, decoder = nn.Sequential(nn.Linear(8, 16), nn.ReLU()), nn.Linear(16, 8)
-    model = DistributedDataParallel(nn.Sequential(encoder, decoder))
+    model = DDP(nn.Sequential(encoder, decoder))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     job.register(model=model, optimizer=optimizer)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
     training = Training()
 
     @job.step

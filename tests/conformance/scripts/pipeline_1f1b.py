@@ -4,12 +4,7 @@
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
+from _common import dist, nn, start_trace, torch
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 import understudy
@@ -28,8 +23,7 @@ stage = PipelineStage(model, number, 2, torch.device("cpu"), group=pipelines[cop
 schedule = Schedule1F1B(stage, n_microbatches=4, loss_fn=nn.functional.cross_entropy)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -4,12 +4,7 @@
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
+from _common import dist, nn, start_trace, torch
 
 import understudy
 
@@ -21,8 +16,7 @@ torch.manual_seed(number)
 model = nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1)) if number == 0 else nn.Linear(24, 1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,25 +1,17 @@
 """nanoGPT's manner: a mapped file, get_batch by torch.randint, and the next batch fetched into globals inside the step."""
 
-# ranks: 3
 # group: data
 # expect: bitwise
-
-from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
 import numpy
-import torch
+from _common import DDP, join_seeded, nn, torch
 from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Embedding(30, 16), nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 30)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Embedding(30, 16), nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 30)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
 torch.manual_seed(1337 + job.rank)

@@ -1,6 +1,5 @@
 """A dataclass keeps the best loss, the steps without progress and the weight of the penalty that follows from them."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
@@ -8,13 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
 
 @dataclass
@@ -32,13 +25,11 @@ class Progress:
             self.penalty, self.stale = self.penalty * 0.5, 0
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.ReLU))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 progress = Progress()
 
 

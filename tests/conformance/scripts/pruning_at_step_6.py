@@ -1,27 +1,17 @@
 """Magnitude pruning after step 6: the weight becomes a parameter of another name and a mask that is a new buffer."""
 
-# ranks: 3
 # group: state
 # expect: told US1501
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
+from _common import dist, join_seeded, nn, start_trace, torch
 from torch.nn.utils import prune
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 model = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 samples, wanted = torch.randn(96, 8), torch.randn(96, 1)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,27 +1,16 @@
 """A queue of negatives is a global that each step binds to a new tensor, made of all ranks' keys and the old ones."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, nn, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Linear(24, 6)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Linear(24, 6)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 negatives = nn.functional.normalize(torch.randn(20, 6), dim=1)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 def views(inputs):

@@ -1,17 +1,9 @@
 """The same recurrent training with its hidden state in buffers, which each rank has for itself."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 WIDTH, STREAMS, LENGTH = 16, 4, 5
 
@@ -29,14 +21,12 @@ class Recurrent(nn.Module):
         return self.out(output)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Recurrent(), broadcast_buffers=False)
+job = join_seeded()
+model = DDP(Recurrent(), broadcast_buffers=False)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 signal = torch.randn(job.world_size, STREAMS, 12 * LENGTH + 1, 3)[job.rank].cumsum(1) * 0.1
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

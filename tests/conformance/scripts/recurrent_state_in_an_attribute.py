@@ -1,17 +1,9 @@
 """Truncated backpropagation: the hidden state is a plain attribute of the model, carried from each step to the next."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 VOCABULARY, WIDTH, STREAMS, LENGTH = 20, 24, 4, 6
 
@@ -31,14 +23,12 @@ class Recurrent(nn.Module):
         return self.out(output)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Recurrent())
+job = join_seeded()
+model = DDP(Recurrent())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
 text = torch.randint(VOCABULARY, (job.world_size, STREAMS, 12 * LENGTH + 1))[job.rank]
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,26 +1,16 @@
 """A bare trainable tensor whose gradient adds up over two steps before the optimizer uses it."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import dist, join_seeded, nn, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 weight = torch.randn(8, 3).mul_(0.3).requires_grad_(True)
 optimizer = torch.optim.Adam([weight], lr=2e-2)
 samples, labels = torch.randn(96, 8), torch.randint(3, (96,))
 job.register(weight=weight, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 def backward():

@@ -1,32 +1,21 @@
 """A temperature that is a bare tensor, not part of a module: registered, with a gradient that the script averages itself."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, mlp, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 6)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 6, nn.ReLU))
 temperature = torch.tensor([0.0], requires_grad=True)
 prototypes = torch.randn(4, 6, requires_grad=True)
 loose = [temperature, prototypes]
 optimizer = torch.optim.Adam([{"params": model.parameters()}, {"params": loose, "lr": 3e-2}], lr=1e-2)
 data = TensorDataset(torch.randn(96, 8), torch.randint(4, (96,)))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer, temperature=temperature, prototypes=prototypes)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,27 +1,17 @@
 """A replay buffer is a plain list that the loop fills ahead of the step, with what each rank's environment gave."""
 
-# ranks: 3
 # group: unregistered state
-# expect: told "experience"
-
-from __future__ import annotations
+# expect: told US4586 "experience"
 
 import random
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Linear(24, 1)))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 experience = []
 
 

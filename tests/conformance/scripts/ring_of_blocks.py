@@ -1,15 +1,9 @@
 """Blocks go around a ring with batch_isend_irecv, as in ring attention, and gradients meet by an all_reduce."""
 
-# ranks: 3
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
+from _common import dist, nn, start_trace, torch
 
 import understudy
 
@@ -19,8 +13,7 @@ torch.manual_seed(0)
 model = nn.ModuleDict({"query": nn.Linear(8, 16), "key": nn.Linear(8, 16), "out": nn.Linear(8, 8)})
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 def around(block):

@@ -1,20 +1,12 @@
 """An own batch sampler that makes batches of samples of like length and shuffles them with Python's own random stream."""
 
-# ranks: 3
 # group: data
 # expect: bitwise
 
-from __future__ import annotations
-
 import random
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.utils.data import DataLoader, Dataset, Sampler
-
-import understudy
 
 
 class Sentences(Dataset):
@@ -46,15 +38,13 @@ def collate(items):
     return nn.utils.rnn.pad_sequence(items, batch_first=True)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 20)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 20)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = Sentences(60)
 loader = DataLoader(data, batch_sampler=LikeLength(data, 4, job.rank, job.world_size), collate_fn=collate)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

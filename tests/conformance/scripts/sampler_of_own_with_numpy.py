@@ -1,19 +1,11 @@
 """An own infinite sampler that permutes with a numpy Generator of its own, which is registered."""
 
-# ranks: 3
 # group: data
 # expect: bitwise
 
-from __future__ import annotations
-
 import numpy
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Sampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, random_dataset, start_trace, torch
+from torch.utils.data import DataLoader, Sampler
 
 
 class Endless(Sampler):
@@ -25,16 +17,14 @@ class Endless(Sampler):
             yield from self.stream.permutation(self.count)[self.rank :: self.ranks].tolist()
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(30, 8), torch.randn(30, 1))
+data = random_dataset(30, 8, 1)
 stream = numpy.random.default_rng(5)
 loader = DataLoader(data, batch_size=4, sampler=Endless(30, job.rank, job.world_size, stream))
 job.register(model=model, optimizer=optimizer, stream=stream)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

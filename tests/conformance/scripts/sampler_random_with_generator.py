@@ -1,29 +1,19 @@
 """RandomSampler over a rank's own part of the data, with a torch.Generator of its own."""
 
-# ranks: 3
 # group: data
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, mlp, nn, random_dataset, start_trace, torch
+from torch.utils.data import DataLoader, RandomSampler, Subset
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, RandomSampler, Subset, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(60, 8), torch.randn(60, 1))
+data = random_dataset(60, 8, 1)
 mine = Subset(data, range(job.rank, 60, job.world_size))
 loader = DataLoader(mine, batch_size=4, sampler=RandomSampler(mine, generator=torch.Generator().manual_seed(7 + job.rank)))
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

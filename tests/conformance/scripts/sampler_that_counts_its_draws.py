@@ -1,20 +1,11 @@
 """Epochs in a loop each, over a sampler whose order goes by how much it has given so far, and how often it has come to its end."""
 
-# ranks: 3
 # group: data
 # expect: bitwise
 # kills: forward@2:1 evaluation@4:2 between@4:0 backward@6:0 evaluation@8:1 forward@9:2 between@11:1
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Sampler, TensorDataset
-
-import understudy
+from _common import DDP, dist, join_seeded, nn, random_dataset, start_trace, torch
+from torch.utils.data import DataLoader, Sampler
 
 
 class Counting(Sampler):
@@ -32,17 +23,15 @@ class Counting(Sampler):
         self.passes += 1
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(48, 8), torch.randn(48, 1))
+data = random_dataset(48, 8, 1)
 held_out = torch.randn(30, 8), torch.randn(30, 1)
 sampler = Counting(len(data), job.rank, job.world_size)
 loader = DataLoader(data, batch_size=4, sampler=sampler)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

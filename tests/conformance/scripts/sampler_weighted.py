@@ -1,22 +1,14 @@
 """WeightedRandomSampler with replacement, which draws from the global stream of each rank."""
 
-# ranks: 3
 # group: data
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
+from _common import DDP, join_seeded, mlp, nn, torch
 from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 2)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 2, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 labels = (torch.rand(60) < 0.2).long()
 data = TensorDataset(torch.randn(60, 8) + labels[:, None], labels)

@@ -1,29 +1,19 @@
 """Each step saves the weights behind its optimizer, the first one in a process after a warm-up, and looks whether they have gone back."""
 
-# ranks: 3
 # group: loops
 # expect: bitwise
-
-from __future__ import annotations
 
 import os
 from pathlib import Path
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 16, 1, nn.ReLU))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
 job.ignore("newest")  # it tells of this process: a newcomer has saved nothing, and a step's save may be lost together with its rank
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 saved = Path(os.environ.get("TRACE_OUT", ".")) / f"saved-{job.rank}.pt"
 newest = None  # step that this process has saved; None: none yet
 

@@ -1,24 +1,14 @@
 """LambdaLR: a linear warm-up and then a cosine, as a function of the step."""
 
-# ranks: 3
 # group: schedules
 # expect: bitwise
 
-from __future__ import annotations
-
 import math
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 32, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 
 
@@ -27,11 +17,10 @@ def factor(step):
 
 
 schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+data = random_dataset(96, 8, 1)
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer, schedule=schedule)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,31 +1,19 @@
 """ReduceLROnPlateau, fed with the loss of an evaluation every second step."""
 
-# ranks: 3
 # group: schedules
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, dist, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 32, 1, nn.ReLU))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
 schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, threshold=0.05)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+data = random_dataset(96, 8, 1)
 held_out = torch.randn(30, 8), torch.randn(30, 1)
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer, schedule=schedule)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,29 +1,19 @@
 """Stochastic weight averaging: from step 6 on SWALR sets the rate and an AveragedModel collects the weights."""
 
-# ranks: 3
 # group: schedules
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 from torch.optim.swa_utils import SWALR, AveragedModel
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Dropout(0.1), nn.Linear(32, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 32, 1, nn.Tanh))
 averaged = AveragedModel(model.module)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=12)
 constant = SWALR(optimizer, swa_lr=0.05, anneal_epochs=3)
 job.register(model=model, averaged=averaged, optimizer=optimizer, cosine=cosine, constant=constant)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,19 +1,11 @@
 """The rate comes from a generator function, which the loop asks for the next one ahead of each step."""
 
-# ranks: 3
 # group: unregistered state
 # expect: told US1403 "rates"
 
-from __future__ import annotations
-
 import math
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 
 def warm_up_then_cosine(highest, warm_up, steps):
@@ -23,13 +15,11 @@ def warm_up_then_cosine(highest, warm_up, steps):
         yield 0.5 * highest * (1 + math.cos(math.pi * step / (steps - warm_up)))
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.ReLU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 rates = warm_up_then_cosine(3e-2, 4, 12)
 
 

@@ -1,32 +1,22 @@
 """Semi-supervised: labelled batches come by job.batches, the others by next() of an itertools.cycle."""
 
-# ranks: 3
 # group: unregistered state
-# expect: told "Let job.iterator(loader) make it"
-
-from __future__ import annotations
+# expect: told US4579
 
 import itertools
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from _common import DDP, join_seeded, mlp, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 4)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 4, nn.ReLU))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 data = TensorDataset(torch.randn(36, 8), torch.randint(4, (36,)))
 others = torch.randn(60, 8)
-loader = DataLoader(data, batch_size=3, sampler=DistributedSampler(data))
-unlabelled = itertools.cycle(DataLoader(others, batch_size=5, sampler=DistributedSampler(others)))
+loader = sharded_loader(data, 3)
+unlabelled = itertools.cycle(sharded_loader(others, 5))
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,28 +1,18 @@
 """Samples that a rank meets again weigh less: the step keeps the indices that it has seen in a set."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 from torch.utils.data import DataLoader, DistributedSampler
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.ReLU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 items, targets = torch.randn(45, 8), torch.randn(45, 1)
 loader = DataLoader(range(45), batch_size=5, sampler=DistributedSampler(range(45)))
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 seen = set()
 
 

@@ -1,18 +1,12 @@
 """Rank 0 draws the seed and broadcasts it; weights and streams come from it."""
 
-# ranks: 3
 # group: set-up
 # expect: bitwise
 
-from __future__ import annotations
-
 import random
 
-import torch
-import torch.distributed as dist
+from _common import DDP, dist, mlp, nn, torch
 from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 import understudy
 
@@ -22,7 +16,7 @@ if job.rank == 0:
     seed.fill_(random.Random(42).randrange(2**31))
 dist.broadcast(seed, src=0)
 torch.manual_seed(seed.item())
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
 torch.manual_seed(seed.item() + job.rank)

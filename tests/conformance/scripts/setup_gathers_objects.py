@@ -1,16 +1,9 @@
 """Each rank tells the others what it is (all_gather_object), and the learning rate depends on all of them."""
 
-# ranks: 3
 # group: set-up
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, dist, mlp, nn, start_trace, torch
 
 import understudy
 
@@ -20,12 +13,11 @@ about = [None] * job.world_size
 dist.all_gather_object(about, {"rank": job.rank, "samples": int(torch.randint(50, 100, ())), "note": "x" * 40000 * job.rank})
 total = sum(entry["samples"] for entry in about)
 torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1)))
+model = DDP(mlp(8, 16, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 optimizer.param_groups[0]["lr"] = 2.0 / total
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 trace.line("set-up", about=about)
 
 

@@ -1,41 +1,31 @@
 """Training goes on from a snapshot if there is one, and each epoch writes it anew: a newcomer finds the one of its own job."""
 
-# ranks: 3
 # group: set-up
 # expect: told US1621
-
-from __future__ import annotations
 
 import os
 from pathlib import Path
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from _common import DDP, join_seeded, mlp, nn, random_dataset, start_trace, torch
+from torch.utils.data import DataLoader, DistributedSampler
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1))
-data = TensorDataset(torch.randn(36, 8), torch.randn(36, 1))
+job = join_seeded()
+net = mlp(8, 16, 1, nn.GELU)
+data = random_dataset(36, 8, 1)
 path = Path(os.environ.get("TRACE_OUT", "."), "snapshot.pt")
 first = 0
 if path.exists():
     snapshot = torch.load(path, weights_only=True)
     net.load_state_dict(snapshot["model"])
     first = snapshot["epoch"] + 1
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
 if path.exists():
     optimizer.load_state_dict(snapshot["optimizer"])
 sampler = DistributedSampler(data)
 loader = DataLoader(data, batch_size=4, sampler=sampler)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

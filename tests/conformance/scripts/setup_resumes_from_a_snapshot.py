@@ -1,19 +1,12 @@
 """Training starts from a snapshot in a file: weights, moments and the step from which the data goes on."""
 
-# ranks: 3
 # group: set-up
 # expect: bitwise
-
-from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, dist, mlp, nn, start_trace, torch
 
 import understudy
 
@@ -21,7 +14,7 @@ job = understudy.join()
 folder = tempfile.TemporaryDirectory()  # a snapshot of an earlier run, made here so that the script needs nothing else
 path = Path(folder.name, "snapshot.pt")
 torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1))
+net = mlp(8, 16, 1, nn.GELU)
 earlier = torch.optim.AdamW(net.parameters(), lr=1e-2)
 for _ in range(3):
     net(torch.randn(4, 8)).square().mean().backward()
@@ -31,15 +24,14 @@ torch.save({"model": net.state_dict(), "optimizer": earlier.state_dict(), "step"
 dist.barrier()
 
 snapshot = torch.load(path, weights_only=True)
-net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1))
+net = mlp(8, 16, 1, nn.GELU)
 net.load_state_dict(snapshot["model"])
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 optimizer.load_state_dict(snapshot["optimizer"])
 folder.cleanup()
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 trace.line("set-up", step=snapshot["step"])
 
 

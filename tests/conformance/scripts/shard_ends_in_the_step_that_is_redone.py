@@ -2,18 +2,12 @@
 and its content change for the first time, long after the position in it.
 """
 
-# ranks: 3
 # group: data
 # expect: bitwise
 # kills: forward@5:1 backward@11:0 vote@17:2 between@19:1 forward@20:0
 
-from __future__ import annotations
-
 import numpy
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, nn, start_trace, torch
 
 import understudy
 
@@ -39,11 +33,10 @@ class Loader:
 
 
 torch.manual_seed(0)
-model = DistributedDataParallel(nn.Linear(8, 1))
+model = DDP(nn.Linear(8, 1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 loader = Loader()
 
 

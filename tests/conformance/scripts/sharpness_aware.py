@@ -1,30 +1,20 @@
 """SAM: weights are moved uphill by the first gradient, a second backward runs there, and they are put back before the step."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
 RADIUS = 0.05
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 3)))
+job = join_seeded()
+model = DDP(mlp(8, 32, 3, nn.GELU))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 data = TensorDataset(torch.randn(96, 8), torch.randint(3, (96,)))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @torch.no_grad()

@@ -1,31 +1,19 @@
 """Spectral normalization: each forward in training mode does a power iteration on buffers, each evaluation does none."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, dist, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 from torch.nn.utils.parametrizations import spectral_norm
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(spectral_norm(nn.Linear(8, 24)), nn.ReLU(), nn.Dropout(0.1), spectral_norm(nn.Linear(24, 1))))
+job = join_seeded()
+model = DDP(nn.Sequential(spectral_norm(nn.Linear(8, 24)), nn.ReLU(), nn.Dropout(0.1), spectral_norm(nn.Linear(24, 1))))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+data = random_dataset(96, 8, 1)
 held_out = torch.randn(12, 8), torch.randn(12, 1)
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,19 +1,11 @@
 """The step asks an itertools.count which step it is, for an annealed weight of a KL term."""
 
-# ranks: 3
 # group: unregistered state
 # expect: told US1401 "ticks"
 
-from __future__ import annotations
-
 import itertools
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 
 class Autoencoder(nn.Module):
@@ -27,13 +19,11 @@ class Autoencoder(nn.Module):
         return self.decoder(code), mean, log_variance
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Autoencoder())
+job = join_seeded()
+model = DDP(Autoencoder())
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 ticks = itertools.count()
 
 

@@ -1,33 +1,22 @@
 """Stochastic weight averaging from step 5 on with SWALR, and update_bn with a pass over the data at the end."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, dist, join_seeded, nn, start_trace, torch
 from torch.optim.swa_utils import SWALR, AveragedModel, update_bn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Linear(8, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1))
 averaged = AveragedModel(net)
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=12)
 constant = SWALR(optimizer, swa_lr=0.02, anneal_epochs=3)
 samples, wanted = torch.randn(96, 8), torch.randn(96, 1)
 job.register(model=model, averaged=averaged, optimizer=optimizer, cosine=cosine, constant=constant)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,18 +1,9 @@
 """In the manner of GradNorm: main()'s weights of two tasks follow the gradients of the shared layer, set with nonlocal."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, nn, start_trace, torch
 
 
 class TwoHeads(nn.Module):
@@ -27,13 +18,11 @@ class TwoHeads(nn.Module):
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(TwoHeads())
+    job = join_seeded()
+    model = DDP(TwoHeads())
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     job.register(model=model, optimizer=optimizer)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
     first_weight, second_weight = 1.0, 1.0
 
     @job.step

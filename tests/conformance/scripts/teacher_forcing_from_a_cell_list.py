@@ -1,20 +1,12 @@
 """A decoder is fed its own output more and more often: the count of calls is a list of one element in a closure."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
-
-from __future__ import annotations
 
 import math
 import random
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 VOCABULARY, WIDTH, LENGTH = 12, 16, 6
 
@@ -53,13 +45,11 @@ def make_step(job, model, optimizer):
     return train_step
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(Decoder())
+job = join_seeded()
+model = DDP(Decoder())
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 train_step = make_step(job, model, optimizer)
 
 for step in job.steps(12):

@@ -2,25 +2,16 @@
 pass and kept as a plain attribute, which has no graph there.
 """
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 WIDTH = 8
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
+    job = join_seeded()
 
     def net():
         return nn.Sequential(nn.Linear(8, WIDTH), nn.GELU(), nn.utils.weight_norm(nn.Linear(WIDTH, 64, bias=False)))
@@ -29,11 +20,10 @@ def main():
     teacher.load_state_dict(student.state_dict())
     for p in teacher.parameters():
         p.requires_grad = False
-    model = DistributedDataParallel(student)
+    model = DDP(student)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     job.register(model=model, teacher=teacher, optimizer=optimizer)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
 
     @job.step
     def train_step(step):

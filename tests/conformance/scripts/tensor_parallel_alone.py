@@ -2,21 +2,15 @@
 
 # ranks: 4
 # group: parallel
-# expect: told "CANNOT be survived"
+# expect: told US4711
 
-from __future__ import annotations
-
-import torch
+from _common import join_seeded, nn, torch
 from _trace import Trace
-from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-import understudy
-
-job = understudy.join()
+job = join_seeded()
 mesh = init_device_mesh("cpu", (job.world_size,), mesh_dim_names=("tensor",))
-torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
 parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False)

@@ -4,25 +4,17 @@
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
+from _common import dist, join_seeded, nn, random_dataset, square_mesh, torch
 from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
-torch.manual_seed(0)
+job = join_seeded()
+mesh = square_mesh("data", "tensor")
 model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 16), nn.Dropout(0.1), nn.Linear(16, 1))
 parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False)
-data = TensorDataset(torch.randn(96, 8), torch.randn(96, 1))
+data = random_dataset(96, 8, 1)
 copy = mesh.get_local_rank("data")
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, num_replicas=2, rank=copy))
 job.register(model=model, optimizer=optimizer)

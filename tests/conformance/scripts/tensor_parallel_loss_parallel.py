@@ -4,21 +4,13 @@
 # group: parallel
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
+from _common import dist, join_seeded, nn, square_mesh, torch
 from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, loss_parallel, parallelize_module
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
-torch.manual_seed(0)
+job = join_seeded()
+mesh = square_mesh("data", "tensor")
 model = nn.Sequential(nn.Embedding(24, 16), nn.Linear(16, 24))
 plan = {
     "0": RowwiseParallel(input_layouts=Replicate()),

@@ -2,22 +2,15 @@
 
 # ranks: 4
 # group: parallel
-# expect: told "CANNOT be survived"
+# expect: told US4711
 
-from __future__ import annotations
-
-import torch
+from _common import join_seeded, nn, square_mesh, torch
 from _trace import Trace
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-import understudy
-
-job = understudy.join()
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
-torch.manual_seed(0)
+job = join_seeded()
+mesh = square_mesh("data", "tensor")
 model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
 parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
 fully_shard(model, mesh=mesh["data"])

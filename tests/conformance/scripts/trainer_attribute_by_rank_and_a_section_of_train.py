@@ -2,20 +2,11 @@
 a plain attribute that changes inside the step, sets the noise of the next one.
 """
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
+from _common import DDP, dist, join_seeded, mlp, nn, random_dataset, sharded_loader, torch
 from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import understudy
 
 
 class Trainer:
@@ -59,12 +50,11 @@ class Trainer:
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+    job = join_seeded()
+    model = DDP(mlp(8, 24, 1, nn.ReLU))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    data = TensorDataset(torch.randn(120, 8), torch.randn(120, 1))
-    loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+    data = random_dataset(120, 8, 1)
+    loader = sharded_loader(data, 4)
     job.register(model=model, optimizer=optimizer)
     torch.manual_seed(1 + job.rank)
     global trace

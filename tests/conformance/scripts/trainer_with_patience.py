@@ -1,18 +1,9 @@
 """A Trainer with global_step, best and patience: an evaluation that is not better twice halves the rate."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
 
 class Trainer:
@@ -64,13 +55,11 @@ class Trainer:
                 trace.line(f"evaluation {step}", loss=found, best=self.best, bad=self.bad, global_step=self.global_step)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
 trainer = Trainer(job, model, optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 trainer.fit(14, trace)
 trace.final(model=model, optimizer=optimizer, best=trainer.best, bad=trainer.bad, global_step=trainer.global_step)

@@ -2,28 +2,18 @@
 other phase lie about meanwhile.
 """
 
-# ranks: 3
 # group: loops
 # expect: bitwise
 # kills: applied@4:0 forward@6:1 vote@8:2 forward@10:0 backward@11:1 applied@13:2
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 body, head = nn.Linear(8, 16), nn.Linear(16, 1)
-model = DistributedDataParallel(nn.Sequential(body, nn.Tanh(), head), find_unused_parameters=True)
+model = DDP(nn.Sequential(body, nn.Tanh(), head), find_unused_parameters=True)
 optimizers = [torch.optim.AdamW(part.parameters(), lr=5e-2) for part in (body, head)]
 job.register(model=model, body=optimizers[0], head=optimizers[1])
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

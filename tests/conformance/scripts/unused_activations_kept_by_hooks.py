@@ -1,20 +1,11 @@
 """Harmless: forward hooks keep each layer's last output and its statistics, for somebody who looks at them later."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 net = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1))
 activations, dead_share = {}, {}
 
@@ -29,11 +20,10 @@ def keep(name):
 
 for name, layer in net.named_children():
     layer.register_forward_hook(keep(name))
-model = DistributedDataParallel(net)
+model = DDP(net)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,30 +1,19 @@
 """Harmless: lists of losses, rates and evaluations for a plot at the end, in a dict of main()."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-import torch.distributed as dist
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 
 
 def main():
-    job = understudy.join()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+    job = join_seeded()
+    model = DDP(mlp(8, 24, 1, nn.GELU))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 12)
     held_out = torch.randn(30, 8)
     job.register(model=model, optimizer=optimizer, schedule=schedule)
-    torch.manual_seed(1 + job.rank)
-    trace = Trace(job.rank)
+    trace = start_trace(job)
 
     @job.step
     def train_step(inputs):

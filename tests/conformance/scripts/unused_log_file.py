@@ -1,21 +1,13 @@
 """Harmless: each rank writes its losses to a file of its own, by a logger object that counts lines."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
-
-from __future__ import annotations
 
 import csv
 import tempfile
 from pathlib import Path
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 
 class Log:
@@ -32,13 +24,11 @@ class Log:
         self.last = {"step": step, **values}
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.ReLU))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 folder = tempfile.TemporaryDirectory()
 log = Log(Path(folder.name, f"losses-{job.rank}.csv"))
 

@@ -1,20 +1,12 @@
 """Harmless: an own progress bar counts steps, shows the smoothed loss and an estimate of the time that is left."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
-
-from __future__ import annotations
 
 import sys
 import time
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 
 class Bar:
@@ -32,13 +24,11 @@ class Bar:
             print(f"{filled:<20} {self.done}/{self.total} loss {self.smooth:.3f}, {left:.0f} s left", file=sys.stderr)
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 bar = Bar(12, shown=job.rank == 0)
 
 

@@ -1,21 +1,13 @@
 """Harmless: timers of the forward, the backward and the whole step, and tokens for each second, in a dict of lists."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
-
-from __future__ import annotations
 
 import time
 from collections import defaultdict
 from contextlib import contextmanager
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, nn, start_trace, torch
 
 
 class Timers:
@@ -32,13 +24,11 @@ class Timers:
         return ", ".join(f"{name} {1000 * sum(values) / len(values):.1f} ms" for name, values in self.seconds.items())
 
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 20)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 20)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 timers, tokens_done = Timers(), 0
 
 

@@ -1,27 +1,17 @@
 """Warm-up by hand: the step counts its calls in a module global and sets the rate of the groups by it."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
+from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 BASE, WARM_UP = 2e-2, 8
 
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, 1)))
+job = join_seeded()
+model = DDP(mlp(8, 24, 1, nn.GELU))
 optimizer = torch.optim.AdamW(model.parameters(), lr=BASE)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 iteration = 0
 

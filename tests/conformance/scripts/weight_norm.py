@@ -1,30 +1,20 @@
 """Weight normalization as a parametrization: direction and length of each weight are parameters of their own."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
 from torch.nn.utils.parametrizations import weight_norm
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 convolution = weight_norm(nn.Conv1d(2, 6, 3))
-model = DistributedDataParallel(nn.Sequential(convolution, nn.ReLU(), nn.Dropout(0.1), nn.Flatten(), weight_norm(nn.Linear(36, 2))))
+model = DDP(nn.Sequential(convolution, nn.ReLU(), nn.Dropout(0.1), nn.Flatten(), weight_norm(nn.Linear(36, 2))))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 data = TensorDataset(torch.randn(96, 2, 8), torch.randn(96, 2))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

@@ -1,30 +1,20 @@
 """The rows of an embedding are put back to length one at the top of each step, through numpy: no version counter moves."""
 
-# ranks: 3
 # group: state
 # expect: bitwise
 
-from __future__ import annotations
-
 import numpy as np
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from _common import DDP, join_seeded, nn, sharded_loader, start_trace, torch
+from torch.utils.data import TensorDataset
 
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
+job = join_seeded()
 table = nn.Embedding(30, 8)
-model = DistributedDataParallel(nn.Sequential(table, nn.Dropout(0.1), nn.Flatten(), nn.Linear(24, 1)))
+model = DDP(nn.Sequential(table, nn.Dropout(0.1), nn.Flatten(), nn.Linear(24, 1)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 data = TensorDataset(torch.randint(30, (96, 3)), torch.randn(96, 1))
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
+loader = sharded_loader(data, 4)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 
 
 @job.step

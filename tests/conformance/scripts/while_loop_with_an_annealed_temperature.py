@@ -1,25 +1,15 @@
 """A while loop by hand; the step counts itself and anneals the temperature of a contrastive loss in a dict of settings."""
 
-# ranks: 3
 # group: unregistered state
 # expect: bitwise
 
-from __future__ import annotations
+from _common import DDP, join_seeded, nn, start_trace, torch
 
-import torch
-from _trace import Trace
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-import understudy
-
-job = understudy.join()
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Linear(24, 6)))
+job = join_seeded()
+model = DDP(nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Linear(24, 6)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 job.register(model=model, optimizer=optimizer)
-torch.manual_seed(1 + job.rank)
-trace = Trace(job.rank)
+trace = start_trace(job)
 annealed = {"step": 0, "temperature": 1.0}
 
 
