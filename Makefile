@@ -27,7 +27,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist workste
 EVERYTHING := -m "gate or cluster or whole or not whole"
 # The parts of `make whole`, each of which ends within an hour.
 PARTS := whole-units model whole-faults whole-control whole-recovery whole-leaving drills \
-	matrix-ddp matrix-hsdp matrix-tp conformance-1 conformance-2 conformance-3 slurm kubernetes whole-newest
+	matrix conformance-1 conformance-2 conformance-3 slurm kubernetes whole-newest
 
 .PHONY: help setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
 
@@ -115,8 +115,8 @@ drills: setup
 	EVERY_RANK=1 $(BIN)/python -m pytest $(EVERYTHING) tests/integration/recovery/test_drill_parallel.py
 	$(BIN)/python -m tests.drills
 
-matrix-%: setup
-	$(BIN)/python -m tests.matrix --modes $*
+matrix: setup
+	$(BIN)/python -m tests.matrix
 
 conformance-%: setup
 	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --part $*/3

@@ -33,7 +33,7 @@ def test_pyproject_has_the_range_of_python() -> None:
 
 
 def test_the_makefile_and_the_documentation_name_the_range() -> None:
-    (line,) = re.findall(r'"make setup .*"', (ROOT / "Makefile").read_text())
+    (line,) = re.findall(r'"  make setup .*"', (ROOT / "Makefile").read_text())
     for first, last in (tested.TORCH, tested.PYTHON):
         assert f"{first} to {last}" in line
     assert f"{tested.TORCH[0]} to {tested.TORCH[1]}" in (ROOT / "docs" / "operations.md").read_text()

@@ -1,7 +1,7 @@
 """`python -m tests.drills faults`: every fault in every phase of a drill. `python -m tests.drills steps`: a drill at every step of scripts.
 
 The exit code is 1 if training came to harm, or if a drill said of a script that is survivable that it is not. `make drills` runs both;
-`tests/integration/test_drill_faults.py` a diagonal of the first.
+`tests/integration/recovery/test_drill_faults.py` a diagonal of the first.
 """
 
 from __future__ import annotations

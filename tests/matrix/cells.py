@@ -96,7 +96,7 @@ def _why_not(phase: str, fault: Fault) -> str:
     if why := fault.why_not():
         return why
     if fault.name == "node_cut":
-        return "the job of the matrix has one node; hosts are cut off in tests/integration/test_hosts.py"
+        return "the job of the matrix has one node; hosts are cut off in tests/integration/control/test_hosts.py"
     if fault.name == "exception" and phase not in ("forward", "backward", "apply", "between steps", "evaluation"):
         return "no line of the script runs in this phase"
     return ""

@@ -21,7 +21,7 @@ from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
 from understudy.orchestrator.settings import Settings
 
-QUICK = [name for name, (_, states) in BOUNDS.items() if states < 5_000]
+QUICK = [name for name, (_, states) in BOUNDS.items() if states < 2_000]
 FAR, NEAR = ([bug for bug in BUGS if bug.far is far] for far in (True, False))
 
 

@@ -1,8 +1,9 @@
 """Wrong use of the API is refused where its rule is checked: the first time, by name, and nothing that is right is.
 
 That a refusal ends the job, with the message, the rank and the exit code, is shown with real processes in
-`tests/integration/test_training_messages.py`. Other rules are tested with what they are about: arguments that change in `test_contents`,
-too much that a set-up hears in `test_collective_replay`, loaders in `test_iterators` and `test_drawn`, gradients in `test_gradients`.
+`tests/integration/recovery/test_training_messages.py`. Other rules are tested with what they are about: arguments that change in
+`test_contents`, too much that a set-up hears in `test_collective_replay`, loaders in `test_iterators` and `test_drawn`, gradients in
+`test_gradients`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.integration.control.test_cli_run import ask
 from tests.integration.processes import LIMIT, Mark, marked, send, wait_until
-from tests.integration.test_cli_run import ask
 from tests.said import said
 
 from understudy.messages import starting

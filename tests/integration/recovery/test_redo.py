@@ -8,7 +8,7 @@ import signal
 from typing import Any
 
 from tests.integration.processes import pid_of, send, wait_until
-from tests.integration.test_drill import begin, drill, wait_for_spare
+from tests.integration.recovery.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training, understudy
 from tests.said import said
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.integration.leaving.test_prometheus import WHERE, started
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import TOKEN, Service
-from tests.integration.test_prometheus import WHERE, started
 from tests.integration.training import LONG, Outcome, Started, Training
 from tests.said import said
 
@@ -34,7 +34,7 @@ def by_rule(rule: str) -> str:
 
 
 ALERTMANAGER = shutil.which("prometheus-alertmanager", path=WHERE)
-OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 (CONFIGURATION,) = re.findall(r"```yaml\n(route:.*?)```", OPERATIONS.read_text(), re.DOTALL)
 URL, FILE = "http://10.0.0.5:29400", "/etc/alertmanager/understudy-token"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.processes import pid_of, send, wait_until
-from tests.integration.test_drill import begin, drill, wait_for_spare
+from tests.integration.recovery.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training
 from tests.said import said
 
@@ -17,7 +17,7 @@ from understudy.messages import drills, recoveries
 
 __all__ = ["training"]
 
-JOB = Path(__file__).parents[1] / "drills" / "jobs" / "parallel.py"
+JOB = Path(__file__).parents[2] / "drills" / "jobs" / "parallel.py"
 RANKS = 8
 DRILLED = range(RANKS) if os.environ.get("EVERY_RANK") else (2, 5)  # every one in `make drills`; here one of each stage
 

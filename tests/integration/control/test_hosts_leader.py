@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.integration.control.test_hosts import HELD, Spread, Start
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import marked, pid_of, send, wait_for_end, wait_until
-from tests.integration.test_hosts import HELD, Spread, Start
 from tests.integration.training import LONG, Outcome, survived
 from tests.said import said
 

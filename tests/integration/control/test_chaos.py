@@ -21,7 +21,7 @@ from understudy.messages.base import code_of
 
 __all__ = ["training"]
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "soak_job.py"
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "soak_job.py"
 RANKS = 2
 
 needs_rules = pytest.mark.skipif(bool(network.why_not()), reason=network.why_not())

@@ -18,7 +18,7 @@ from tests.said import said
 
 from understudy.messages import asking, starting
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WAIT = "import threading; threading.Event().wait()"
 STRAYS = f"""
 import os, subprocess, sys
@@ -43,7 +43,7 @@ class Run:
         path = folder / "script.py"
         path.write_text(script)
         self._out, self._err = folder / "out.txt", folder / "err.txt"
-        driver = str(Path(__file__).with_name("run_with_standin.py"))
+        driver = str(Path(__file__).parents[1] / "run_with_standin.py")
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 [sys.executable, driver, json.dumps(flags), str(self.run_dir), str(path)],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from understudy.orchestrator import views
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "control_plane.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "control_plane.py"
 ROWS = {"detect", "first command", "last command", "wave", "decision", "closed"}
 
 

@@ -19,7 +19,7 @@ from understudy.messages import asking, drilled_steps, drills, moves, recoveries
 __all__ = ["training"]
 
 LIMITS = ("--hang-limit", "20", "--setup-limit", "30")
-SOAK = Path(__file__).parents[2] / "benchmarks" / "soak_job.py"
+SOAK = Path(__file__).parents[3] / "benchmarks" / "soak_job.py"
 
 
 def begin(training: Training, script: str, *arguments: str, ranks: int = 2, flags: tuple[str, ...] = ()) -> Started:

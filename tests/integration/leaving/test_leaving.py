@@ -15,7 +15,7 @@ from tests.integration.sights import PASSING, SIGHTS, Asked, Gpu, Link, Sight
 from tests.integration.training import LONG, Outcome
 from tests.matrix.cells import PARALLEL
 
-DIAGONAL = (("nvml", "tp"),)  # that `make test` goes through: needs no root
+DIAGONAL = (("nvml", "tp"),)  # needs no root
 
 
 @dataclass

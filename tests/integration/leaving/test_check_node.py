@@ -24,9 +24,9 @@ from typing import Any
 import pytest
 from tests import packages
 from tests.checks.test_network import SHORT, listening, spoils
+from tests.integration.control.test_disk_full import small
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import Mark, marked, wait_until
-from tests.integration.test_disk_full import small
 from tests.said import codes, said
 
 from understudy.checks import peers

@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.integration.control.test_orchestrator import LONG, SPEC, Orchestrator, wait_for
 from tests.integration.processes import marked
 from tests.integration.service import TOKEN, Service
-from tests.integration.test_orchestrator import LONG, SPEC, Orchestrator, wait_for
 from tests.integration.training import understudy
 
 from understudy.cli.events_command import frames

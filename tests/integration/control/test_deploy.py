@@ -19,7 +19,7 @@ from tests.integration.training import LONG
 from understudy.common.names import JOURNAL
 from understudy.orchestrator import journal
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 UNDERSTUDY = "/opt/understudy/bin/understudy"

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integration.test_cli_run import ask
+from tests.integration.control.test_cli_run import ask
 from tests.said import said
 from typer.testing import CliRunner, Result
 

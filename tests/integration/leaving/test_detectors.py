@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.control.test_hosts import Spread
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import Service
 from tests.integration.sights import RULE, Fan, fan
-from tests.integration.test_hosts import Spread
 from tests.integration.training import LONG, Outcome, Training
 from tests.said import said
 
