@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,15 +22,37 @@ import pytest
 from tests.tools import TOOLS
 
 HERE = Path(__file__).parent
+COSTS = HERE / "costs.json"
 REAL = ("conformance", "contract", "drills", "faults", "integration", "kubernetes", "matrix", "slurm")  # folders of real jobs
 
 
-@pytest.hookimpl(tryfirst=True)  # before marks select
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave tests of real jobs to `make whole`, unless they are marked for the gate."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Leave tests of real jobs to `make whole`, unless they are marked for the gate; deal those that are left out to pytest's workers."""
     for item in items:
         if folder(item.path) in REAL and not any(item.get_closest_marker(name) for name in ("gate", "cluster")):
             item.add_marker(pytest.mark.whole)
+    yield  # marks select
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = dealt(items, workers)
+
+
+def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return the tests in an order in which each worker begins with its share of the long ones.
+
+    pytest-xdist gives every worker a piece of the list, all of the same length. Long tests at the end of one would keep the others waiting.
+    """
+    known: dict[str, float] = json.loads(COSTS.read_text()) if COSTS.exists() else {}
+    jobs = sorted((item for item in items if folder(item.path) in REAL), key=lambda item: (-known.get(key(item.nodeid), 0.0), item.nodeid))
+    others = [item for item in items if folder(item.path) not in REAL]
+    found: list[pytest.Item] = []
+    size = -(-len(items) // workers)
+    for number in range(workers):
+        mine = jobs[number::workers]
+        room = max(0, size - len(mine))
+        found += [*mine, *others[:room]]
+        others = others[room:]
+    return [*found, *others]
 
 
 def folder(path: Path) -> str:
@@ -48,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-costs", type=Path, metavar="FILE", help="write the seconds of every part of the gate to FILE, as JSON")
 
 
-class Costs:
+class Recorder:
     """Adds up the seconds of tests, and writes them at the end."""
 
     def __init__(self, file: Path) -> None:
@@ -66,7 +89,7 @@ class Costs:
 def pytest_configure(config: pytest.Config) -> None:
     file = config.getoption("--write-costs")
     if file is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Costs(file))
+        config.pluginmanager.register(Recorder(file))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

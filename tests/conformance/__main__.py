@@ -1,7 +1,7 @@
 """`python -m tests.conformance`: what real training scripts do, one small script each, with kills, compared bit by bit with torchrun.
 
 The exit code is 1 if a script does not come out as its header says. `make conformance` runs all of it and writes docs/conformance.md;
-`tests/conformance/test_diagonal.py` a diagonal.
+`tests/conformance/test_drawn.py` a few in each run of the gate.
 """
 
 from __future__ import annotations

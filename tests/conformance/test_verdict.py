@@ -260,6 +260,8 @@ More.
 # arguments: --x "a b"
 
 import torch
+
+pytestmark = pytest.mark.gate
 # ranks: 2
 '''
 

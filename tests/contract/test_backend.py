@@ -7,6 +7,7 @@ import pytest
 from tests.contract.backend import KINDS, Kind, broken_promises
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_ours(kind: Kind) -> None:
     if reason := kind.why_not():

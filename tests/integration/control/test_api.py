@@ -58,6 +58,7 @@ def try_out(cases: Any) -> None:
         works()
 
 
+@pytest.mark.gate
 def test_errors_are_problem_details(service: Service) -> None:
     job = {"name": "a", "program": ["x"], "folder": "/"}
     for method, path, body, status, message, words in (

@@ -36,6 +36,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
         yield check(Training(tmp_path_factory.mktemp("good"), mark), "checked.py", "good", "--json")
 
 
+@pytest.mark.gate
 def test_a_recovery_that_is_bitwise(good: Outcome) -> None:
     found = page(good)
     assert (found["verdict"], good.code) == ("bitwise", 0), good.output

@@ -119,6 +119,7 @@ def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
         assert "finished" in run.ask("status").stdout
 
 
+@pytest.mark.gate
 def test_a_failed_script_gives_its_exit_code_and_traceback(tmp_path: Path) -> None:
     script = """
 import os
@@ -249,6 +250,7 @@ def test_an_orchestrator_that_cannot_start_ends_the_job(tmp_path: Path) -> None:
         mark.wait_until_none()
 
 
+@pytest.mark.gate
 def test_two_nodes_are_one_job(tmp_path: Path) -> None:
     script = "import os; print(os.environ['RANK'], os.environ['LOCAL_RANK'], os.environ['GROUP_RANK'], hash('word'))"
     with marked() as mark:

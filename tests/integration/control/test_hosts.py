@@ -97,6 +97,7 @@ def undisturbed(undisturbed_spread: Callable[[int], Outcome]) -> Outcome:
     return undisturbed_spread(3)
 
 
+@pytest.mark.gate
 def test_a_host_that_vanishes(start: Start, undisturbed: Outcome) -> None:
     """Its rank goes to a spare on another host, within seconds; nobody told the others. A third host's link is slow and loses packets."""
     job = start(HELD=f"1:{HELD}")

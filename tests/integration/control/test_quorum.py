@@ -265,6 +265,7 @@ def test_who_does_not_lead_sends_everybody_away(members: Members) -> None:
     assert "ERROR" not in (members.folder / f"output{other}.txt").read_text(), "to send somebody away is no fault"
 
 
+@pytest.mark.gate
 def test_only_the_secret_itself_opens_the_members_door(members: Members) -> None:
     members.wait_for_leader()
     address = members.urls[0].replace("http", "ws") + "/v1/quorum"

@@ -72,6 +72,7 @@ def test_jobs_come_wait_and_go(service: Service, undisturbed_spread: Callable[[i
     wait_until(lambda: all(node["free"] == node["slots"] for node in service.ask("nodes")), "free slots", LONG)
 
 
+@pytest.mark.gate
 def test_a_script_that_fails_gives_its_exit_code(service: Service) -> None:
     service.start_agent("a", 1)
     job = service.run("failing", ["--spares", "0"], "misuse.py nested").ends()

@@ -15,7 +15,7 @@ from tests.integration.sights import PASSING, SIGHTS, Asked, Gpu, Link, Sight
 from tests.integration.training import LONG, Outcome
 from tests.matrix.cells import PARALLEL
 
-DIAGONAL = (("nvml", "tp"),)  # needs no root
+GATE = ("command", "ddp")  # the cell of `make test`
 
 
 @dataclass
@@ -40,11 +40,7 @@ def _leaves(job: Parallel, sight: Sight, node: str) -> None:
     job.goes_on()
 
 
-CELLS = [
-    pytest.param(detector, mode, marks=[] if (detector, mode) in DIAGONAL else pytest.mark.whole)
-    for mode in PARALLEL
-    for detector in SIGHTS
-]
+CELLS = [pytest.param(detector, mode, marks=[pytest.mark.gate] * ((detector, mode) == GATE)) for mode in PARALLEL for detector in SIGHTS]
 
 
 @pytest.mark.parametrize(("detector", "mode"), CELLS)

@@ -7,6 +7,7 @@ import json
 import signal
 from typing import Any
 
+import pytest
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.recovery.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training, understudy
@@ -72,6 +73,7 @@ def ask(started: Started, *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.gate
 def test_survivors_that_stood_in_their_vote_prove_the_redo(training: Training) -> None:
     started = begin(training, "hidden.py", "nothing", ranks=3, flags=FLAGS)
     lose_in_vote(started, 1, ranks=3)
