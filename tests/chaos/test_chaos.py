@@ -22,6 +22,7 @@ from understudy.chaos.plan import BadPlan, make, read
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import registry
 from understudy.chaos.schedule import Injection, schedule
+from understudy.common.names import RUN_DIR_VARIABLE, WORKER_VARIABLE, WORKERS
 from understudy.messages import extensions as extension_messages
 from understudy.messages import faults
 from understudy.messages.base import Message
@@ -279,6 +280,36 @@ def test_nothing_is_done_to_a_worker_whose_process_id_is_not_known(unknown: int 
             job.node("node1", View({"ranks": [holder], "spares": []}, [], True))
     finally:
         job.close()
+
+
+LISTENS = """
+import pathlib, sys
+from understudy.links import reattach
+sock = reattach.listen(pathlib.Path(sys.argv[1]))
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_agent_of_a_node_is_who_listens_to_its_workers_and_not_their_parent(tmp_path: Path) -> None:
+    """Workers that outlived their agent are children of `understudy run`, which must not be killed in its place."""
+    (tmp_path / WORKERS).mkdir()
+    environment = {**os.environ, RUN_DIR_VARIABLE: str(tmp_path), WORKER_VARIABLE: "w0"}
+    worker = subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE)
+    agent = subprocess.Popen([sys.executable, "-c", LISTENS, str(tmp_path / WORKERS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    job = WatchedJob(Nobody(), "http://10.9.9.9:1", tmp_path)
+    holder = {"rank": 0, "worker": "w0", "node": "node0", "pid": worker.pid, "state": "training"}
+    view = View({"ranks": [holder], "spares": []}, [], True)
+    try:
+        assert agent.stdout is not None and agent.stdout.readline()
+        assert job.node("node0", view) == Victim(agent.pid, (worker.pid,))
+        agent.communicate()
+        with refused(NotHere, faults.AGENT_NOT_HERE, node="node0"):
+            job.node("node0", view)
+    finally:
+        job.close()
+        for process in (worker, agent):
+            process.communicate()
 
 
 @pytest.mark.parametrize("pids", [(0,), (-1,), (4711, 0)])

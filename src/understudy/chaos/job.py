@@ -21,7 +21,8 @@ import psutil
 from understudy.agent.descendants import environment_entry
 from understudy.chaos.base import Victim
 from understudy.common.bounds import known_pid
-from understudy.common.names import CHAOS_VARIABLE, ORCHESTRATOR, RUN_DIR_VARIABLE, WORKER_VARIABLE, page_path
+from understudy.common.names import CHAOS_VARIABLE, ORCHESTRATOR, RUN_DIR_VARIABLE, WORKER_VARIABLE, WORKERS, page_path
+from understudy.links import reattach
 from understudy.links.page import PageReader
 from understudy.messages import faults
 
@@ -168,9 +169,9 @@ class WatchedJob:
         if not there:
             raise NotHere(faults.NODE_NOT_HERE(node=name))
         try:
-            agent = known_pid(psutil.Process(there[0].pid).ppid())
-        except psutil.NoSuchProcess as error:
-            raise NotHere(faults.WORKER_ENDED(worker=there[0].worker, node=name)) from error
+            agent = known_pid(reattach.listener(there[0].run_dir / WORKERS))
+        except OSError as error:
+            raise NotHere(faults.AGENT_NOT_HERE(node=name, reason=error.strerror)) from error
         if agent is None:
             raise NotHere(faults.AGENT_ELSEWHERE(node=name))
         return Victim(agent, tuple(local.pid for local in there))

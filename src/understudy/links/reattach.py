@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,19 @@ def meet(folder: Path, introduction: Introduction, outputs: tuple[int, int]) -> 
         sock.close()
         raise
     return sock
+
+
+def listener(folder: Path) -> int:
+    """Return the process id of the agent that listens in `folder`; 0: it is outside of this process namespace.
+
+    A worker's parent would not do: a worker that outlived its agent is not a child of the one that took it up. Raises `OSError` if no
+    agent listens.
+    """
+    with socket.socket(socket.AF_UNIX) as sock:
+        with _reachable(folder) as path:
+            sock.connect(path)
+        pid: int = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    return pid
 
 
 def welcome(sock: socket.socket) -> None:

@@ -186,14 +186,14 @@ PROCESS_NOT_HERE = Message(
 NODE_NOT_HERE = Message(
     "US7061",
     "node {node} has no worker by which its agent is found",
-    cause="The agent of a node is found as the parent of its workers, and none of the node's workers is there now.",
+    cause="The agent of a node is found by the folder of its workers, and none of the node's workers is there now.",
     remedy="Try again when the job has workers on this node.",
 )
-WORKER_ENDED = Message(
+AGENT_NOT_HERE = Message(
     "US7062",
-    "worker {worker} of {node} has ended in this moment",
-    cause="The worker by which the node's agent is found ended before the agent was found.",
-    remedy="Try again.",
+    "the agent of node {node} does not listen to its workers ({reason})",
+    cause="The agent is found by the socket on which it listens to its workers. It is being started again, or has ended.",
+    remedy="Try again in a moment.",
 )
 ORCHESTRATOR_NOT_HERE = Message(
     "US7063",
@@ -332,6 +332,6 @@ PID_UNKNOWN = Message(
 AGENT_ELSEWHERE = Message(
     "US7076",
     "the agent of node {node} is outside of this process namespace: run this where it is",
-    cause="The agent is found as the parent of its workers, and their parent is not visible here: this command runs in a container.",
+    cause="The agent listens to its workers in this folder, and its process is not visible here: this command runs in a container.",
     remedy="Run the command on the node itself, or in the agent's container.",
 )
