@@ -50,14 +50,19 @@ class Around:
     def turn(self, times: int = 1) -> None:
         """And what it has begun."""
 
-        async def turns() -> None:
-            for _ in range(times):
-                self.scheduling.hurry(self.job.machine.state.claims)
-                await self.scheduling._turn(self.job.machine.state)
-                if self.scheduling._releasing is not None:
-                    await self.scheduling._releasing
+        for _ in range(times):
+            self.scheduling.hurry(self.job.machine.state.claims)
+            self.turn_ahead_of_the_journal()
 
-        asyncio.run(turns())
+    def turn_ahead_of_the_journal(self) -> None:
+        """And what it has begun, which would be cancelled with its event loop."""
+
+        async def turn() -> None:
+            await self.scheduling._turn(self.job.machine.state)
+            if self.scheduling._releasing is not None:
+                await self.scheduling._releasing
+
+        asyncio.run(turn())
 
     def finish(self) -> None:
         asyncio.run(self.scheduling.finish(self.job.machine.state))
@@ -211,7 +216,7 @@ def test_nothing_is_asked_for_that_the_journal_may_not_have() -> None:
     around = floating()
     around.turn()
     around.lose_node("n1")
-    asyncio.run(around.scheduling._turn(around.job.machine.state))
+    around.turn_ahead_of_the_journal()
     assert around.made_up.calls("claim") == [] and around.job.machine.state.claims.keys() == {0}
     around.turn()
     assert around.made_up.calls("claim") == [("claim", 0, "n1", "n2", "n3")]
