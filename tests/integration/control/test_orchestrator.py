@@ -26,7 +26,7 @@ from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
 from understudy.core.model import LossCause, Position, SnapshotRef, Stand
 from understudy.links.messages import Message, Pages, decode, encode, unfold
-from understudy.messages import disputes, http_requests, losses, moves, orchestrators, recoveries, training_evidence
+from understudy.messages import disputes, http_requests, losses, moves, orchestrators, recoveries, service_jobs, training_evidence
 from understudy.orchestrator import views
 from understudy.orchestrator.state_view import offline_state_table
 
@@ -298,8 +298,8 @@ def test_stop_by_the_interface(orchestrator: Orchestrator) -> None:
     assert orchestrator.ask("POST", "/stop", {"reason": "enough", "exit_code": 4}).status_code == 200
     assert agent.hear(commands.EndJob).exit_code == 4
     agent.socket.close()
-    code, said = orchestrator.end()
-    assert code == 4 and said.endswith("understudy: stopped: enough\n")
+    code, output = orchestrator.end()
+    assert code == 4 and said(output.splitlines()[-1], losses.STOPPED, reason="enough")
 
 
 def test_sigterm_ends_the_job(orchestrator: Orchestrator) -> None:
@@ -308,8 +308,8 @@ def test_sigterm_ends_the_job(orchestrator: Orchestrator) -> None:
     orchestrator.process.send_signal(signal.SIGTERM)
     assert agent.hear(commands.EndJob).exit_code == 143
     began = time.monotonic()
-    code, said = orchestrator.end()  # the agent does not go: the wait for it is bounded
-    assert code == 143 and "agents still connected" in said
+    code, output = orchestrator.end()  # the agent does not go: the wait for it is bounded
+    assert code == 143 and said(output, service_jobs.AGENTS_STILL_CONNECTED)
     assert time.monotonic() - began < LONG
 
 

@@ -109,7 +109,7 @@ def test_a_torch_that_ends_its_process_is_refused(tmp_path: Path) -> None:
     path = other_torch(tmp_path)
     with (tmp_path / "sitecustomize.py").open("a") as site:
         site.write("if '--internals' in sys.orig_argv:\n    import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)\n")
-    assert "ended with SIGSEGV" in _refusal(path)
+    assert said(_refusal(path), doctor.PROBE_ENDED, how="SIGSEGV")
 
 
 def test_the_doctor_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
