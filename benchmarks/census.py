@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from peers.tables import markdown
+from understudy.messages import census as messages
+from understudy.messages.base import code_of
 from understudy.worker.census import census, roots, walk
 
 ASKED = 6
@@ -68,7 +70,7 @@ def looked(count: int, looks: int) -> tuple[int, float, bool]:
     some = {f"things{first}": things[first : first + 500] for first in range(0, len(things), 500)}
     found = made(some)
     took = median(looks, lambda: found.encoded(None, closely=True))
-    return len(things) * EACH, took, not any("more than can be looked at" in text for text in found.news())
+    return len(things) * EACH, took, not any(code_of(text) == messages.LOOK_ENDED.code for text in found.news())
 
 
 def asked(count: int, looks: int, change: bool) -> float:

@@ -29,6 +29,7 @@ from understudy.chaos.armed import Armed, Folder
 from understudy.common.names import JOURNAL
 from understudy.core.events import WorkerLost
 from understudy.core.model import LossCause
+from understudy.messages import disputes
 from understudy.orchestrator import journal, views
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ FOR_A_RECOVERY = 15.0  # seconds that a run may take longer for each kill
 FOR_A_DRILL = 30.0  # and for each drill
 ABORTED = ("terminate called", "SIGABRT", "SIGSEGV", "Segmentation fault", "Fatal Python error")
 
-HELD = "the job is held"  # in the output of a job that waits for a person
+HELD = (disputes.HELD.code, disputes.REDO_HELD.code)  # in the output of a job that waits for a person
 LOOK = 0.5  # seconds between two looks whether the suite is being ended
 ending = threading.Event()  # set: no run begins any more, and those that are under way are ended
 
@@ -100,7 +101,7 @@ class Ran:
     @property
     def held(self) -> str:
         """Why it was held, for which it was ended; empty: it was not."""
-        return next((line.strip() for line in self.output.splitlines() if HELD in line), "")
+        return next((line.strip() for line in self.output.splitlines() if any(code in line for code in HELD)), "")
 
     @property
     def message(self) -> str:
@@ -182,7 +183,7 @@ def _code(command: list[str], folder: Path, output: Path, environment: dict[str,
         while not ending.is_set():
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(LOOK)
-            if time.monotonic() > last or HELD in output.read_text(errors="replace"):
+            if time.monotonic() > last or any(code in output.read_text(errors="replace") for code in HELD):
                 return None
         raise Ended
     finally:

@@ -14,6 +14,8 @@ from tests.conformance.runs import Ran, Trace
 from tests.conformance.scripts import Kill, Script, phases, plan, read
 from tests.conformance.table import document, elsewhere, summary
 from tests.conformance.verdict import Found, disturbed, named, steady, undisturbed
+from tests.said import said
+from understudy.messages import disputes, newcomers
 from understudy.messages import script as messages
 from understudy.messages.registry import registry
 
@@ -24,7 +26,7 @@ TOLD = replace(SCRIPT, expect="told", code=messages.WORK_KEPT.code, text="allred
 REFUSAL = f"Misuse: {messages.MODEL_NOT_REGISTERED(optimizer='x')}"
 NOTICE = f"understudy: {messages.WORK_KEPT(function='train', call='allreduce')}"
 KILLS = (Kill("forward", 1, 0), Kill("applied", 2, 1), Kill("between", 3, 0))
-NOTE = "the result of the transaction at 0.3.0 is the one of another rank"
+NOTE = f"rank 1: {newcomers.RESULT_OF_ANOTHER(place='0.3.0')}"
 
 
 def tell(folder: Path, skip: set[tuple[int, int]] | None = None, **changed: Any) -> Trace:
@@ -159,10 +161,9 @@ def test_a_job_that_ends_with_an_error(reference: Ran) -> None:
 
 
 def test_a_job_that_is_held_waits_for_a_person_and_does_not_hang(reference: Ran) -> None:
-    held = with_kills(
-        reference.trace, hung=True, output="training\nrank 0 ... nobody has committed it: the job is held. `understudy believe ...`"
-    )
-    assert "nobody has committed it" in held.held and reference.held == ""
+    told = disputes.REDO_HELD(rank=0, worker="w0", transaction=4, step=3, detail="another result")
+    held = with_kills(reference.trace, hung=True, output=f"training\nunderstudy: {told}\nmore")
+    assert said(held.held, disputes.REDO_HELD, rank=0) and reference.held == ""
     assert judged(reference, held) == "held"
     assert judged(reference, held, TOLD, "told") == "told", "the script was said not to survive"
 

@@ -33,13 +33,14 @@ from typing import Any
 from tests.conformance.runs import Line, Ran, Trace
 from tests.conformance.scripts import Kill, Script
 from understudy.core.model import DrillVerdict
+from understudy.messages import newcomers
 
 BITWISE, REFUSED, TOLD, NAMED = "bitwise", "refused", "told", "named"
 AGAINST = (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE)
 ENOUGH = 3  # kills that must have struck
 REFUSED_BEFORE = 3  # committed steps
 _ERROR = re.compile(r"\b(\w*Error|Misuse|\w*Exception|GenerationAborted): \S")
-BORROWED = "is the one of another rank"  # in a note of an incident
+BORROWED = newcomers.RESULT_OF_ANOTHER.code  # in a note of an incident
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ from tests.faults.harness import (
     redone,
 )
 from tests.faults.modes import modes
+from tests.said import said
+
+from understudy.messages import newcomers
 
 Start = Callable[..., Job]
 References = Callable[..., Reference]
@@ -90,7 +93,7 @@ def test_behind_the_vote_and_between_steps(mode: str, start: Start, reference: R
         redone(3, in_step(19)),
         redone(2, in_step(22)),
     )
-    assert any("result of the transaction" in note for note in incidents[3]["notes"]), incidents[3]
+    assert any(said(note, newcomers.RESULT_OF_ANOTHER) for note in incidents[3]["notes"]), incidents[3]
     assert_survivors_stayed(job, {0: 2, 1: 2, 2: 2, 3: 2})
 
 

@@ -16,6 +16,8 @@ from tests.integration.hosts import Host, Place
 from tests.integration.processes import Mark, pid_of, send, wait_for_end, wait_until
 from tests.integration.training import JOBS, LONG, Outcome
 
+from understudy.messages import orchestrators
+
 TOKEN = "the secret of this test's service"
 
 
@@ -58,7 +60,7 @@ class Service:
         for number, host in enumerate(hosts):
             words = ["orchestrator", "--listen", f"{host.address}:29400", "--state-dir", str(self.folder / "shared")]
             made.append(self._start(host, words, f"orchestrator{number}.txt", UNDERSTUDY_DATABASE=database))
-            said = "serving at" if number == 0 else "another orchestrator leads"
+            said = orchestrators.SERVING.code if number == 0 else orchestrators.ANOTHER_LEADS.code
             self.wait_for_words(f"orchestrator{number}.txt", said)
         return made
 

@@ -27,7 +27,7 @@ from tests.integration.service import Service
 from tests.integration.training import LONG
 
 from understudy.detectors.nvml_limits import XIDS
-from understudy.messages import gpu_evidence, kernel_log, node_programs, policies, prometheus
+from understudy.messages import agents, gpu_evidence, kernel_log, node_programs, policies, prometheus
 
 GPU = "GPU-0 at 00000000:0B:00.0"
 RULE = "a node or a part of it that is suspected"  # of the policy that ships
@@ -98,7 +98,7 @@ class Sight(ABC):
             service.start_agent(name, slots, around, "--detectors", str(file))
         wait_until(lambda: [node["state"] for node in service.get("nodes")] == ["here"] * len(names), "the nodes", LONG)
         for name in names:
-            service.wait_for_words(f"agent-{name}.txt", f"node {name}: {self.detector} looks for trouble")
+            service.wait_for_words(f"agent-{name}.txt", agents.DETECTORS_LOOK(node=name, detectors=f"{self.detector} looks"))
 
     def _file(self, name: str, text: str) -> Path:
         file = self.folder / f"detectors of {name}.toml"

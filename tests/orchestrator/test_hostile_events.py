@@ -31,7 +31,7 @@ from understudy.core import events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Timeouts
 from understudy.links.messages import LIMIT, BadMessage, decode, encode, recalled, taken
-from understudy.messages import orchestrators, tools, wire
+from understudy.messages import orchestrators, service_jobs, tools, wire
 from understudy.orchestrator import journal, metrics, views
 from understudy.orchestrator.jobs import ServedJob
 from understudy.orchestrator.settings import Settings
@@ -192,7 +192,7 @@ def test_nothing_to_mend_is_left_as_it_is() -> None:
 
 def test_thousands_of_nodes_that_are_lost_together_are_read_again(tmp_path: Path) -> None:
     """The whole of an event that is our own has no limit: nobody else can make it long."""
-    lost = events.NodesLost(tuple(events.LostNode(f"n{number}", "nothing was heard of it for 2.0 s" * 3, 1.0) for number in range(12_000)))
+    lost = events.NodesLost(tuple(events.LostNode(f"n{number}", service_jobs.SILENT(seconds=2.0) * 3, 1.0) for number in range(12_000)))
     assert len(encode(lost)) > LIMIT
     file = journal.Journal(tmp_path / JOURNAL, lambda text: None)
     file.begin(SETTINGS).append(1.0, lost)

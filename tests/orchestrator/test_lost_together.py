@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.said import said
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
-from understudy.messages import losses
+from understudy.messages import losses, service_jobs
+from understudy.messages.base import Message
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.service import Service
 
@@ -17,8 +19,8 @@ LONG = 60.0
 NODES = [f"n{number}" for number in range(3)]
 
 
-@pytest.mark.parametrize(("how", "words"), [("disconnected", "its agent was disconnected"), ("silent", "nothing was heard of it")])
-def test_nodes_whose_time_runs_out_together_are_one_event(how: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("how", "message"), [("disconnected", service_jobs.DISCONNECTED), ("silent", service_jobs.SILENT)])
+def test_nodes_whose_time_runs_out_together_are_one_event(how: str, message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
     journalled: list[events.Event] = []
 
     async def job() -> int:
@@ -39,7 +41,7 @@ def test_nodes_whose_time_runs_out_together_are_one_event(how: str, words: str, 
     assert asyncio.run(job()) == 1, "before there are ranks this is the end"
     (lost,) = (event for event in journalled if isinstance(event, events.NodesLost))
     assert [gone.node for gone in lost.nodes] == NODES
-    assert all(words in gone.detail for gone in lost.nodes)
+    assert all(said(gone.detail, message) for gone in lost.nodes)
 
 
 def test_a_reason_names_some_of_many_losses() -> None:

@@ -8,6 +8,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from string import Formatter
 
 import pytest
 from tests.said import arguments_of, codes, refused, said
@@ -20,6 +21,31 @@ from understudy.messages.registry import AREAS, registry
 
 ROOT = Path(understudy.messages.__file__).parents[1]
 TESTS = Path(__file__).parents[1]
+PLAIN = {  # exceptions whose text has no code, and why
+    "AssertionError": "an invariant of ours",
+    "AttributeError": "what Python itself says of a module",
+    "Beyond": "caught by the drill that raises it",
+    "Changed": "of the doctor's probes: an argument of doctor.LACKS_INTERNAL, or a line of its table",
+    "ConnectionRefusedError": "of the agent's own socket: caught by the worker that asks again",
+    "FileNotFoundError": "a page that is not written yet: caught by whoever looks again",
+    "GenerationAborted": "unwinds a step that is done again, and ends no job",
+    "InvariantBroken": "an invariant of ours, which the core tells with a code",
+    "NotHere": "of the doctor's probes: a line of its table",
+    "PeerLost": "an argument of the message about the loss or the drill that follows",
+    "Rehearsed": "caught by the drill that raises it",
+    "Unencodable": "caught, or an argument of the message that names the value",
+    "Unfit": "caught: the value is not carried over",
+}
+PLACES = {  # one that may, in a file where others may not
+    ("core/commit.py", "ValueError"): "an invariant of ours",
+    ("messages/registry.py", "ValueError"): "an invariant of ours: a code is there once",
+    ("detectors/command.py", "RuntimeError"): "an invariant of ours: nobody runs a check twice at a time",
+    ("worker/doctor", "RuntimeError"): "of the doctor's probes",
+    ("worker/encoding/codec.py", "ValueError"): "an argument of the message that names what is malformed",
+    ("worker/process/template.py", "OSError"): "an argument of worker_processes.CANNOT_FORK",
+    ("worker/transport/rendezvous.py", "RuntimeError"): "its store is over: caught by the recovery that has ended it",
+}
+WORDS = 5  # in a row, by which a sentence is known
 EXAMPLE = Message("US1999", "{name!r} came {late} steps late", cause="a test", remedy="none")
 
 
@@ -65,6 +91,68 @@ def test_every_message_is_used_and_explained() -> None:
     for message in registry().values():
         assert message.code[:3] in AREAS, message.code
         assert message.cause and "\n" not in message.template, message.code
+
+
+def test_user_facing_exceptions_carry_messages() -> None:
+    """And so does what is told to users: neither is made from a plain text in place."""
+    found, needed = [], set[object]()
+    for path in sorted(ROOT.rglob("*.py")):
+        file = str(path.relative_to(ROOT))
+        for node in ast.walk(ast.parse(path.read_text())):
+            call = node.exc if isinstance(node, ast.Raise) else node
+            if not isinstance(call, ast.Call) or not any(isinstance(word, ast.JoinedStr) or _is_text(word) for word in call.args):
+                continue
+            name = ast.unparse(call.func).rpartition(".")[2]
+            if isinstance(node, ast.Raise) and name[:1].isupper():
+                places = [place for place in PLACES if file.startswith(place[0]) and place[1] == name]
+                needed.update(places, {name} & PLAIN.keys() if not places else ())
+                if not places and name not in PLAIN:
+                    found.append(f"{file}:{call.lineno} raises {ast.unparse(call)}")
+            elif name in ("say", "_say"):
+                found.append(f"{file}:{call.lineno} tells {ast.unparse(call)}")
+    assert found == []
+    assert needed == PLAIN.keys() | PLACES.keys(), "what may stay stays"
+
+
+def test_tests_compare_with_no_sentence_of_a_message() -> None:
+    """With its code and its arguments instead, so that the sentence can be improved."""
+    sentences = {message.code: max(_literals(message), key=lambda words: len(words.split())) for message in registry().values()}
+    long = {code: words for code, words in sentences.items() if len(words.split()) >= WORDS}
+    assert len(long) > 500
+    found = []
+    for path in sorted(TESTS.rglob("*.py")):
+        if path == Path(__file__) or path.name == "__main__.py" or "jobs" in path.parts or path.parent.name == "scripts":
+            continue
+        for line, text in _compared(ast.parse(path.read_text())):
+            words = _plain(text)
+            found += [f"{path.relative_to(TESTS)}:{line} {code}: {some}" for code, some in long.items() if some in words]
+    assert found == []
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _literals(message: Message) -> list[str]:
+    """What stands between its arguments."""
+    return [_plain(words) for words, *_ in Formatter().parse(message.template)]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _compared(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The texts of a test, without what is only there for people: docstrings, and what is said of an assertion or by an exception."""
+    aside = set[ast.AST]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert) and node.msg is not None:
+            aside.update(ast.walk(node.msg))
+        elif isinstance(node, ast.Expr | ast.Raise):
+            aside.update(ast.walk(node) if isinstance(node, ast.Raise) or isinstance(node.value, ast.Constant) else ())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in aside:
+            yield node.lineno, node.value
 
 
 def test_a_message_knows_its_code_and_arguments() -> None:

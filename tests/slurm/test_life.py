@@ -13,7 +13,7 @@ from tests.integration.training import LONG, Outcome, survived
 from tests.said import said
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import OVER, Submitted
-from understudy.messages import quorums, starting
+from understudy.messages import coverage, quorums, starting
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
 HELD = 6
@@ -60,7 +60,7 @@ def test_notice(slurm: Cluster) -> None:
     file = slurm.home("alice") / "noticed.py"
     file.write_text(NOTICED)
     job = Submitted(slurm, script=f"{file} {slurm.home('alice')}")
-    job.wait_for_words("coverage: ")
+    job.wait_for_words(coverage.COVERED.code)
     slurm.run("alice", "scancel", "--signal=USR1", job.number)
     outcome = job.ends()
     assert outcome.code == 0, outcome.output

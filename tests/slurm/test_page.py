@@ -11,6 +11,7 @@ from tests.faults.harness import ROOT
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG
 from tests.slurm.cluster import Cluster, needs_slurm
+from understudy.messages import coverage, recoveries
 
 pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
 
@@ -34,9 +35,9 @@ def test_the_page(slurm: Cluster) -> None:
         assert state in ("PENDING", "RUNNING") or words in text, f"{state}\n{text}"
         return words in text
 
-    wait_until(lambda: printed("coverage: every rank has a replica"), "the first steps", LONG)
+    wait_until(lambda: printed(coverage.COVERED.code), "the first steps", LONG)
     slurm.nodes["n4"].off()
-    wait_until(lambda: printed("incident 1 is over"), "the recovery", LONG)
+    wait_until(lambda: printed(recoveries.INCIDENT_OVER.code), "the recovery", LONG)
     told = ["squeue", "--noheader", f"--jobs={number[1]}", "--format=%k"]
     wait_until(lambda: "rank 3 of n4 on n5; lost n4; 1 incident" in slurm.run("alice", *told), "the comment", LONG)
     slurm.run("alice", "scancel", number[1])

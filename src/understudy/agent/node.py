@@ -245,7 +245,7 @@ class NodeAgent:
 
     def _looking(self, names: list[str]) -> None:
         if names:
-            self._say(looking(f"node {self._config.node}", names))
+            self._say(looking(self._config.node, names))
 
     # -- an earlier life ----------------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Victim:
     def __post_init__(self) -> None:
         """Refuse what is no process id: a signal to 0 or to a negative number reaches whole process groups."""
         if wrong := [pid for pid in (self.pid, *self.more) if known_pid(pid) is None]:
-            raise ValueError(f"{wrong[0]} is no process id: nothing can be done to it")
+            raise ValueError(faults.NO_PROCESS(pid=wrong[0]))
 
 
 @dataclass(frozen=True)

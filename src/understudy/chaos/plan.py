@@ -106,7 +106,7 @@ def read(path: Path, registry: Registry) -> Plan:
     try:
         return make(found, registry)
     except BadPlan as error:
-        raise BadPlan(f"{path}: {error}") from error
+        raise BadPlan(faults.IN_PLAN(path=path, problem=str(error))) from error
 
 
 def make(found: dict[str, Any], registry: Registry) -> Plan:
@@ -120,7 +120,7 @@ def make(found: dict[str, Any], registry: Registry) -> Plan:
             try:
                 _check(entry, registry.find(name))
             except ValueError as error:
-                raise BadPlan(f"fault {number}: {error}") from error
+                raise BadPlan(faults.OF_FAULT(number=number, problem=str(error))) from error
     return plan
 
 

@@ -20,6 +20,7 @@ from understudy.checks.runner import run_all
 from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
 from understudy.detectors.configuration import read
+from understudy.messages import node_checks
 
 
 def main() -> int:
@@ -33,7 +34,7 @@ def main() -> int:
     try:
         report = run_all(read(Options, json.loads(arguments.json)), os.environ.get(TOKEN_VARIABLE, "").strip())
     except ValueError as error:
-        say(f"--json: {error}")
+        say(node_checks.OPTIONS_UNUSABLE(problem=str(error)))
         return 2
     print(report.model_dump_json())
     return 0 if report.passed else 1

@@ -21,6 +21,7 @@ from understudy.cli.job_commands import from_journal
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, TokenFile, service, target
 from understudy.common.console import say
+from understudy.links.messages import ONLY
 from understudy.messages import asking
 from understudy.policy.rules import LONGEST, seconds
 
@@ -141,7 +142,7 @@ class _Place:
             say(str(error))
             raise typer.Exit(NO_ANSWER) from error
         except Denied as error:
-            say(f"node {self.node}: {error}")
+            say(asking.ABOUT_NODE(node=self.node, reason=str(error)))
             raise typer.Exit(REFUSED) from error
         return [self.job] if self.job else list(found["jobs"])
 
@@ -223,10 +224,10 @@ def _looks(place: _Place) -> Iterator[_Left]:
             patience.answered()
         except NoAnswer as error:
             if patience.over():
-                say(f"node {place.node}: {error}")
+                say(asking.ABOUT_NODE(node=place.node, reason=str(error)))
                 raise typer.Exit(NO_ANSWER) from error
         except Denied as error:
-            say(f"node {place.node}: {error}")
+            say(asking.ABOUT_NODE(node=place.node, reason=str(error)))
             raise typer.Exit(REFUSED) from error
         time.sleep(LOOK)
 
@@ -239,9 +240,8 @@ def _ranks(left: _Left) -> str:
 
 
 def _of(jobs: list[str]) -> str:
-    if jobs == ["-"]:
-        return ""
-    return f" of {', '.join(jobs)}" if jobs else " (no job has anything there)"
+    """`jobs`: as an orchestrator names them; that of a run's own folder has one without a name."""
+    return "this one" if jobs == [ONLY] else ", ".join(jobs) or "none"
 
 
 def _duration(text: str) -> float | None:

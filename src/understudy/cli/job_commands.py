@@ -176,4 +176,4 @@ def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
     try:
         return answers[what](run.path)
     except (migrations.NewerJournal, views.NoJournal) as error:
-        raise NoAnswer(f"{run.journal_file}: {error}") from error
+        raise NoAnswer(asking.JOURNAL_UNUSABLE(path=run.journal_file, reason=str(error))) from error

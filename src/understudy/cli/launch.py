@@ -270,7 +270,7 @@ def _policy(file: Path | None) -> str:
         read(file)
         return file.read_text()
     except (BadPolicy, OSError) as error:
-        raise Usage(f"--policy {file}: {error}") from error
+        raise Usage(run_options.POLICY_UNUSABLE(path=file, reason=str(error))) from error
 
 
 def _detectors(file: Path | None, submitted: bool) -> str:

@@ -201,7 +201,10 @@ class Supervisor:
 
     def _read_control(self) -> None:
         assert self._control is not None
-        data = self._control.recv(1 << 16)
+        try:
+            data = self._control.recv(1 << 16)
+        except ConnectionResetError:  # the agent has ended before it read all that we sent it: a second signal. What it said came first
+            data = b""
         if not data:
             self._selector.unregister(self._control)
             self._control.close()

@@ -223,7 +223,7 @@ CHECK_TRIED_NOTHING = Message(
 
 DETECTORS_LOOK = Message(
     "US5750",
-    "{node}: {detectors} for trouble",
+    "node {node}: {detectors} for trouble",
     cause="The detectors of this node have begun.",
 )
 

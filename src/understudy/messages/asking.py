@@ -103,6 +103,13 @@ ORCHESTRATOR_NEEDED = Message(
     remedy="Give the address of its orchestrator.",
 )
 
+JOURNAL_UNUSABLE = Message(
+    "US2316",
+    "{path}: {reason}",
+    cause="The journal of this run cannot be read: it has nothing of a job yet, or a newer Understudy has written it.",
+    remedy="Use the version that has written it, or wait until the job has begun.",
+)
+
 MIGRATES = Message(
     "US2320",
     "rank {rank} moves to a spare at the next step boundary; understudy report shows when it has",
@@ -172,7 +179,7 @@ NOTHING_LISTED = Message(
 
 DRAIN_BEGINS = Message(
     "US2340",
-    "node {node} is being drained{jobs}: understudy drain {node} --wait waits until it is empty",
+    "node {node} is being drained (jobs there: {jobs}): understudy drain {node} --wait waits until it is empty",
     cause="`understudy drain` was accepted: ranks leave the node for spares elsewhere.",
 )
 
@@ -197,7 +204,7 @@ DRAINED = Message(
 
 UNDRAINED = Message(
     "US2344",
-    "node {node} is not drained any more{jobs}",
+    "node {node} is not drained any more (jobs there: {jobs})",
     cause="`understudy undrain` was accepted: spares may start on the node again.",
 )
 
@@ -315,4 +322,10 @@ NODE_DRAINS = Message(
     "US2372",
     "node {node}: {ranks}{deadline}{waits_for}",
     cause="A drain of this node is under way. Ranks that have no place elsewhere yet wait for the reason that is shown.",
+)
+
+ABOUT_NODE = Message(
+    "US2373",
+    "node {node}: {reason}",
+    cause="What was asked of this node was refused, or nobody answered, for the reason that is named.",
 )

@@ -53,8 +53,32 @@ NEGATIVE = Message(
     cause="The parameter is a length, a size or a time.",
     remedy="Give a value of 0 or more.",
 )
+NO_PROCESS = Message(
+    "US7008",
+    "{pid} is no process id: nothing can be done to it",
+    cause="A fault was given 0, a negative number or nothing as a process: a signal to that would reach a whole group of processes.",
+    remedy="Give the process id of a worker as `understudy status --json` shows it, when it is known.",
+)
+NO_DEVICE = Message(
+    "US7009",
+    "the driver shows no device",
+    cause="The fault needs a GPU. The driver is installed, and has no device that this process may use.",
+    remedy="Look at nvidia-smi and at CUDA_VISIBLE_DEVICES, or take another fault.",
+)
 
 # Plans.
+IN_PLAN = Message(
+    "US7040",
+    "{path}: {problem}",
+    cause="The plan cannot be used, for the reason that is named.",
+    remedy="Correct the file. `understudy chaos --list` shows faults and their parameters.",
+)
+OF_FAULT = Message(
+    "US7041",
+    "fault {number}: {problem}",
+    cause="This entry of the plan, counted from 1, cannot be used, for the reason that is named.",
+    remedy="Correct the entry. `understudy chaos --list` shows faults and their parameters.",
+)
 NOT_TOML = Message(
     "US7020",
     "{path}: not TOML: {problem}",

@@ -194,3 +194,15 @@ NOT_CHECKED = Message(
     cause="Collectives are compared before they run in the first step after a recovery. Here this would make ranks wait that need not, so "
     "it was given up.",
 )
+JOB_ENDS = Message(
+    "US4547",
+    "{reason}; the job ends",
+    cause="A newcomer cannot take over its rank, for the reason that is named, and no other newcomer would fare better.",
+    remedy="Do what the reason says, and start again from a checkpoint.",
+)
+FRAMEWORKS_DIFFER = Message(
+    "US4548",
+    "rank {rank}: {difference}",
+    cause="What steers the collectives of a framework (the buckets of DDP and the like) is not the same on this newcomer as on its donors.",
+    remedy="Let every worker of a job set up its models in the same way. Another spare is tried.",
+)

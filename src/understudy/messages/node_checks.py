@@ -67,6 +67,13 @@ NO_CHECKS = Message(
     cause="--only and --skip together exclude every check.",
     remedy="Leave out one of the two.",
 )
+OPTIONS_UNUSABLE = Message(
+    "US3610",
+    "--json: {problem}",
+    cause="The options of a check that an agent starts cannot be read: agent and checks are of different versions, or it was started by "
+    "hand.",
+    remedy="Use `understudy check-node`, and the same version of Understudy on all nodes.",
+)
 
 # compute
 CPUS_COMPUTE = Message(

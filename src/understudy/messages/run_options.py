@@ -277,3 +277,10 @@ ENDPOINT_HOST_IGNORED = Message(
     "with one node the orchestrator listens on this machine only; of --rdzv-endpoint only the port counts",
     cause="--rdzv-endpoint was given for a job of one node, to whose orchestrator no other node connects.",
 )
+
+POLICY_UNUSABLE = Message(
+    "US2153",
+    "--policy {path}: {reason}",
+    cause="The file cannot be read, or is no policy, for the reason that is named.",
+    remedy="Correct it. `understudy policy check` says the same without starting a job.",
+)

@@ -60,3 +60,8 @@ NOT_SAVED = Message(
     "set-up. Its content would be wrong, so the file is left alone.",
     remedy="Let every worker of a job set up from the same files, and save inside a @job.section.",
 )
+STARTS_ANEW = Message(
+    "US1623",
+    "the job starts anew",
+    cause="A rank was lost before anything was trained. The orchestrator ends all workers and starts others in their place.",
+)

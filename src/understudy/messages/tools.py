@@ -299,3 +299,9 @@ NO_CERTIFICATE = Message(
     cause="The file has no certificate in PEM form.",
     remedy="Give the orchestrator's certificate, which begins with -----BEGIN CERTIFICATE-----.",
 )
+
+JOB_SAYS = Message(
+    "US2906",
+    "the job: {message}",
+    cause="The message of the job on which faults were injected, as `understudy status` shows it.",
+)

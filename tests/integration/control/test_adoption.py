@@ -16,7 +16,7 @@ from tests.integration.training import LONG, Outcome, Started, Training, survive
 from tests.said import said
 
 from understudy.links.reattach import AWAY
-from understudy.messages import starting
+from understudy.messages import agents, starting
 
 HELD = 6
 WAITING = 14  # the step behind which all wait for the end
@@ -123,7 +123,7 @@ def test_a_part_of_a_service_is_killed(tmp_path: Path, mark: Mark, undisturbed: 
     wait_for_end(part)
     if also:
         service.restart_agent(node)
-    service.wait_for_words(f"agent-{node}.txt", "it is started again")
+    service.wait_for_words(f"agent-{node}.txt", agents.PART_RESTARTED_WITH_AGENT.code if also else agents.PART_RESTARTED.code)
     job.let("let go")
     job.wait_for(f"step {WAITING} on 1 in generation 0")
     send(before[1]["pid"], signal.SIGKILL)

@@ -16,7 +16,7 @@ from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Started, Training, training, understudy
 
 from understudy.chaos.faults import network
-from understudy.messages import faults
+from understudy.messages import coverage, faults
 from understudy.messages.base import code_of
 
 __all__ = ["training"]
@@ -37,7 +37,7 @@ def trains(training: Training) -> Callable[..., Started]:
 
         def ready() -> bool:
             assert started.process.poll() is None, started.output
-            return "coverage: every rank has a replica" in started.output
+            return coverage.COVERED.code in started.output
 
         wait_until(ready, "training", LONG)
         return started

@@ -13,6 +13,7 @@ from tests.integration.training import LONG, Outcome, Training, training
 from tests.said import said
 
 from understudy.messages import asking, census, script_check
+from understudy.messages.drills import REDO_PROVEN
 
 __all__ = ["training"]
 
@@ -45,7 +46,7 @@ def test_a_recovery_that_is_bitwise(good: Outcome) -> None:
     assert isinstance(kill, dict) and (kill["rank"], kill["before"], kill["worker"]) == (1, 12, "w1"), kill
     drills, notes = found["drills"], found["notes"]
     assert isinstance(drills, list) and said(drills[0], asking.DRILL_PROVEN, rank=0), drills  # at step 3, if a spare is warm by then
-    assert isinstance(notes, list) and any("the redo is proven by rank 0" in note for note in notes), notes
+    assert isinstance(notes, list) and any(said(note, REDO_PROVEN, who="rank 0: it") for note in notes), notes
     assert found["covered"] == ["model (DistributedDataParallel)", "optimizer (AdamW)"]
     assert found["adopted"] == ["best"]
     # Parameters and what belongs to them, the mode, the settings, three streams and a result: on two ranks, in 8 steps and 2 evaluations.

@@ -16,7 +16,7 @@ from tests.integration.control.test_cli_run import ask
 from tests.integration.processes import LIMIT, Mark, marked, send, wait_until
 from tests.said import said
 
-from understudy.messages import starting
+from understudy.messages import recoveries, starting
 
 SCRIPT = """
 import os, select, subprocess, sys
@@ -140,7 +140,7 @@ def test_a_lost_rank_is_replaced_and_its_strays_end(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
         code, output = finish(process)
         assert code == 0, output
-        assert "takes over rank 1" in output
+        assert said(output, recoveries.TAKES_OVER, rank=1)
         mark.wait_until_none(10.0)
         (incident,) = json.loads(ask(tmp_path, "report", "--json", "--run-dir", "run").stdout)["incidents"]
         assert (incident["cause"], incident["rank"], incident["steps_lost"]) == ("killed", 1, 0)

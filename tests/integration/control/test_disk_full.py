@@ -20,6 +20,7 @@ from tests.integration.processes import pid_of, send, wait_until
 from understudy.common.page_view import Activity
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import SIZE, PageReader, PageWriter
+from understudy.messages import worker_processes
 
 SCRIPT = """
 import fcntl, sys
@@ -87,7 +88,7 @@ def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tm
             wait_until(partial(_another, job.pid, module, before), f"{module} is started again")
         wait_until(lambda: _answers(run, "training"), "the job is led again")
         send(pid_of(lambda: _status(run)["spares"][0]), signal.SIGKILL)  # it may be starting still
-        wait_until(lambda: "has no page" in told.read_text(), "the next spare says what it lacks")
+        wait_until(lambda: worker_processes.NO_PAGE.code in told.read_text(), "the next spare says what it lacks")
         wait_until(lambda: [one["state"] for one in _status(run).get("spares", ())] == ["warm"], "and can take a rank all the same")
         again = _pid(job.pid, "understudy.orchestrator")
         assert first != again

@@ -16,7 +16,7 @@ from tests.integration.processes import Mark, marked, pid_of, wait_for_end, wait
 from tests.integration.training import JOBS, LONG, Outcome, survived
 from tests.said import said
 
-from understudy.messages import agents, service_jobs
+from understudy.messages import agents, coverage, service_jobs
 
 pytestmark = needs_hosts
 HELD = 6  # the step in which a rank waits for what the test does to its host
@@ -107,7 +107,7 @@ def test_a_host_that_vanishes(start: Start, undisturbed: Outcome) -> None:
     outcome = job.ends()
     (incident,) = survived(outcome, undisturbed)
     assert job.hosts[2].lost_packets() > 0
-    assert "so is that of any one node" in outcome.output
+    assert said(outcome.output, coverage.COVERED, together="; so is that of any one node")
     assert (incident["cause"], incident["rank"]) == ("node", 1)
     assert len(incident["ranks"]) == 1
     assert incident["phases"]["detect"] >= 2.0

@@ -47,7 +47,7 @@ def orchestrator(host: Host) -> int:
 def leader(job: Spread) -> tuple[int, int]:
     """The highest term in which one has said that it leads, and the number of its host."""
     told = [(job.folder / f"output{number}.txt").read_text() for number in range(len(job.hosts))]
-    return max((int(term), number) for number, text in enumerate(told) for term in re.findall(r"leads \(term (\d+)\)", text))
+    return max((int(term), number) for number, text in enumerate(told) for term in re.findall(rf"{quorums.LEADS.code}: .* (\d+)", text))
 
 
 def leads_after(job: Spread, term: int) -> bool:

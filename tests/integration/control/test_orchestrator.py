@@ -26,7 +26,7 @@ from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
 from understudy.core.model import LossCause, Position, SnapshotRef, Stand
 from understudy.links.messages import Message, Pages, decode, encode, unfold
-from understudy.messages import http_requests, orchestrators
+from understudy.messages import disputes, http_requests, losses, moves, orchestrators, recoveries, service_jobs, training_evidence
 from understudy.orchestrator import views
 from understudy.orchestrator.state_view import offline_state_table
 
@@ -191,10 +191,10 @@ def test_a_job_from_start_to_end(orchestrator: Orchestrator) -> None:
         assert agent.hear(commands.Release).exit_code == 0
     assert agent.hear(commands.EndJob).exit_code == 0
     agent.socket.close()
-    code, said = orchestrator.end()
+    code, output = orchestrator.end()
     assert code == 0
-    assert "understudy: rank 1 (worker w1 on node n0) was killed: signal 9" in said
-    assert said.endswith("understudy: all 2 ranks finished, 1 incident\n") and orchestrator.token not in said
+    assert said(output, losses.KILLED, rank=1, worker="w1", node="n0", detail="signal 9")
+    assert said(output.splitlines()[-1], recoveries.ALL_FINISHED, ranks=2, incidents="1 incident") and orchestrator.token not in output
     assert views.offline_report(orchestrator.run_dir) == report and offline_state_table(orchestrator.run_dir) == state
     after = views.offline_status(orchestrator.run_dir)
     assert after["state"] == "finished" and after["step"] == 8
@@ -253,7 +253,7 @@ def test_who_does_not_introduce_itself_is_sent_away(orchestrator: Orchestrator) 
 
 def test_migration_by_the_interface(orchestrator: Orchestrator) -> None:
     answer = orchestrator.ask("POST", "/migrate", {"rank": 1})
-    assert answer.status_code == 409 and "not in plain training" in answer.json()["detail"]
+    assert answer.status_code == 409 and said(answer.json()["detail"], moves.NOT_SETTLED)
     agent = orchestrator.agent()
     agent.begin()
     wait_for(orchestrator, state="training", step=1)
@@ -262,7 +262,7 @@ def test_migration_by_the_interface(orchestrator: Orchestrator) -> None:
     assert orchestrator.ask("POST", "/migrate", {"rank": 1, "reason": "firmware"}).status_code == 200
     assert {agent.hear(commands.Publish).worker for _ in range(2)} == {"w0", "w1"}
     assert agent.hear(commands.Assign).planned
-    assert "already migrating" in orchestrator.ask("POST", "/migrate", {"rank": 0}).json()["detail"]
+    assert said(orchestrator.ask("POST", "/migrate", {"rank": 0}).json()["detail"], moves.ALREADY_MIGRATING)
 
 
 def test_a_held_job_by_the_interface(orchestrator: Orchestrator) -> None:
@@ -271,7 +271,7 @@ def test_a_held_job_by_the_interface(orchestrator: Orchestrator) -> None:
     agent.begin()
     wait_for(orchestrator, state="training", step=1)
     answer = orchestrator.ask("POST", "/believe", {"rank": 1})
-    assert answer.status_code == 409 and "not held" in answer.json()["detail"]
+    assert answer.status_code == 409 and said(answer.json()["detail"], disputes.NOT_HELD)
     agent.say(events.ReplicasDiffer("w0", 0, (), ((0,), (1,)), "a tensor is not the same"))
     assert {agent.hear(commands.Abort).worker for _ in range(2)} == {"w0", "w1"}
     for worker in ("w0", "w1"):
@@ -298,8 +298,8 @@ def test_stop_by_the_interface(orchestrator: Orchestrator) -> None:
     assert orchestrator.ask("POST", "/stop", {"reason": "enough", "exit_code": 4}).status_code == 200
     assert agent.hear(commands.EndJob).exit_code == 4
     agent.socket.close()
-    code, said = orchestrator.end()
-    assert code == 4 and said.endswith("understudy: stopped: enough\n")
+    code, output = orchestrator.end()
+    assert code == 4 and said(output.splitlines()[-1], losses.STOPPED, reason="enough")
 
 
 def test_sigterm_ends_the_job(orchestrator: Orchestrator) -> None:
@@ -308,8 +308,8 @@ def test_sigterm_ends_the_job(orchestrator: Orchestrator) -> None:
     orchestrator.process.send_signal(signal.SIGTERM)
     assert agent.hear(commands.EndJob).exit_code == 143
     began = time.monotonic()
-    code, said = orchestrator.end()  # the agent does not go: the wait for it is bounded
-    assert code == 143 and "agents still connected" in said
+    code, output = orchestrator.end()  # the agent does not go: the wait for it is bounded
+    assert code == 143 and said(output, service_jobs.AGENTS_STILL_CONNECTED)
     assert time.monotonic() - began < LONG
 
 
@@ -356,7 +356,7 @@ def test_a_hang_is_a_loss(tmp_path: Path) -> None:
                 command = agent.next(timeout=0.05)
             except TimeoutError:
                 continue
-        assert isinstance(command, commands.KillWorker) and command.worker == "w1" and "no sign of life" in command.reason
+        assert isinstance(command, commands.KillWorker) and command.worker == "w1" and said(command.reason, training_evidence.SILENT)
         assert agent.hear(commands.Abort).lost == (1,)
     finally:
         orchestrator.close()

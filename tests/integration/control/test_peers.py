@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from tests.integration.processes import wait_until
+from tests.said import refused
 
 from understudy.core.buddies import Place
+from understudy.messages import worker_processes
 from understudy.worker.encoding.messages import PeerAddress, unpack
 from understudy.worker.errors import BadMessage, GenerationAborted, PeerLost
 from understudy.worker.transport import peers
@@ -185,10 +187,10 @@ def test_a_peer_that_ends_is_named(members: Callable[[int], Members]) -> None:
 
     waiting = group.start(survivor)
     group.start(victim).result(LIMIT)
-    with pytest.raises(PeerLost, match="member 1"):
+    with refused(PeerLost, worker_processes.CONNECTION_LOST, member=1):
         waiting.result(LIMIT)
     assert found == {1: b"first"}
-    with pytest.raises(PeerLost, match="broke before"):  # what comes next may be the middle of a message
+    with refused(PeerLost, worker_processes.BROKE_BEFORE):  # what comes next may be the middle of a message
         group.peers[0].exchange({1: frame(bytes(1000))}, {1: read_frame(found, 1)})
 
 
@@ -219,5 +221,5 @@ def test_a_size_that_nobody_would_send_is_refused(members: Callable[[int], Membe
     group, found = members(2), dict[int, bytes]()
     waiting = group.start(group.peers[0].exchange, {}, {1: read_frame(found, 1)})
     group.start(group.peers[1].exchange, {0: iter([memoryview((1 << 60).to_bytes(8, "little"))])}, {}).result(LIMIT)
-    with pytest.raises(BadMessage, match="member 1 announces"):
+    with refused(BadMessage, worker_processes.TOO_LARGE, member=1):
         waiting.result(LIMIT)

@@ -218,9 +218,10 @@ def test_one_that_was_stopped_steps_down_when_it_wakes_up(members: Members) -> N
 def _leading(members: Members, number: int) -> str:
     """Whom it says to ask; its own address while it says nothing of the kind."""
     try:
-        return str(members.ask(number, "/v1/health").json()["detail"]).rpartition("ask ")[2]
+        detail = members.ask(number, "/v1/health").json()["detail"]
     except (httpx.TransportError, KeyError):
         return members.urls[number]
+    return next((url for url in members.urls if said(detail, http_requests.ASK_LEADER, url=url)), members.urls[number])
 
 
 def _connection(members: Members, address: str, token: str) -> connect:

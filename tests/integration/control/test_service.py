@@ -18,7 +18,7 @@ from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome, survived
 from tests.said import said
 
-from understudy.messages import agents, asking, http_requests, orchestrators, run_options, service_jobs
+from understudy.messages import agents, asking, http_requests, orchestrators, recoveries, run_options, service_jobs
 
 HELD = 6
 RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "2"]
@@ -58,7 +58,7 @@ def test_jobs_come_wait_and_go(service: Service, undisturbed_spread: Callable[[i
     waiting.let("end")
     logs = service.command("logs", "--follow", "first")
     assert logs.returncode == 0
-    assert "all 2 ranks finished, no incidents" in logs.stdout
+    assert said(logs.stdout, recoveries.ALL_FINISHED, ranks=2, incidents="no incidents")
     waiting.process.wait()
     assert waiting.status()["step"] == 16
     found = Outcome(0, "", waiting.folder).record

@@ -7,7 +7,7 @@ import json
 from tests.integration.training import Training, training, understudy
 from tests.said import said
 
-from understudy.messages import census
+from understudy.messages import census, coverage
 
 __all__ = ["training"]
 
@@ -32,8 +32,7 @@ def test_the_listing_says_what_a_newcomer_gets_and_what_not(training: Training) 
     table = understudy("status", "--state", "--run-dir", run).stdout
     assert "as of step 8" in table and "counter" in table and "beside.py" in table and "differ" in table
     notices = outcome.ask("status")["notices"]
-    adopted = "coverage: adopted, though not registered: counter, own (beside.py) (understudy status --state)"
-    assert any(adopted in notice for notice in notices), notices
+    assert any(said(notice, coverage.ADOPTED, names="counter, own (beside.py)") for notice in notices), notices
     assert any(said(notice, census.COUNTER_MOVES, names="ticks (beside.py:40)") for notice in notices), notices
     assert any(said(notice, census.DIFFERS_BY_RANK, names="worst (beside.py:44)") for notice in notices), notices
 

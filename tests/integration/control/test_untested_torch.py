@@ -12,7 +12,7 @@ from tests.integration.training import LONG, Training, training, understudy
 from tests.said import said
 
 from understudy.common import tested
-from understudy.messages import doctor
+from understudy.messages import doctor, tools
 
 __all__ = ["training"]
 
@@ -49,7 +49,7 @@ class Other:
 sys.meta_path.insert(0, Other())
 """
 UNTESTED = "2.99.0"
-TOLD = f"understudy: torch {UNTESTED} is not among the versions that Understudy is tested with ({tested.TORCH[0]} to {tested.TORCH[1]})"
+TOLD = f"understudy: {tools.TORCH_UNTESTED(version=UNTESTED, first=tested.TORCH[0], last=tested.TORCH[1])}"
 SCRIPT = "import torch\nprint('the script runs under', torch.__version__)\n"
 
 
@@ -80,7 +80,7 @@ def test_a_job_runs_under_another_torch_that_has_all(training: Training, tmp_pat
     outcome = training.begin(str(tmp_path / "script.py"), ranks=1, spares=0, PYTHONPATH=other_torch(tmp_path)).ends()
     assert f"the script runs under {UNTESTED}" in outcome.output
     assert outcome.output.splitlines()[0].startswith(TOLD)
-    assert "cannot be used" not in outcome.output
+    assert doctor.LACKS_INTERNAL.code not in outcome.output
 
 
 REFUSAL = "from understudy.worker.doctor.start import refusal; print(refusal())"
@@ -109,7 +109,7 @@ def test_a_torch_that_ends_its_process_is_refused(tmp_path: Path) -> None:
     path = other_torch(tmp_path)
     with (tmp_path / "sitecustomize.py").open("a") as site:
         site.write("if '--internals' in sys.orig_argv:\n    import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)\n")
-    assert "ended with SIGSEGV" in _refusal(path)
+    assert said(_refusal(path), doctor.PROBE_ENDED, how="SIGSEGV")
 
 
 def test_the_doctor_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome
 from tests.said import said
 
-from understudy.messages import asking, http_requests, service_jobs
+from understudy.messages import asking, http_requests, moves, service_jobs
 
 Undisturbed = Callable[[int], Outcome]
 
@@ -57,13 +57,13 @@ def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, u
     service.wait_for_nodes(3)
     assert [line["drain"] for line in service.ask("nodes") if line["node"] == shared] == ["drained"], "it is known after a new start"
     back = service.command("undrain", shared, "--no-check")
-    assert back.returncode == 0 and said(back.stdout + back.stderr, asking.UNDRAINED, node=shared, jobs=" of first, second"), back
+    assert back.returncode == 0 and said(back.stdout + back.stderr, asking.UNDRAINED, node=shared, jobs="first, second"), back
     assert [(line["drain"], line["taint"]) for line in service.ask("nodes") if line["node"] == shared] == [("", "")]
     assert service.command("undrain", shared).returncode == 4
     for job in jobs:
         (incident,) = job.ends_like(undisturbed_spread(2)).incidents
         assert (incident["planned"], incident["cause"], incident["decision"]) == (True, "migrated", "boundary")
-        assert incident["ranks"][0]["detail"] == f"node {shared} is drained: a new kernel"
+        assert incident["ranks"][0]["detail"] == moves.DRAINED(node=shared, reason="a new kernel")
 
 
 def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbed_spread: Undisturbed) -> None:
@@ -84,7 +84,8 @@ def test_past_its_deadline_what_is_late_is_left(service: Service, undisturbed_sp
     job = service.held("job", spares=0)
     node = job.node_of(1)
     refused = service.command("drain", node, "--reason", "a new kernel")
-    assert refused.returncode == 4 and "rank 1 would have nowhere to go" in refused.stderr + refused.stdout, refused
+    assert refused.returncode == 4, refused
+    assert said(refused.stderr + refused.stdout, moves.NOWHERE_TO_GO, ranks="rank 1"), refused
     assert job.status()["taints"] == {}, "nothing has changed"
     late = service.command("drain", node, "--force", "--deadline", "2s", "--wait", "--json")
     assert late.returncode == 3, late

@@ -14,7 +14,7 @@ from tests.integration.processes import wait_for_end, wait_until
 from tests.integration.training import LONG, Training, survived, training
 from tests.said import said
 
-from understudy.messages import policies, training_evidence
+from understudy.messages import coverage, policies, recoveries, training_evidence
 
 __all__ = ["training"]
 
@@ -88,11 +88,11 @@ def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path, s
     policy.write_text(POLICY)
     flags = ["--nproc-per-node", str(RANKS), "--spares", "1", "--no-replenish", "--drill", "off", "--policy", str(policy)]
     job = training.start(["-m", "understudy.cli", "run", *flags, "--run-dir", "FOLDER/run"], "heavy.py")
-    job.wait_for("coverage: ")
+    job.wait_for(coverage.COVERED.code)
     wait_until(lambda: [spare["state"] for spare in job.status()["spares"]] == ["warm"] and job.status()["step"] > 20, "steps", LONG)
     slow = job.status()["ranks"][SLOW]
     with slowed(slow["pid"]):
-        job.wait_for(f"incident 1 is over: rank {SLOW} is on ", 2 * LONG)
+        job.wait_for(f"{recoveries.INCIDENT_OVER.code}: incident 1 ", 2 * LONG)
     moved = job.status()
     wait_until(lambda: job.status()["step"] > moved["step"] + 20, "steps of the newcomer", LONG)
     (job.folder / "end").touch()

@@ -14,7 +14,7 @@ from tests.integration.training import LONG, Started, Training, survived, templa
 from tests.said import codes, said
 
 from understudy.core.drill import advice
-from understudy.messages import asking, drilled_steps, drills, moves, recoveries
+from understudy.messages import asking, coverage, drilled_steps, drills, losses, moves, recoveries
 
 __all__ = ["training"]
 
@@ -28,7 +28,7 @@ def begin(training: Training, script: str, *arguments: str, ranks: int = 2, flag
 
     def ready() -> bool:
         assert started.process.poll() is None, started.output
-        return "coverage: every rank has a replica" in started.output
+        return coverage.COVERED.code in started.output
 
     wait_until(ready, "training", LONG)
     wait_for_spare(started)
@@ -162,7 +162,8 @@ def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training
     send(pid_of(lambda: started.status()["ranks"][0]), signal.SIGKILL)
     wait_until(lambda: said(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
     found = started.status()["drills"][0]
-    assert found["verdict"] == "broken" and "called off: rank 0" in found["detail"], found
+    assert found["verdict"] == "broken" and codes(found["detail"]) == [drills.DRILL_CALLED_OFF.code, losses.KILLED.code], found
+    assert said(found["detail"], losses.KILLED, rank=0), found
     (started.folder / "stop").touch()
     started.succeeds()
 
@@ -179,7 +180,7 @@ def test_the_spare_of_a_drill_takes_the_rank_that_is_killed_while_it_is_in_the_s
     assert json.loads(asked.stdout)["number"] == 1, asked.stderr
     wait_until(lambda: (started.folder / "marker set-up of 1 again").exists(), "the spare's set-up", LONG)
     send(before["ranks"][1]["pid"], signal.SIGKILL)
-    wait_until(lambda: f"spare {spare['worker']} on node" in started.output and "takes over rank 1" in started.output, "the loss", LONG)
+    wait_until(lambda: said(started.output, recoveries.TAKES_OVER, spare=spare["worker"], rank=1), "the loss", LONG)
     send(template, signal.SIGCONT)
     for name in ("set up", "go on", "end"):
         (started.folder / name).touch()
@@ -187,4 +188,5 @@ def test_the_spare_of_a_drill_takes_the_rank_that_is_killed_while_it_is_in_the_s
     (incident,) = survived(outcome, reference)
     assert (incident["rank"], incident["new_worker"]) == (1, spare["worker"]), incident
     (found,) = outcome.ask("status")["drills"]
-    assert found["verdict"] == "broken" and "called off: rank 1" in found["detail"], found
+    assert found["verdict"] == "broken" and codes(found["detail"]) == [drills.DRILL_CALLED_OFF.code, losses.KILLED.code], found
+    assert said(found["detail"], losses.KILLED, rank=1), found

@@ -27,7 +27,7 @@ def test_misuse_ends_the_job_the_first_time(training: Training) -> None:
     """Every rank is refused before the first step. What else is refused: `tests/worker/test_wrong_use.py`, where each rule is checked."""
     outcome = training.run("misuse.py", "unregistered model", spares=0)
     assert outcome.code == 1
-    (line,) = [line for line in outcome.output.splitlines() if "failed at step 0" in line]
+    (line,) = [line for line in outcome.output.splitlines() if said(line, losses.SCRIPT_FAILED, step=0)]
     assert "rank " in line and "DistributedDataParallel over Linear" in line
     assert "Traceback" in outcome.output
     assert "misuse.py" in outcome.output
@@ -66,7 +66,7 @@ def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(where:
     outcome = training.run("misuse.py", "adds to gradients", faults=f"{where}:5:1")
     assert outcome.code == 1
     assert said(outcome.output, what)
-    assert "failed at step 5" in outcome.output
+    assert said(outcome.output, losses.SCRIPT_FAILED, step=5)
 
 
 def test_a_rank_that_leaves_its_loop_earlier_than_the_others(training: Training) -> None:
@@ -80,14 +80,14 @@ def test_ranks_that_leave_their_loop_while_another_one_computes_on(training: Tra
     """Nor does that one wait for them in a collective, while they wait for it in the comparison at the end."""
     outcome = training.run("misuse.py", "one goes on", ranks=3, spares=0)
     assert outcome.code == 1, outcome.output
-    assert "rank 2 (w2 on node node0)" in outcome.output
+    assert said(outcome.output, losses.SCRIPT_FAILED, rank=2, worker="w2", node="node0")
     assert said(outcome.output, training_evidence.LEFT_BEHIND, where="transaction 5")
 
 
 def test_a_rank_that_trains_where_another_one_does_not(training: Training) -> None:
     outcome = training.run("misuse.py", "one trains", spares=0)
     assert outcome.code == 1, outcome.output
-    assert "rank 0 (w0 on node node0)" in outcome.output
+    assert said(outcome.output, losses.SCRIPT_FAILED, rank=0, worker="w0", node="node0")
     assert said(outcome.output, training_evidence.LEFT_BEHIND, where="the first transaction", others=1)
 
 

@@ -30,7 +30,7 @@ def _driver() -> ctypes.CDLL:
     driver = ctypes.CDLL("libcuda.so.1")
     count = ctypes.c_int()
     if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
-        raise OSError("the driver shows no device")
+        raise OSError(faults.NO_DEVICE())
     return driver
 
 

@@ -11,7 +11,7 @@ from understudy.cli.check.course import AGAINST, Kill
 from understudy.cli.check.records import BESIDE, Comparison, Records, called, compare, unlike_beside
 from understudy.cli.check.runs import Ended
 from understudy.cli.show import drill_line, seconds
-from understudy.messages import script_check
+from understudy.messages import coverage, script_check
 
 NAMED = 5  # differences that are listed
 # In front of the summary of a failure: the runtime's own exceptions (`worker.errors`) say what to change in the script.
@@ -171,7 +171,7 @@ class Judge:
     @staticmethod
     def _told(run: Ended) -> list[str]:
         """Without the good news."""
-        return [notice for notice in run.notices if "coverage: every rank has a replica" not in notice]
+        return [notice for notice in run.notices if coverage.COVERED.code not in notice]
 
 
 def _first_of_each(found: Comparison) -> list[str]:

@@ -269,7 +269,7 @@ class Arrival:
         """What steers the collectives of DDP and the like. Raises `NotTheSame`."""
         rank = self._progress.rank
         if different := disagreement({**donors.frameworks(), rank: self._held.frameworks.described()}):
-            raise NotTheSame(f"rank {rank}: {different}")
+            raise NotTheSame(newcomers.FRAMEWORKS_DIFFER(rank=rank, difference=different))
 
     def _notes(self, replayer: Replayer) -> tuple[str, ...]:
         notes: list[str] = [newcomers.RESULT_OF_ANOTHER(place=key) for key in self._results.replaced]

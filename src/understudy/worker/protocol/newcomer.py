@@ -299,7 +299,7 @@ class Newcomer:
         assignment = self._membership.control.assignment
         if self._rehearsal is not None or (assignment is not None and assignment.planned):
             self._reject(text)  # the rank stays where it is
-        raise Misuse(f"{text}; the job ends") from None
+        raise Misuse(newcomers.JOB_ENDS(reason=text)) from None
 
     def _reject(self, detail: str) -> NoReturn:
         if self._rehearsal is not None:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from understudy.common.page_view import Activity
 from understudy.core.model import Stand
-from understudy.messages import transactions
+from understudy.messages import set_up, transactions
 from understudy.worker.errors import Misuse
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.collective_count import CollectiveCount
@@ -97,7 +97,7 @@ class SetUp:
         except RuntimeError as error:
             decision = membership.quiesce_after(error)
             if decision.start != 0:
-                raise Misuse("the job starts anew") from error  # not reached: the orchestrator ends this worker instead
+                raise Misuse(set_up.STARTS_ANEW()) from error  # not reached: the orchestrator ends this worker instead
         progress.transaction, progress.phase = 0, Stand.IDLE
         self._count.end()
 
