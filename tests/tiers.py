@@ -82,7 +82,7 @@ class Recorder:
         self._seconds[key(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        if exitstatus == 0:
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             self._file.write_text(json.dumps({name: round(value, 1) for name, value in sorted(self._seconds.items())}, indent=1) + "\n")
 
 
