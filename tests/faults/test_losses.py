@@ -20,7 +20,7 @@ from tests.faults.harness import (
     in_step,
     redone,
 )
-from tests.faults.modes import modes
+from tests.faults.modes import every_mode
 from tests.integration.processes import send, wait_until
 
 from understudy.common.names import JOURNAL
@@ -31,7 +31,7 @@ Start = Callable[..., Job]
 References = Callable[..., Reference]
 
 
-@modes("hsdp")
+@every_mode
 def test_two_at_once_and_two_in_a_row(mode: str, start: Start, reference: References) -> None:
     """Two ranks at the same moment, then the same rank twice in one step, then rank 0 and a donor of the recovery from that.
 
@@ -57,7 +57,7 @@ def test_two_at_once_and_two_in_a_row(mode: str, start: Start, reference: Refere
     assert_survivors_stayed(job, {0: 2, 1: 2, 3: 2})
 
 
-@modes("hsdp")
+@every_mode
 def test_newcomer_lost_during_its_promotion(mode: str, start: Start, reference: References) -> None:
     """In its set-up, in the middle of its transfer, verified but before anybody knows, and as it attaches."""
     faults = (
@@ -124,10 +124,9 @@ def test_spare_lost(start: Start, reference: References) -> None:
                 Fault("vote agreement", rank=1, step=9, action="hang"),
             ),
             (redone(2, in_step(4)), either(1, in_step(9))),
-            marks=pytest.mark.whole,
         ),
         ("hsdp", (Fault("first collective of backward", rank=3, step=4, action="sigstop"),), (redone(3, in_step(4)),)),
-        pytest.param("tp", (Fault("vote copies", rank=1, step=4, action="sigstop"),), (either(1, in_step(4)),), marks=pytest.mark.whole),
+        pytest.param("tp", (Fault("vote copies", rank=1, step=4, action="sigstop"),), (either(1, in_step(4)),)),
     ],
 )
 def test_hangs(mode: str, faults: tuple[Fault, ...], outcomes: tuple[Outcome, ...], start: Start, reference: References) -> None:
@@ -152,7 +151,7 @@ def test_process_of_the_data_loader(start: Start, reference: References) -> None
     assert_survivors_stayed(job, {2: 1})
 
 
-@modes("ddp")
+@every_mode
 def test_before_the_first_transaction(mode: str, start: Start, reference: References) -> None:
     """Nothing has been done yet, so all start anew."""
     undisturbed = reference(mode)
@@ -166,7 +165,7 @@ def test_before_the_first_transaction(mode: str, start: Start, reference: Refere
     assert commits == [2] * 4, "the ranks say that they are at work in the generation that they were given, so the incident ends here"
 
 
-@modes("tp")
+@every_mode
 def test_end_of_the_training(mode: str, start: Start, reference: References) -> None:
     """In the very last vote, and behind the loop, where other ranks may have finished."""
     faults = (

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.faults.harness import LIMIT, RANKS, Fault, Job, Reference, assert_identical, assert_incidents, either, in_step, redone
-from tests.faults.modes import modes
 from tests.integration.processes import send, wait_until
 from tests.said import said
 
@@ -34,7 +34,7 @@ def when_prepared(job: Job, *ranks: int) -> dict[int, str]:
     return prepared(job)
 
 
-@modes("buffers", "hsdp", among=("ddp", "buffers", "hsdp", "tp"))
+@pytest.mark.parametrize("mode", ["ddp", "buffers", "hsdp", "tp"])
 def test_each_takes_its_rank(mode: str, start: Start, reference: References) -> None:
     """In a step, and a second one in the middle of a recovery; a rank moves to the one that is prepared for it."""
     faults = (

@@ -20,7 +20,7 @@ from tests.faults.harness import (
     in_step,
     redone,
 )
-from tests.faults.modes import modes
+from tests.faults.modes import every_mode
 from tests.said import said
 
 from understudy.messages import newcomers
@@ -29,7 +29,7 @@ Start = Callable[..., Job]
 References = Callable[..., Reference]
 
 
-@modes("hsdp")
+@every_mode
 def test_up_to_the_vote(mode: str, start: Start, reference: References) -> None:
     """Before it, nobody can have voted in this step, so it is redone; at its start others may still be in the vote of the one before.
 
@@ -62,7 +62,7 @@ def test_up_to_the_vote(mode: str, start: Start, reference: References) -> None:
     assert_survivors_stayed(job, {0: 2, 1: 2, 2: 2, 3: 2})
 
 
-@modes("ddp", "tp")
+@every_mode
 def test_behind_the_vote_and_between_steps(mode: str, start: Start, reference: References) -> None:
     """Behind it the step counts although one rank's part of it was never done: its replica has done the same.
 

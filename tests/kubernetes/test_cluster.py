@@ -47,7 +47,6 @@ except client.ApiException as error:
 """
 
 
-@pytest.mark.whole
 def test_a_pod_runs_with_what_others_give_it(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"part": "open sesame"}})
@@ -87,7 +86,6 @@ def test_a_pod_runs_with_what_others_give_it(kubernetes_cluster: Cluster) -> Non
     assert not [name for name in files if "pytest" in name], "/tmp is its own"
 
 
-@pytest.mark.whole
 def test_pods_find_each_other_and_the_service_account_s_rights_count(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     service = {"clusterIP": "None", "selector": {"group": "g"}, "publishNotReadyAddresses": True}
@@ -112,7 +110,6 @@ def test_pods_find_each_other_and_the_service_account_s_rights_count(kubernetes_
     assert refused == "403"
 
 
-@pytest.mark.whole
 def test_a_container_is_restarted_as_its_policy_says(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     counts = "n=$(cat /kept/n 2>/dev/null || echo 0); echo $((n + 1)) >/kept/n; echo attempt $n; test $n -ge 2 || exit 7"
@@ -139,7 +136,6 @@ def _restarts(cluster: Cluster, name: str) -> int:
     return int(states[0]["restartCount"]) if states else 0
 
 
-@pytest.mark.whole
 def test_several_containers_one_behind_another_and_side_by_side(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
     cluster = kubernetes_cluster
     mounts = [{"name": "kept", "mountPath": "/kept"}, {"name": "memory", "mountPath": "/memory"}, {"name": "out", "mountPath": "/out"}]
@@ -165,7 +161,6 @@ def test_several_containers_one_behind_another_and_side_by_side(kubernetes_clust
     assert [state["state"]["terminated"]["exitCode"] for state in found["status"]["initContainerStatuses"]] == [0, 0]
 
 
-@pytest.mark.whole
 def test_a_deleted_pod_ends_by_hook_and_signal_and_otherwise_by_force(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
     cluster = kubernetes_cluster
     out: dict[str, Any] = {"volumes": [{"name": "out", "hostPath": {"path": str(tmp_path)}}]}
@@ -184,7 +179,6 @@ def test_a_deleted_pod_ends_by_hook_and_signal_and_otherwise_by_force(kubernetes
     assert not cluster.processes("deaf")
 
 
-@pytest.mark.whole
 def test_a_pod_is_ready_when_it_answers(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
     cluster = kubernetes_cluster
     serves = ["sh", "-c", "until test -e /out/go; do sleep 0.05; done; cd /out && exec python -m http.server 8000"]
@@ -206,7 +200,6 @@ def test_a_pod_is_ready_when_it_answers(kubernetes_cluster: Cluster, tmp_path: P
     cluster.wait_for(lambda: not cluster.get("Pod", "web")["status"]["containerStatuses"][0]["ready"], ready)
 
 
-@pytest.mark.whole
 def test_files_of_labels_follow_them(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     volumes = [{"name": "about", "downwardAPI": {"items": [{"path": "role", "fieldRef": {"fieldPath": "metadata.labels['role']"}}]}}]
@@ -218,7 +211,6 @@ def test_files_of_labels_follow_them(kubernetes_cluster: Cluster) -> None:
     cluster.wait_for(lambda: cluster.run_in("one", "cat", "/about/role").stdout == "active", "the other role")
 
 
-@pytest.mark.whole
 def test_what_a_pod_needs_may_come_later(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     environment = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "later", "key": "part"}}}]
@@ -230,7 +222,6 @@ def test_what_a_pod_needs_may_come_later(kubernetes_cluster: Cluster) -> None:
     assert cluster.log("waits") == "at last\n"
 
 
-@pytest.mark.whole
 def test_a_token_ends_with_its_pod(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     cluster.apply(pod("one", SLEEPS))

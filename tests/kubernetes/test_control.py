@@ -10,7 +10,7 @@ from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.installation import SYSTEM, controllers, holder
 from tests.kubernetes.jobs import KubernetesJob, Steady
 
-pytestmark = [needs_kubernetes, pytest.mark.whole, pytest.mark.timeout(900)]
+pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
 HELD = 6  # the step in which a rank waits for what the test does to its node
 NVSENTINEL = "nvsentinel.nvidia.com/v1alpha1"
 

@@ -12,7 +12,7 @@ from tests.kubernetes.jobs import GROUP, Steady
 from tests.kubernetes.pods import SLEEPS, pod
 from understudy.schedulers.kubernetes.names import NODE_VARIABLE
 
-pytestmark = [needs_kubernetes, pytest.mark.whole, pytest.mark.timeout(900)]
+pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
 
 
 def test_a_pod_is_claimed_by_preemption_and_given_back(kubernetes: Cluster) -> None:

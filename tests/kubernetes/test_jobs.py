@@ -14,7 +14,6 @@ pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
 HELD = 6  # the step in which a rank waits for what the test does to its node
 
 
-@pytest.mark.whole
 def test_a_job_that_nothing_happens_to(kubernetes: Cluster, undisturbed: Outcome) -> None:
     job = KubernetesJob(kubernetes)
     survived_nothing = job.ends()
@@ -23,7 +22,7 @@ def test_a_job_that_nothing_happens_to(kubernetes: Cluster, undisturbed: Outcome
     job.nothing_is_left()
 
 
-@pytest.mark.parametrize("rank", [pytest.param(2, id="a node"), pytest.param(0, id="rank 0", marks=pytest.mark.whole)])
+@pytest.mark.parametrize("rank", [pytest.param(2, id="a node"), pytest.param(0, id="rank 0")])
 def test_a_node_that_loses_its_power(kubernetes: Cluster, undisturbed: Outcome, rank: int) -> None:
     """With its kubelet and all pods on it."""
     job = KubernetesJob(kubernetes, environment={"HELD": f"{rank}:{HELD}"})
@@ -40,7 +39,6 @@ def test_a_node_that_loses_its_power(kubernetes: Cluster, undisturbed: Outcome, 
     job.nothing_is_left()
 
 
-@pytest.mark.whole
 def test_two_nodes_of_a_sharded_job_one_after_the_other(kubernetes: Cluster) -> None:
     """A pod that is lost is replaced, on another node, by one that is the next spare."""
     job = Steady(kubernetes, mode="hsdp")
@@ -56,7 +54,6 @@ def test_two_nodes_of_a_sharded_job_one_after_the_other(kubernetes: Cluster) -> 
     job.nothing_is_left()
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("mode", ["ddp", "hsdp"])
 def test_kubectl_drain(kubernetes: Cluster, mode: str) -> None:
     """The budget refuses the eviction until the ranks have left; then the drain ends."""
@@ -70,7 +67,6 @@ def test_kubectl_drain(kubernetes: Cluster, mode: str) -> None:
     job.nothing_is_left()
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("what", ["a taint", "a condition", "its pod is deleted", "its pod is to be left"])
 def test_what_speaks_against_a_node(kubernetes: Cluster, what: str) -> None:
     job = Steady(kubernetes)
@@ -94,7 +90,6 @@ def test_what_speaks_against_a_node(kubernetes: Cluster, what: str) -> None:
     job.nothing_is_left()
 
 
-@pytest.mark.whole
 def test_a_drain_during_a_recovery(kubernetes: Cluster) -> None:
     job = Steady(kubernetes, spares=2)
     job.trains()
@@ -107,7 +102,6 @@ def test_a_drain_during_a_recovery(kubernetes: Cluster) -> None:
     job.nothing_is_left()
 
 
-@pytest.mark.whole
 def test_the_api_server_away_and_back(kubernetes: Cluster) -> None:
     """A rank is lost meanwhile. Training waits for it, and goes on when the server is back."""
     job = Steady(kubernetes)
@@ -125,7 +119,6 @@ def test_the_api_server_away_and_back(kubernetes: Cluster) -> None:
     job.nothing_is_left()
 
 
-@pytest.mark.whole
 def test_the_orchestrator_that_leads_is_lost_with_its_node_and_a_rank(kubernetes: Cluster) -> None:
     job = Steady(kubernetes)
     job.trains()
@@ -137,7 +130,6 @@ def test_the_orchestrator_that_leads_is_lost_with_its_node_and_a_rank(kubernetes
     job.nothing_is_left()
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("phase", ["before its pods run", "before the first step", "in plain training", "during a recovery", "over"])
 def test_deleted(kubernetes: Cluster, phase: str) -> None:
     """At any moment: everything ends and goes, on all nodes."""
@@ -155,7 +147,6 @@ def test_deleted(kubernetes: Cluster, phase: str) -> None:
     job.nothing_is_left()
 
 
-@pytest.mark.whole
 def test_the_script_fails(kubernetes: Cluster) -> None:
     job = KubernetesJob(kubernetes, source="import sys, understudy\njob = understudy.join()\nsys.exit(7)\n")
     outcome = job.ends("Failed")
@@ -163,7 +154,6 @@ def test_the_script_fails(kubernetes: Cluster) -> None:
     job.nothing_is_left()
 
 
-@pytest.mark.whole
 def test_a_policy_that_is_none(kubernetes: Cluster) -> None:
     """It is refused, and says why; nothing runs."""
     job = KubernetesJob(kubernetes, spec={"policy": "[[rule]]\naction = 7\n"})

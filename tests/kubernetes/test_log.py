@@ -58,7 +58,6 @@ def test_who_has_been_overtaken_cannot_write(kubernetes_cluster: Cluster) -> Non
     wait_until(lambda: not kubernetes_cluster.all_of("ConfigMap", labelSelector=selector), "no log", LONG)
 
 
-@pytest.mark.whole
 def test_what_was_written_before_the_answer_was_lost_is_there_once(kubernetes_cluster: Cluster) -> None:
     api, owner = api_of(kubernetes_cluster), owner_of(kubernetes_cluster)
     mine, again = log_of(kubernetes_cluster, api, owner), log_of(kubernetes_cluster, api, owner)
@@ -75,7 +74,6 @@ def test_no_object_is_larger_than_the_server_takes() -> None:
     assert parts([]) == []
 
 
-@pytest.mark.whole
 def test_a_part_that_somebody_has_deleted_is_missed(kubernetes_cluster: Cluster) -> None:
     api, owner = api_of(kubernetes_cluster), owner_of(kubernetes_cluster)
     log = log_of(kubernetes_cluster, api, owner)
@@ -87,7 +85,6 @@ def test_a_part_that_somebody_has_deleted_is_missed(kubernetes_cluster: Cluster)
         log_of(kubernetes_cluster, api, owner).read()
 
 
-@pytest.mark.whole
 def test_one_has_the_lock(kubernetes_cluster: Cluster) -> None:
     api = api_of(kubernetes_cluster)
     first, second = (Lock(api, kubernetes_cluster.namespace, "gpt", f"{name} x", 2) for name in "01")
@@ -105,7 +102,6 @@ def test_one_has_the_lock(kubernetes_cluster: Cluster) -> None:
     first.renew()
 
 
-@pytest.mark.whole
 def test_a_label_that_is_written_from_what_was_read_before_is_refused(kubernetes_cluster: Cluster) -> None:
     """With 409, so an orchestrator that has been overtaken cannot say of a pod what is not true any more."""
     api = api_of(kubernetes_cluster)
@@ -121,7 +117,6 @@ def test_a_label_that_is_written_from_what_was_read_before_is_refused(kubernetes
         api.read(path("pods", kubernetes_cluster.namespace, "none"))
 
 
-@pytest.mark.whole
 def test_what_is_known_of_pods_while_the_server_goes_and_comes(kubernetes_cluster: Cluster) -> None:
     api = api_of(kubernetes_cluster)
     watched = Watched(api, path("pods", kubernetes_cluster.namespace), labelSelector="mine=yes")

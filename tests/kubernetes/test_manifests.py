@@ -134,7 +134,6 @@ def may(cluster: Cluster, user: str, groups: list[str], verb: str, resource: str
     return bool(cluster.api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)["status"]["allowed"])
 
 
-@pytest.mark.whole
 def test_an_installation_works_with_the_rights_that_it_gives(kubernetes: Cluster) -> None:
     """The controllers run in pods of the manifest, by their own account: one leads, makes what a job needs, and clears up behind it."""
     cluster = kubernetes
@@ -175,7 +174,6 @@ def test_an_installation_works_with_the_rights_that_it_gives(kubernetes: Cluster
     cluster.wait_for(lambda: not cluster.has("Secret", "j-token"), "the end of what was the job's")
 
 
-@pytest.mark.whole
 def test_who_may_do_what(kubernetes: Cluster) -> None:
     cluster = kubernetes
     ours, name = "understudy.dev", cluster.namespace

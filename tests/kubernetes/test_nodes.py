@@ -18,7 +18,7 @@ from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.control_plane import NODE_GRACE
 from tests.kubernetes.pods import SLEEPER, SLEEPS, pod
 
-pytestmark = [needs_kubernetes, pytest.mark.whole]
+pytestmark = [needs_kubernetes]
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_FOR_LONG = [{"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]

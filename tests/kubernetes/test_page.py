@@ -22,7 +22,7 @@ from tests.kubernetes.installation import SYSTEM, mend, there
 from tests.kubernetes.jobs import API, GROUP, KIND
 from tests.kustomize import needs_kubectl
 
-pytestmark = [needs_kubernetes, needs_kubectl, pytest.mark.whole, pytest.mark.timeout(1200)]
+pytestmark = [needs_kubernetes, needs_kubectl, pytest.mark.timeout(1200)]
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/understudyjobs.understudy.dev"
 OLD = 'no matches for kind "PodDisruptionBudget" in version "policy/v1"'
 

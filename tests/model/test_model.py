@@ -10,13 +10,13 @@ import random
 import pytest
 
 from tests.core.test_machine import check
-from tests.diagonal import whole
 from tests.model.bounds import BOUNDS, Bounds
 from tests.model.bugs import BUGS
 from tests.model.explore import Explorer
 from tests.model.machines import machine_key
 from tests.model.planting import Bug, planted
 from tests.model.validate import Validator
+from tests.rows import whole
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
 from understudy.orchestrator.settings import Settings

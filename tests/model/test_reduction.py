@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.diagonal import whole
 from tests.model.bounds import Bounds
 from tests.model.bugs import BUGS
 from tests.model.explore import Explorer
 from tests.model.planting import Bug, planted
 from tests.model.test_model import holds
+from tests.rows import whole
 
 SMALL = {
     "a worker dies": Bounds(transactions=1, faults={"kill": 1}),

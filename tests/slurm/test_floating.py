@@ -12,7 +12,7 @@ from tests.integration.training import LONG
 from tests.slurm.cluster import Cluster, cluster, needs_slurm
 from tests.slurm.submitted import Steady
 
-pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
+pytestmark = [needs_slurm, pytest.mark.timeout(600)]
 
 
 def spares(slurm: Cluster) -> list[list[str]]:

@@ -15,7 +15,7 @@ from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import OVER, Submitted
 from understudy.messages import coverage, quorums, starting
 
-pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
+pytestmark = [needs_slurm, pytest.mark.timeout(600)]
 HELD = 6
 
 

@@ -14,7 +14,6 @@ pytestmark = [needs_slurm, pytest.mark.timeout(600)]
 HELD = 6  # the step in which a rank waits for what the test does to its node
 
 
-@pytest.mark.whole
 def test_a_job_that_nothing_happens_to(slurm: Cluster, undisturbed: Outcome) -> None:
     job = Submitted(slurm)
     outcome = job.ends()
@@ -24,7 +23,7 @@ def test_a_job_that_nothing_happens_to(slurm: Cluster, undisturbed: Outcome) -> 
     job.nothing_is_left()
 
 
-FIRST = pytest.param(0, id="the first node, with the batch script, rank 0 and the leader", marks=pytest.mark.whole)
+FIRST = pytest.param(0, id="the first node, with the batch script, rank 0 and the leader")
 
 
 @pytest.mark.parametrize("rank", [pytest.param(2, id="a node"), FIRST])

@@ -12,7 +12,7 @@ from tests.slurm.submitted import Steady
 from understudy.messages import policies, service_jobs
 from understudy.messages import slurm as messages
 
-pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
+pytestmark = [needs_slurm, pytest.mark.timeout(600)]
 
 
 def test_a_node_of_a_sharded_job_that_loses_its_power(slurm: Cluster) -> None:

@@ -13,7 +13,7 @@ from tests.integration.training import LONG
 from tests.slurm.cluster import Cluster, needs_slurm
 from understudy.messages import coverage, recoveries
 
-pytestmark = [needs_slurm, pytest.mark.whole, pytest.mark.timeout(600)]
+pytestmark = [needs_slurm, pytest.mark.timeout(600)]
 
 
 def test_the_page(slurm: Cluster) -> None:

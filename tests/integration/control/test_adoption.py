@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.diagonal import whole
 from tests.integration.processes import Mark, marked, send, wait_for_end, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome, Started, Training, survived
@@ -81,7 +80,7 @@ def test_a_rank_is_lost_while_there_is_no_agent(tmp_path: Path, mark: Mark, undi
     assert incident["ranks"][0]["detail"] == f"SIGKILL, in transaction {HELD}"
 
 
-@pytest.mark.parametrize("phase", ["setup", *whole("survivor", "apply", "redo")])
+@pytest.mark.parametrize("phase", ["setup", "survivor", "apply", "redo"])
 def test_an_agent_is_killed_in_the_middle_of_an_incident(tmp_path: Path, mark: Mark, undisturbed: Outcome, phase: str) -> None:
     job = Training(tmp_path, mark).begin("spread.py", HELD=f"1:{HELD}", PHASES=f"{phase}:{HELD}")
     _marker(job, f"held {HELD}")
@@ -105,7 +104,7 @@ def test_workers_whose_agent_stays_away_end(tmp_path: Path, mark: Mark) -> None:
     mark.wait_until_none(AWAY + LONG)
 
 
-@pytest.mark.parametrize("also", ["node", *whole("")])
+@pytest.mark.parametrize("also", ["node", ""])
 def test_a_part_of_a_service_is_killed(tmp_path: Path, mark: Mark, undisturbed: Outcome, also: str) -> None:
     """Alone, or with the agent of its node, which is started again by whoever runs it."""
     service = Service(tmp_path, mark)

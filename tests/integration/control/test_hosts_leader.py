@@ -125,7 +125,6 @@ def test_the_orchestrator_that_leads_is_killed_in_the_middle_of_incidents(start:
     same_journals(job, 0, 1, 2)
 
 
-@pytest.mark.whole
 def test_a_listed_host_that_lost_its_disk_takes_no_part_but_serves(start: Start, undisturbed: Outcome) -> None:
     """What it had acknowledged is forgotten there, so it must not vote again; a node of the job it can be."""
     job = start(HELD=f"2:{HELD}", WAIT="1")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.diagonal import whole
 from tests.integration.hosts import needs_hosts, network
 from tests.integration.processes import is_alive, marked, pid_of, send, wait_for_end, wait_until
 from tests.integration.service import Service
@@ -189,7 +188,7 @@ def test_a_part_that_is_killed_again_and_again_is_one_incident(service: Service,
 
 
 @needs_hosts
-@pytest.mark.parametrize("rank", [0, *whole(1)])
+@pytest.mark.parametrize("rank", [0, 1])
 def test_any_host_of_a_job_may_vanish(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome], rank: int) -> None:
     """Rank 0's, too, in whose store the ranks have met: the orchestrator is elsewhere."""
     with marked() as mark, network(4) as hosts:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from tests.diagonal import whole
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.postgres import Postgres, needs_postgres, postgres
 from tests.integration.processes import marked, send, wait_for_end, wait_until
@@ -90,7 +89,7 @@ def test_a_leader_that_was_stopped_steps_down_when_it_wakes_up(scene: Scene, und
     assert survived(scene.job.ends(), undisturbed_spread(2), losses=0) == []
 
 
-@pytest.mark.parametrize("begun", ["renew", *whole("take")])
+@pytest.mark.parametrize("begun", ["renew", "take"])
 def test_an_orchestrator_that_is_stopped_in_the_middle_of_a_transaction(
     begun: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

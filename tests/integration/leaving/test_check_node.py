@@ -156,7 +156,6 @@ def test_a_cpu_that_computes_wrongly(node: Node) -> None:
     assert said(node.fails("compute"), node_checks.CPU_WRONG, cpu=cpus[-1])
 
 
-@pytest.mark.whole
 def test_a_cpu_that_ends_its_process(node: Node) -> None:
     """Stands in: `numpy.sqrt` that ends as an instruction does that the CPU takes for none."""
     node.spoil("import numpy, os, signal; numpy.sqrt = lambda numbers: os.kill(os.getpid(), signal.SIGILL)")
@@ -177,20 +176,17 @@ def test_memory_that_does_not_hold(node: Node) -> None:
     assert said(node.fails("memory"), node_checks.MEMORY_WRONG, words=1, block=0, blocks=1, pattern="the pattern", bits=0x100000)
 
 
-@pytest.mark.whole
 def test_memory_that_cannot_be_corrected(node: Node) -> None:
     """Stands in: the signal that the kernel sends then."""
     node.spoil("import os, signal; from understudy.checks import memory; memory.write = lambda *_: os.kill(os.getpid(), signal.SIGBUS)")
     assert node.fails("memory") == node_checks.BAD_MEMORY(signal="SIGBUS")
 
 
-@pytest.mark.whole
 def test_a_disk_that_is_full(node: Node, small: Path) -> None:
     (small / "filling").write_bytes(bytes(2 << 20))
     assert said(node.fails("disk", "--folder", str(small)), node_checks.DISK_FULL, folder=small, free=0.0)
 
 
-@pytest.mark.whole
 def test_a_disk_that_fills_up_while_it_is_written(node: Node) -> None:
     """Stands in for the limit of a disk: the limit of the size of a file, which the kernel holds."""
 
@@ -234,7 +230,6 @@ def test_a_detector_of_another_package_suspects_it(node: Node) -> None:
     assert said(node.fails("detectors"), node_check_detectors.FOUND, detector="fan", detail="the fan is loud")
 
 
-@pytest.mark.whole
 def test_a_detector_that_cannot_be_loaded(node: Node) -> None:
     packages.install(node.packages, "fans", GROUP, "fans:Away", FAN)
     entry = "the entry point fans = fans:Away of understudy.detectors (fans 1.0)"
@@ -251,7 +246,6 @@ def hanging(node: Node) -> Iterator[tuple[subprocess.Popen[bytes], Mark]]:
         yield running, mark
 
 
-@pytest.mark.whole
 def test_killed_it_leaves_no_process_behind(node: Node) -> None:
     with hanging(node) as (running, mark):
         running.kill()
@@ -259,7 +253,6 @@ def test_killed_it_leaves_no_process_behind(node: Node) -> None:
         mark.wait_until_none()
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_can_be_called_off(node: Node, number: signal.Signals) -> None:
     with hanging(node) as (running, mark):
@@ -311,7 +304,6 @@ def test_the_network_to_a_peer(node: Node, serve: Serve, secret: Path) -> None:
     assert said(node.fails(*words[1:-2]), network_check.WRONG_TOKEN)
 
 
-@pytest.mark.whole
 def test_a_peer_that_is_away(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         peer = f"127.0.0.1:{free.getsockname()[1]}"
@@ -325,7 +317,6 @@ def test_a_peer_that_sends_spoilt_data(node: Node) -> None:
     assert detail == network_check.CORRUPT(way=f"from {peer}", wrong=1, count=3)
 
 
-@pytest.mark.whole
 def test_a_peer_that_stops_in_the_middle(node: Node) -> None:
     """Stands in: a peer of the test's own, which says nothing more behind its first block, and does not close either."""
     over = threading.Event()
@@ -342,7 +333,6 @@ def test_a_peer_that_stops_in_the_middle(node: Node) -> None:
     assert detail == f"{peer}: {network_check.SENDS_NOTHING(seconds=5)}"
 
 
-@pytest.mark.whole
 @needs_hosts
 def test_two_hosts(tmp_path: Path, serve: Serve, secret: Path) -> None:
     """A link that is made slow, and one that is gone."""

@@ -35,7 +35,6 @@ def nodes(status: dict[str, Any]) -> list[str]:
     return [rank["node"] for rank in status["ranks"]]
 
 
-@pytest.mark.whole
 @needs_hosts
 def test_a_rank_leaves_the_node_that_fails_a_check_until_it_does_no_more(
     tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]
@@ -64,7 +63,6 @@ def test_a_rank_leaves_the_node_that_fails_a_check_until_it_does_no_more(
         assert said(output, agents.DETECTORS_LOOK, node=f"node{number}", detectors="command:fan looks")
 
 
-@pytest.mark.whole
 def test_all_jobs_leave_a_node_that_fails_a_check_of_its_agent(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """The check runs in the node's agent: once for all jobs, and not with what a job has in its environment."""
     with marked() as mark, ExitStack() as stack:
@@ -111,7 +109,6 @@ def training(tmp_path: Path) -> Iterator[Training]:
         mark.wait_until_none()  # no check outlives the job
 
 
-@pytest.mark.whole
 def test_checks_that_do_wrong_are_told_once_and_training_goes_on(training: Training, tmp_path: Path) -> None:
     text = '[[command]]\nname = "absent"\nargv = ["/no/such/program"]\nevery = 0.1\n'
     for name, (script, _) in WRONG.items():

@@ -27,7 +27,6 @@ MOVE = ("donate", "transfer", "verify", "verified", "attached")
 CELLS = [(point, victim) for point in (SET_UP, PAUSE, *MOVE) for victim in ("leaver", "newcomer")]
 # Behind these the old worker is released: whether its death is still seen as one is left open.
 RELEASED = [("verified", "leaver"), ("attached", "leaver")]
-QUICK = ("newcomer", "leaver")
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def nodes_of(job: Submitted) -> list[str]:
     return [rank["node"] for rank in job.service.get("status", job=job.name)["ranks"]]
 
 
-@pytest.mark.parametrize(("point", "victim"), [cell if cell == QUICK else pytest.param(*cell, marks=pytest.mark.whole) for cell in CELLS])
+@pytest.mark.parametrize(("point", "victim"), CELLS)
 def test_who_dies_on_the_way(service: Service, sight: Fan, undisturbed_spread: Callable[[int], Outcome], point: str, victim: str) -> None:
     job = begin(service)
     node, old = nodes_of(job)[1], pid_of(lambda: job.status()["ranks"][1])
@@ -114,7 +113,6 @@ def test_who_dies_on_the_way(service: Service, sight: Fan, undisturbed_spread: C
         assert parts[:2] == [(1, "migrated"), (1, "killed")] and said(incidents[0]["notes"][0], recoveries.BECAME_RECOVERY)
 
 
-@pytest.mark.whole
 def test_two_nodes_are_suspected_at_once(service: Service, sight: Fan, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """As ranks leave one failure domain at a time, the second waits until the first is empty."""
     job = begin(service)
@@ -137,7 +135,6 @@ def test_two_nodes_are_suspected_at_once(service: Service, sight: Fan, undisturb
     assert said(job.output, policies.OTHERS_LEAVE, most=1)
 
 
-@pytest.mark.whole
 def test_a_node_is_suspected_during_a_recovery(service: Service, sight: Fan, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """Rank 1 is lost; while its newcomer sets up, the node of rank 0 is suspected. It leaves behind the recovery."""
     job = begin(service, PHASES="setup:6")

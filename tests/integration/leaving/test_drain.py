@@ -30,7 +30,6 @@ def draining(service: Service, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=service._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-@pytest.mark.whole
 def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, undisturbed_spread: Undisturbed) -> None:
     service.start_nodes("abc", 4)
     jobs = [service.held(name, spares=2) for name in ("first", "second")]
@@ -78,7 +77,6 @@ def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbe
     assert "drained" in [rank["cause"] for incident in ended.incidents for rank in incident["ranks"]]
 
 
-@pytest.mark.whole
 def test_past_its_deadline_what_is_late_is_left(service: Service, undisturbed_spread: Undisturbed) -> None:
     service.start_nodes("ab", 1)
     job = service.held("job", spares=0)

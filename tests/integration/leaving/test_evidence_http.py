@@ -119,7 +119,6 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
     assert incident["ranks"][0]["detail"].endswith(by_rule("alerts"))
 
 
-@pytest.mark.whole
 def test_a_token_of_one_job_speaks_of_that_job_only(service: Service) -> None:
     """Nor does it keep new jobs away; what it makes follow is what the job's own policy says: its rank leaves."""
     jobs = {}
@@ -179,7 +178,6 @@ class Watched:
 WHY = by_rule("a node or a part of it that is suspected")
 
 
-@pytest.mark.whole
 def test_an_alert_comes_to_a_job_without_a_service(job: Started) -> None:
     """In Alertmanager's format, by a token of this job."""
     watched = Watched(job)
@@ -210,7 +208,6 @@ def test_the_page_s_examples_are_of_these_routes() -> None:
     assert f"credentials_file: {FILE}\n" in CONFIGURATION
 
 
-@pytest.mark.whole
 @pytest.mark.skipif(
     ALERTMANAGER is None, reason="no prometheus-alertmanager on the PATH or in UNDERSTUDY_PROMETHEUS (Debian has a package of this name)"
 )

@@ -63,7 +63,6 @@ def test_ranks_leave_a_node_of_which_a_detector_has_evidence(detector: str, mode
     assert [job.held_by(rank) for rank in range(4)] == [1, 1, 2, 2]
 
 
-@pytest.mark.whole
 def test_two_devices_of_a_node_with_two_ranks_and_one_spare(setting: Setting) -> None:
     """One rank after the other: the second waits for another spare."""
     sight = Gpu(setting.service.folder, setting.stack)
@@ -95,7 +94,6 @@ action = "leave"
 """
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("detector", PASSING)
 def test_what_comes_and_goes_moves_its_rank_once(detector: str, setting: Setting, undisturbed_spread: Callable[[int], Outcome]) -> None:
     service = setting.service
@@ -118,7 +116,6 @@ def test_what_comes_and_goes_moves_its_rank_once(detector: str, setting: Setting
     assert incident["ranks"][0]["detail"].endswith(sight.why)
 
 
-@pytest.mark.whole
 def test_a_link_that_is_down_for_a_moment_moves_nobody(setting: Setting, undisturbed_spread: Callable[[int], Outcome]) -> None:
     service = setting.service
     sight = Link(service.folder, setting.stack)
@@ -134,7 +131,6 @@ def test_a_link_that_is_down_for_a_moment_moves_nobody(setting: Setting, undistu
     assert job.ends_like(undisturbed_spread(2)).incidents == []
 
 
-@pytest.mark.whole
 def test_of_nodes_that_are_not_known_nothing_follows(setting: Setting, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """A server names them, and other nodes of the job, which the agents there ask for themselves."""
     service = setting.service

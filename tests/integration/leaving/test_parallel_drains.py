@@ -12,7 +12,7 @@ from tests.integration.service import Service
 from tests.matrix.cells import PARALLEL
 
 
-@pytest.mark.parametrize("mode", [mode if mode == "hsdp" else pytest.param(mode, marks=pytest.mark.whole) for mode in PARALLEL])
+@pytest.mark.parametrize("mode", PARALLEL)
 def test_ranks_leave_a_node_one_after_the_other(mode: str, tmp_path: Path) -> None:
     with marked() as mark:
         service = Service(tmp_path, mark)

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable
 
 import psutil
-import pytest
 from tests.integration.lamps import lamp, lamps
 from tests.integration.processes import send, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
@@ -55,7 +54,6 @@ def test_a_node_passes_its_check_and_its_rank_goes_home(lamps: Service, undistur
     assert home["ranks"][0]["detail"] == moves.RETURNS(node=node)
 
 
-@pytest.mark.whole
 def test_one_that_comes_and_goes_moves_its_rank_once(lamps: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     job, node = held(lamps, check=False, after="30s")
     light = lamp(lamps, node)
@@ -73,7 +71,6 @@ def test_one_that_comes_and_goes_moves_its_rank_once(lamps: Service, undisturbed
     assert [incident["rank"] for incident in job.ends_like(undisturbed_spread(2)).incidents] == [1, 1], "away, and home"
 
 
-@pytest.mark.whole
 def test_a_node_that_was_patched_serves_again(lamps: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """It is drained, everything there ends at once as when it is started anew, and its agent comes back."""
     job, node = held(lamps, check=True)

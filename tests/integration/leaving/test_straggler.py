@@ -80,7 +80,6 @@ def in_a_cgroup(pid: int) -> Iterator[None]:
         group.rmdir()
 
 
-@pytest.mark.whole
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("slowed", [stopped_now_and_then, in_a_cgroup])
 def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path, slowed: Slowed) -> None:

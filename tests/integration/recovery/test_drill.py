@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.diagonal import whole
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.training import LONG, Started, Training, survived, template_of, training, understudy
 from tests.said import codes, said
@@ -83,7 +82,6 @@ def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(traini
     assert finals == [json.loads((reference.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
 
 
-@pytest.mark.whole
 def test_beyond_its_bound_a_drill_compares_a_prefix_and_says_how_far(training: Training) -> None:
     started = begin(training, str(SOAK), "--pace", "0.1", flags=("--drill-bytes", "1000"))  # the broadcast of buffers, and no gradient
     code, found = drill(started, 1)
@@ -123,12 +121,10 @@ def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -
         ("attribute", 3, "module attribute net.module.1.p is 0.1 on the rank and 0.3 on the spare"),
         ("constant", 3, "what goes into allreduce number 2"),
         ("redo", 3, drilled_steps.REDO_DIFFERS.code),
-        *whole(
-            ("counter", 4, drilled_steps.UNSTEADY.code),
-            ("collective", 3, "float32 (3,)"),
-            ("raises", 3, str(drilled_steps.RAISES(kind="ValueError", error="there is no such table here"))),
-            ("killed", 5, drills.DRILL_SPARE_LOST.code),
-        ),
+        ("counter", 4, drilled_steps.UNSTEADY.code),
+        ("collective", 3, "float32 (3,)"),
+        ("raises", 3, str(drilled_steps.RAISES(kind="ValueError", error="there is no such table here"))),
+        ("killed", 5, drills.DRILL_SPARE_LOST.code),
     ],
 )
 def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, code: int, says: str) -> None:
@@ -153,7 +149,6 @@ def test_a_spare_saves_nothing(training: Training) -> None:
     assert not started.succeeds().incidents
 
 
-@pytest.mark.whole
 def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training) -> None:
     started = begin(training, "hidden.py", "stopped", flags=LIMITS)
     asked = understudy("drill", "--rank", "0", "--json", "--run-dir", str(started.folder / "run"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 
 import pytest
-from tests.diagonal import whole
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.training import LONG, Outcome, Training, survived, training
 from tests.said import codes, said
@@ -34,10 +33,8 @@ def failure(outcome: Outcome) -> str:
     ("what", "theirs", "its"),
     [
         ("size", "allreduce (SUM) of float32 (4, 8)", "allreduce (SUM) of float32 (4, 16)"),
-        *whole(
-            ("bucket", "allreduce (SUM) of float32 (36,)", "allreduce (SUM) of float32 (3,)"),
-            ("operation", "allreduce (SUM) of float32 (16,)", "broadcast (root 0) of float32 (1000,)"),
-        ),
+        ("bucket", "allreduce (SUM) of float32 (36,)", "allreduce (SUM) of float32 (3,)"),
+        ("operation", "allreduce (SUM) of float32 (16,)", "broadcast (root 0) of float32 (1000,)"),
     ],
 )
 def test_a_newcomer_that_issues_something_else_is_named_with_the_survivors(training: Training, what: str, theirs: str, its: str) -> None:
@@ -100,7 +97,7 @@ def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: 
     assert said(line, calls.SEQUENCES_DIFFER, count=3, other_rank=1), line
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.whole)])
+@pytest.mark.parametrize("rank", [0, pytest.param(2)])
 def test_a_loss_ends_all_waits_for_what_is_not_announced_yet(training: Training, rank: int) -> None:
     """Of a rank for which the others wait; also where it serves the store in which they do."""
     reference = training.undisturbed("legal.py", "objects", ranks=3)
@@ -110,7 +107,7 @@ def test_a_loss_ends_all_waits_for_what_is_not_announced_yet(training: Training,
 
 
 _MORE = ("behind_a_collective", "ring", "batch", "objects")
-LEGAL = ["crossed", "uneven", *(pytest.param(what, marks=pytest.mark.whole) for what in _MORE)]
+LEGAL = ["crossed", "uneven", *(pytest.param(what) for what in _MORE)]
 
 
 @pytest.mark.parametrize("what", LEGAL)

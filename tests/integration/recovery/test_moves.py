@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from tests.integration.processes import is_alive, wait_until
 from tests.integration.training import LONG, Training, survived, training, understudy
 
@@ -66,7 +65,6 @@ def test_two_ranks_compute_the_same_with_and_without_understudy(training: Traini
     assert outcome.ask("status")["state"] == "finished"
 
 
-@pytest.mark.whole
 def test_one_rank_computes_the_same_with_and_without_understudy(training: Training) -> None:
     reference = training.undisturbed("mixed.py", ranks=None)
     assert survived(training.run("mixed.py", ranks=1, spares=0), reference, losses=0) == []

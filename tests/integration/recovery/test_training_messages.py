@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.diagonal import whole
 from tests.integration.training import Training, survived, training
 from tests.said import said
 
@@ -58,7 +57,7 @@ def test_notices_without_any_failure(training: Training) -> None:
     ("where", "what"),
     [
         ("after backward", registered.GRADIENTS_NOT_KEPT),
-        *whole(("before backward", registered.GRADIENTS_NOT_GIVEN)),
+        ("before backward", registered.GRADIENTS_NOT_GIVEN),
     ],
 )
 def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(where: str, what: Message, training: Training) -> None:

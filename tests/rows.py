@@ -1,4 +1,4 @@
-"""Rows of tests beyond the diagonal that `make test` goes through: `make whole` runs them."""
+"""Rows of tests that are left to `make whole`, in folders whose other tests belong to `make test`."""
 
 from __future__ import annotations
 
