@@ -19,6 +19,8 @@ from understudy.messages import disputes, newcomers
 from understudy.messages import script as messages
 from understudy.messages.registry import registry
 
+pytestmark = pytest.mark.gate
+
 RANKS, STEPS = 3, 6
 SCRIPT = Script(Path("made_up.py"), "Made up.")
 REFUSED = replace(SCRIPT, expect="refused", code=messages.MODEL_NOT_REGISTERED.code)
@@ -261,8 +263,6 @@ More.
 # arguments: --x "a b"
 
 import torch
-
-pytestmark = pytest.mark.gate
 # ranks: 2
 '''
 
