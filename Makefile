@@ -42,7 +42,7 @@ help:
 	@echo "  make newest       the jobs that depend on torch $(TORCH_NEWEST), in .venv-newest; 5 min, and as much for its first setup"
 	@echo "  make lint         lint, types and who imports whom, only; 1 min"
 	@echo "  make covering     print the jobs of the gate: which mode, phase, fault, groups and scheduler meet in which"
-	@echo "  make costs        measure what the gate costs, and record it (a quiet machine with two cores)"
+	@echo "  make costs        measure what the gate costs, and record it (two cores, one of them busy)"
 	@echo "Everything (before an issue is called resolved); each part ends within an hour and can be run alone:"
 	@echo "  make whole        all parts, one after the other"
 	@echo "    make whole-units      what of the unit tests and the model takes minutes (not timed yet)"

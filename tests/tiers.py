@@ -6,8 +6,8 @@ a   what starts no job: the folders that mirror `src`, scenarios, the small rows
 b   real jobs of the gate: marked `gate`, or `cluster` where they need Slurm or Kubernetes
 c   everything else, marked `whole`: by hand in the folders of tier a, and by this module in those of real jobs (`REAL`)
 
-The budget: `tests/costs.json` has the seconds of every folder of tier a and of every test function of tier b. `make costs` measures
-them, on a quiet machine with two cores; `tests/project/test_budget.py` holds their sum against the limit.
+The budget: `tests/costs.json` has the seconds of every folder of tier a and of every file of tier b. `make costs` measures them, on two
+cores of which another process keeps one busy; `tests/project/test_budget.py` holds their sum against the limit.
 """
 
 from __future__ import annotations
@@ -61,10 +61,9 @@ def folder(path: Path) -> str:
 
 
 def key(nodeid: str) -> str:
-    """Return what the costs of a test are counted under: its function in tier b, its folder in tier a."""
-    file, _, name = nodeid.partition("::")
-    inside = folder(HERE.parent / file)
-    return f"{file}::{name.partition('[')[0]}" if inside in REAL else str(Path(file).parent)
+    """Return what the costs of a test are counted under: its file in tier b, its folder in tier a."""
+    file = nodeid.partition("::")[0]
+    return file if folder(HERE.parent / file) in REAL else str(Path(file).parent)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
