@@ -87,7 +87,7 @@ def run(folder: Path, workers: int, *, waits: bool) -> Iterator[Run]:
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(folder), str(folder)]
     words += ["-p", "xdist", "-n", str(workers)] if workers else []
     with marked() as mark, (folder / "output.txt").open("w") as output:
-        environment = mark.environment(PYTHONPATH=str(ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        environment = mark.environment(PYTHONPATH=str(ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="")
         bystander = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         process = subprocess.Popen(
             words, cwd=folder, env=environment, stdout=output, stderr=subprocess.PIPE, text=True, start_new_session=True
