@@ -26,8 +26,8 @@ class Serving(Steady):
     def command(self, trains: list[str]) -> list[str]:
         """Put the folder into the run directory before the job begins, since a pod's files are its own."""
         (self.out / "chaos").mkdir()
-        script = f'mkdir -p /tmp/run && ln -s {self.out / "chaos"} /tmp/run/chaos && exec understudy run --chaos --run-dir /tmp/run "$@"'
-        return ["sh", "-c", script, "sh", *trains]
+        script = f'mkdir -p "$0" && ln -s {self.out / "chaos"} "$0" && exec understudy run --chaos --run-dir "$0" "$@"'
+        return ["sh", "-c", script, "/tmp/run", *trains]
 
     def is_whole(self) -> bool:
         return self.status.get("phase") == "Training" and bool(self.status.get("spares"))

@@ -22,13 +22,14 @@ with (Path(__file__).parent / "runs.txt").open("a") as file:
 (folder / "found.txt").write_text(helper.WORD + " ".join(sys.argv[2:]))
 """
 FAILS = "\nsys.exit(3)\n"
-SLOW = "\nimport time; time.sleep(1.0)\n"  # long enough for the other process to come to the lock
+WAITS = "\nimport os, select\nwhile not os.path.exists({gate!r}):\n    select.select([], [], [], 0.01)\n"
 OTHER = """
 import sys
 from pathlib import Path
 from tests import references
 
 references.STORE = Path(sys.argv[1])
+print("there", flush=True)
 print(references.undisturbed(references.Run(Path(sys.argv[2]), ("FOLDER",), None)))
 """
 
@@ -87,9 +88,12 @@ def test_a_run_that_fails_is_not_kept(script: Path) -> None:
 
 
 def test_two_processes_at_once_make_one_run(script: Path) -> None:
-    script.write_text(SCRIPT + SLOW)
+    gate = script.parent / "both are there"
+    script.write_text(SCRIPT + WAITS.format(gate=str(gate)))
     command = [sys.executable, "-c", OTHER, str(references.STORE), str(script)]
     both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.stdout.readline() for process in both if process.stdout is not None] == ["there\n"] * 2
+    gate.touch()
     folders = {process.communicate(timeout=references.LIMIT)[0] for process in both}
     assert [process.returncode for process in both] == [0, 0]
     assert len(folders) == 1 and _made(script) == 1
