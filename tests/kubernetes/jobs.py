@@ -89,7 +89,8 @@ class KubernetesJob:
         return found[0]["metadata"]["name"] if len(found) == 1 else ""
 
     def node_of(self, rank: int) -> str:
-        """The cluster's node on which that is."""
+        """The cluster's node on which that is, when the controller has labelled a pod with it."""
+        self._wait(lambda: self.pod_of(rank), f"the pod of rank {rank}")
         return str(self.cluster.get("Pod", self.pod_of(rank))["spec"]["nodeName"])
 
     @property

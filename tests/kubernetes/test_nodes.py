@@ -35,7 +35,7 @@ def test_pods_of_a_node_that_is_off_are_evicted_and_end_when_it_is_back(kubernet
     cluster.apply(pod("once", SLEEPS, node="w2", restartPolicy="Never"))
     for name in ("leaves", "stays", "once"):
         cluster.wait_for_pod(name)
-    assert cluster.processes("*").count(SLEEPER) == 3
+    wait_until(lambda: cluster.processes("*").count(SLEEPER) == 3, "the process of each container")  # it runs a shell first
     node.off()
     cluster.wait_for_nodes("w2", ready="Unknown")
     wait_until(lambda: f"{UNREACHABLE}=:NoExecute" in cluster.operator.taints("w2"), "the taint")

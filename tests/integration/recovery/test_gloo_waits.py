@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 from tests.integration.processes import LIMIT, marked
+from tests.integration.training import JOBS
 
 from understudy.common.page_view import UNKNOWN
 from understudy.worker.transport.backends import gloo_waits
 
-SCRIPT = Path(__file__).parent / "jobs" / "half_sent.py"
+SCRIPT = JOBS / "half_sent.py"
 COUNT = SCRIPT.with_name("count_waits.py")
 
 
