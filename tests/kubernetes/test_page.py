@@ -54,7 +54,7 @@ def test_the_page(bare: Cluster) -> None:
         ("--steps", "1_000_000"),
         ("--layers", "2"),
         ("--width", "96"),
-    ):  # it goes on for longer, and takes less of a processor
+    ):  # longer, and less work
         shorter = re.sub(rf'("{option}", type=int, default)=\d+', rf"\g<1>={value}", script)
         assert shorter != script
         script = shorter
