@@ -126,7 +126,7 @@ FILES = frozenset({errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ERE
 
 _NAMES = {name: number for number, (_, name, _) in ACCELERATOR.items()} | dict(HIP_NAMES)
 _ACCELERATOR_NAME = re.compile(r"\b(?:cudaError|hipError)([A-Z]\w*)")
-_ACCELERATOR_TEXT = re.compile(r"\b(?:CUDA|HIP|Cuda|Hip) (?:error|failure)(?: (?P<number>\d+))?:? '?(?P<words>[^\n']*)")
+_ACCELERATOR_TEXT = re.compile(r"\b(?:CUDA|HIP|Cuda|Hip) (?:error|failure)(?: (?P<number>\d+))?:? '?(?P<words>[^\n]*)")
 _LIBRARY = re.compile(r"\b(?P<library>CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS|ROCBLAS|HIPSOLVER)_STATUS_(?P<status>[A-Z_]+)")
 _LIBRARY_FAILED = ("NOT_INITIALIZED", "EXECUTION_FAILED", "INTERNAL_ERROR", "MAPPING_ERROR")  # the others say what the caller did wrong
 _NCCL = re.compile(r"\b(nccl(?:UnhandledCuda|System|Internal|Remote)Error|ncclInvalid(?:Argument|Usage))\b")
