@@ -19,8 +19,8 @@ from understudy.worker.recovery.device_errors import ACCELERATOR, DeviceError, K
 
 HINT = "\nSearch for `{name}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\nCUDA kernel"
 NCCL = (
-    "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, {words} (run with NCCL_DEBUG=INFO for details), NCCL version 2.27.5"
-    "\n{name}: {what}\nLast error:\n{last}"
+    "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, {words} (run with NCCL_DEBUG=INFO for details), "
+    "NCCL version 2.27.5\n{name}: {what}\nLast error:\n{last}"
 )
 
 
@@ -187,7 +187,14 @@ def test_other_packages_have_the_first_word(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     "visible, local, expected",
-    [("0,1,2", "1", "gpu1"), ("4,6", "1", "gpu6"), ("7", "1", "gpu7"), ("GPU-5ad8,GPU-77", "0", "GPU-5ad8"), ("0,1", "2", ""), ("", "1", "")],
+    [
+        ("0,1,2", "1", "gpu1"),
+        ("4,6", "1", "gpu6"),
+        ("7", "1", "gpu7"),
+        ("GPU-5ad8,GPU-77", "0", "GPU-5ad8"),
+        ("0,1", "2", ""),
+        ("", "1", ""),
+    ],
 )
 def test_the_device_is_the_one_of_the_local_rank(visible: str, local: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
