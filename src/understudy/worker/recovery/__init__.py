@@ -1,1 +1,1 @@
-"""What a rank does when something fails: here, in a peer, or in between."""
+"""What an exception says of the device of its rank."""
