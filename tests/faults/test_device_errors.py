@@ -60,8 +60,8 @@ def test_each_kind_at_each_point_of_a_step(mode: str, start: Start, reference: R
     faults = tuple(fails(point, rank, 1 + 2 * n, kind) for n, ((point, rank), kind) in enumerate(zip(points, KINDS, strict=True)))
     undisturbed = reference(mode)
     job = start(mode, *faults, variables=DEVICES)
-    in_vote = {(1, "step 10"), (2, "step 12")}
-    assert_identical(job, undisturbed, unlogged=in_vote)
+    behind_vote = {(1, "step 10"), (2, "step 12")}
+    assert_identical(job, undisturbed, unlogged=behind_vote, borrowed={(2, "step 12"), (3, "step 15")})
     incidents = job.incidents()
     assert [part["rank"] for incident in incidents for part in incident["ranks"]] == [rank for _, rank in points]
     assert {part["cause"] for incident in incidents for part in incident["ranks"]} == {"device"}
@@ -78,7 +78,7 @@ def test_two_ranks_a_donor_and_newcomers(start: Start, reference: References) ->
         fails("forward", 1, 5),
         fails("donate", 3, 5, "launch-failure"),
         fails("forward", 2, 8),
-        fails("newcomer", 2, None, "illegal-access"),
+        fails("newcomer in its set-up", 2, None, "illegal-access"),
         fails("forward", 1, 11, "disk"),
         fails("transfer", 1, None, "unavailable"),
     )
@@ -88,7 +88,7 @@ def test_two_ranks_a_donor_and_newcomers(start: Start, reference: References) ->
     incidents = job.incidents()
     assert sorted(part["rank"] for incident in incidents for part in incident["ranks"]) == [0, 1, 1, 1, 2, 2, 3, 3]
     assert {part["cause"] for incident in incidents for part in incident["ranks"]} == {"device"}
-    assert codes(job.output) >= {losses.SEVERAL_DEVICES.code}
+    assert losses.SEVERAL_DEVICES.code in codes(job.output)
     assert_survivors_stayed(job, {0: 1, 1: 3, 2: 2, 3: 2})
 
 
@@ -125,7 +125,7 @@ def test_the_rank_that_moves_loses_its_device(start: Start, reference: Reference
     job.command("migrate", "--rank", "2")
     wait_until(lambda: said(job.output, moves.MIGRATES, rank=2), "the migration begins", LIMIT)
     job.open_gate(gate)
-    assert_identical(job, undisturbed)
+    assert_identical(job, undisturbed, borrowed={(2, line) for line in ("step 5", "step 6", "evaluation 6", "step 7")})
     (incident,) = job.incidents()
     assert {(part["rank"], part["cause"]) for part in incident["ranks"]} >= {(2, "device")}
     assert_survivors_stayed(job, {2: 1})
