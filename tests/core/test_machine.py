@@ -20,9 +20,9 @@ from understudy.messages import forming
 
 KINDS = (
     "NodeJoined", "NodesLost", "WorkerStarted", "StartRefused", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerLost",
-    "CommunicationBroken", "Quiesced", "Quiesced", "Quiesced", "Quiesced", "NewcomerReady", "Prepared", "PhaseDone", "Verified", "Verified",
-    "VerifyFailed", "Committed", "Committed", "Committed", "StateListed", "Finished", "Notice", "MigrationAsked", "ReplicasDiffer",
-    "RedoDiffers", "Believed", "NodeTainted", "Expired",
+    "CommunicationBroken", "Quiesced", "Quiesced", "Quiesced", "Quiesced", "NewcomerReady", "Prepared", "PhaseDone", "Verified",
+    "Verified", "VerifyFailed", "DeviceFailed", "Committed", "Committed", "Committed", "StateListed", "Finished", "Notice",
+    "MigrationAsked", "ReplicasDiffer", "RedoDiffers", "Believed", "NodeTainted", "Expired",
 )  # fmt: skip
 CLAIMING = ("ClaimEnded", "ClaimedNodeJoined", "ClaimedNodeJoined", "NodeToBeLeft", "Committed", "WorkerWarm")  # of a job that claims nodes
 ENDING = ("Uncovered", "ScriptFailed", "StopAsked")  # no job is long after one of these, so at most one comes, at the end
@@ -185,6 +185,16 @@ class Said:
 
     def _ScriptFailed(self) -> events.Event:
         return events.ScriptFailed(self.worker(*WorkerState), self.pick((-1, 0, 1), self.detail), 1, "ValueError", "...")
+
+    def _DeviceFailed(self) -> events.Event:
+        name = self.worker(*WorkerState)
+        members = self.state.members()
+        if [worker.name for worker in members] == [name] and self.more % 8:
+            name = "w99"  # as in `_WorkerLost`
+        error, device = self.pick(("ECC", "IllegalAddress"), self.detail), self.pick(("", "gpu0", "gpu1"), self.more)
+        transaction, certain, blamed = self.detail % 5 - 1, self.more % 2 == 0, self.more % 3 != 0
+        rank = self.state.workers[name].rank if name in self.state.workers else 0
+        return events.DeviceFailed(name, rank, transaction, 1, error, certain, blamed, device, float(self.more), "it failed", "...")
 
     def _StopAsked(self) -> events.Event:
         return events.StopAsked("enough", self.detail % 4)

@@ -41,6 +41,7 @@ class Fault:
     step: int | None = None
     action: str = "sigkill"
     also: int | None = None  # this rank is killed at the same moment
+    values: tuple[tuple[str, Value], ...] = ()  # parameters of the action
 
     @property
     def losses(self) -> int:
@@ -96,7 +97,7 @@ class Job:
             # Faults at one step happen in the order of the plan, or else one could keep another from ever being reached.
             same = [other for other in range(number) if self.faults[other].step == fault.step is not None]
             behind = str(same[-1]) if same else ""
-            action, values = fault.action, dict[str, Value]()
+            action, values = fault.action, dict(fault.values)
             if action == "gate":
                 values["file"] = str(self._gate(number))
             elif fault.also is not None:

@@ -29,7 +29,7 @@ NODE_LOST = "node lost"  # not of the registry: the power of a cluster's node is
 
 # The faults of each kind, in the order in which they take turns; `INSIDE` of a cluster, where faults are armed inside workers.
 KINDS = {
-    "worker ends": ("sigkill", "segfault", "abort", "exit", "sigterm"),
+    "worker ends": ("sigkill", "segfault", "device_error", "abort", "exit", "sigterm"),
     "worker stands still": ("hang", "sigstop", "gil_held"),
     "connection": ("socket_reset", "packet_drop", "slow_link"),
     "resource": ("disk_full", "clock_jump", "exception_in_thread", "journal_full"),

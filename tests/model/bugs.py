@@ -20,6 +20,7 @@ from understudy.core import (
     admission,
     assignment,
     commit,
+    devices,
     drain,
     drill,
     events,
@@ -43,6 +44,7 @@ from understudy.core.transitions import Phase, Why, WorkerState
 
 KILL = Bounds(transactions=1, faults={"kill": 1})
 KILLS = Bounds(transactions=1, faults={"kill": 2}, together=2, spares=2)
+DEVICES = Bounds(transactions=1, faults={"device": 2}, together=2, spares=2)
 HUNG = Bounds(transactions=1, faults={"hung": 1})
 TAKEOVER = Bounds(transactions=1, faults={"break": 1, "takeover": 1}, together=2)
 CRASH = Bounds(transactions=1, faults={"kill": 1, "crash": 1}, together=2)
@@ -156,6 +158,15 @@ def _fault_of_the_machine(state: JobState, event: events.ScriptFailed) -> None:
     """A script that raises is a loss like any other: a spare runs into the same bug."""
     lost = events.WorkerLost(event.worker, LossCause.EXITED, event.summary, 0.0)
     loss.worker_lost(state, lost)
+
+
+def _trusted_without_device(state: JobState, event: events.DeviceFailed) -> None:
+    """A rank whose device has failed stays, and may give its state to others."""
+
+
+def _burns_spares(state: JobState, here: Any, **_: Any) -> list[Any]:
+    """The script's own error is taken for one of each device that it meets."""
+    return []
 
 
 def _unheard_of(state: JobState, generation: int) -> None:
@@ -385,6 +396,8 @@ BUGS = [
     Bug("nothing is repeated after a restart", workers, "_repeat", _nothing_repeated, CRASH),
     Bug("a fenced newcomer's word counts", machine, "refusal", _words_of_the_dead, KILLS),
     Bug("a script that raises is a loss", machine, "_script_failed", _fault_of_the_machine, Bounds(transactions=1, faults={"fails": 1})),
+    Bug("a rank without a device stays", devices, "device_failed", _trusted_without_device, DEVICES),
+    Bug("the script's error burns spares", devices, "_same_of_script", _burns_spares, DEVICES),
     Bug("what the leader before has begun is not ended", quiesce, "_ended_by_another", _unheard_of, TAKEOVER, far=True),
     Bug("the end barrier never opens", resume, "maybe_done", _nobody_released, Bounds(transactions=1)),
     Bug("a second loss does not begin a generation", JobState, "next_generation", _old_generation, KILLS),

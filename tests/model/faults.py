@@ -69,6 +69,17 @@ def _fails(moves: Moves, state: State, spent: State) -> Steps:
             yield f"the script of {w.name} raises", always(spent._replace(world=state.world.put(failed)))
 
 
+def _device(moves: Moves, state: State, spent: State) -> Steps:
+    """The device of a worker fails, wherever it is: it says so and leaves. A second one is the same error, so it may be the script's."""
+    for w in state.world.workers:
+        rank = w.rank if w.rank >= 0 else w.prepared
+        if w.alive and not w.released and rank >= 0:
+            place = w.t if w.mode is not Mode.SETUP else -1
+            said = events.DeviceFailed(w.name, rank, place, max(0, w.applied), "ECC", True, True, "", 0.0, "failed", "")
+            gone = dies(w._replace(up=(*w.up, said), said=(*w.said, said)), "exit 71", LossCause.EXITED)
+            yield f"the device of {w.name} fails", always(spent._replace(world=state.world.put(gone)))
+
+
 def _lacks(moves: Moves, state: State, spent: State) -> Steps:
     """A survivor finds that state of a lost rank is nowhere."""
     for w in state.world.workers:
@@ -310,6 +321,7 @@ FAULTS: dict[str, Fault] = {
     "snap": _snap,
     "raises": _raises,
     "fails": _fails,
+    "device": _device,
     "lacks": _lacks,
     "stop": _stop,
     "taint": _taint,
@@ -338,5 +350,7 @@ FAULTS: dict[str, Fault] = {
     "late": _late,
 }
 
-FATAL = frozenset({"kill", "dumps", "snap", "raises", "fails", "agent", "refuse", "ended"})  # a worker may end without the machine knowing
+FATAL = frozenset(
+    {"kill", "dumps", "snap", "raises", "fails", "device", "agent", "refuse", "ended"}
+)  # a worker may end without the machine knowing
 RECONNECTING = frozenset({"cut", "agent", "crash", "takeover", "repeat"})  # what was said once may be said again

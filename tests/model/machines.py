@@ -170,5 +170,6 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
             s.crashes.transaction, tuple(sorted(s.crashes.newcomers)), s.crashes.survivors, len(s.crashes.told)
         ),
         None if s.dispute is None else (s.dispute.sides, s.dispute.workers),
+        tuple(s.failed_devices),
         None if incident is None else (incident.planned, incident.decision),
     )  # fmt: skip

@@ -251,6 +251,12 @@ class Moves:
         ended = interned.machine.state.ended
         if fails and (ended is None or ended.exit_code != SCRIPTS_CODE):
             raise Wrong(f"{event} does not end the job with its exit code")
+        if isinstance(event, events.DeviceFailed) and ended is None:
+            worker = interned.machine.state.workers[event.worker]
+            if worker.state not in (WorkerState.LOST, WorkerState.RELEASED):
+                raise Wrong(f"{event.worker} has no device any more, and is {worker.state}")
+            if _is_the_scripts(state.machine, event):
+                raise Wrong(f"{event} is the second of its kind, and burns another spare")
         world = state.world
         for command in answer:
             world = self._route(world, interned.machine, command)
@@ -324,6 +330,15 @@ def _is_script_failure(machine: Machine, event: events.Event) -> bool:
         return False
     worker = machine.state.workers.get(event.worker)
     return worker is not None and worker.state in (WorkerState.MEMBER, WorkerState.NEWCOMER, WorkerState.LEAVING)
+
+
+def _is_the_scripts(machine: Machine, event: events.DeviceFailed) -> bool:
+    """Whether another worker has said the same of the same rank and transaction."""
+    worker = machine.state.workers[event.worker]
+    if worker.state not in (WorkerState.MEMBER, WorkerState.NEWCOMER, WorkerState.LEAVING):
+        return False
+    here = (event.rank, event.transaction, event.error)
+    return any((one.rank, one.transaction, one.error) == here and one.worker != worker.name for one in machine.state.failed_devices)
 
 
 def _is_over(machine: Machine, event: events.Event) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from tests import packages
-from tests.contract.backend import Kind, broken_promises
+from tests.contract.backend import Kind as BackendKind
+from tests.contract.backend import broken_promises
 from tests.orchestrator.test_detection import VIEW, collect
 from tests.said import refused
 from torch import nn
@@ -26,10 +27,11 @@ from understudy.schedulers.base import Work
 from understudy.schedulers.registry import find
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.frameworks.base import SharedObject, disagreement
+from understudy.worker.recovery.device_errors import DeviceError, Kind, judge
 from understudy.worker.state.registry import State
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
-PARTS = re.findall(r"^## An? (\w+)$.*?^```toml\n(.*?)^```$.*?^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+PARTS = re.findall(r"^## An? ([\w ]+)$.*?^```toml\n(.*?)^```$.*?^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 EXAMPLES = {title: (toml, code) for title, toml, code in PARTS}
 LONGEST = 40  # lines
 
@@ -50,9 +52,9 @@ def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
 
 def test_every_part_of_the_page_has_an_example_of_less_than_forty_lines() -> None:
-    titles = re.findall(r"^## An? (\w+)$", PAGE.read_text(), re.MULTILINE)
+    titles = re.findall(r"^## An? ([\w ]+)$", PAGE.read_text(), re.MULTILINE)
     assert titles == list(EXAMPLES)
-    assert titles == ["detector", "framework", "backend", "scheduler"]
+    assert titles == ["detector", "framework", "backend", "scheduler", "device error"]
     assert all(len(code.splitlines()) < LONGEST for _, code in EXAMPLES.values())
 
 
@@ -92,7 +94,7 @@ def test_the_framework(installed: Path) -> None:
 @pytest.mark.parametrize("installed", ["backend"], indirect=True)
 def test_the_backend(installed: Path) -> None:
     """What every backend promises, on three real processes."""
-    assert broken_promises(Kind("twin", shows=False), path=str(installed)) == []
+    assert broken_promises(BackendKind("twin", shows=False), path=str(installed)) == []
 
 
 @pytest.mark.parametrize("installed", ["scheduler"], indirect=True)
@@ -106,3 +108,9 @@ def test_the_scheduler(installed: Path) -> None:
     running.close()
     with refused(ValueError, schedulers.NO_SUCH_SCHEDULER, scheduler="slate", known="local, slurm, jobset, kubernetes, nice"):
         find("slate")
+
+
+@pytest.mark.parametrize("installed", ["device error"], indirect=True)
+def test_the_device_error(installed: Path) -> None:
+    assert judge(RuntimeError("nrt_execute failed: NRT_EXEC_HW_ERR_NC_UE")) == DeviceError(Kind.DEVICE_LOST, "NRT_EXEC_HW_ERR")
+    assert judge(RuntimeError("another")) is None

@@ -9,7 +9,7 @@ from functools import cache
 
 from understudy import extensions
 from understudy.chaos.base import Fault
-from understudy.chaos.faults import control, gpu, network, process, signals
+from understudy.chaos.faults import control, device, gpu, network, process, signals
 from understudy.messages import faults
 
 GROUP = "understudy.faults"
@@ -42,7 +42,7 @@ class Registry:
 def registry() -> Registry:
     """Ours, and those of installed packages. Raises `ValueError` for an entry point that is no fault."""
     known = Registry()
-    for module in (signals, process, network, control, gpu):
+    for module in (signals, process, device, network, control, gpu):
         known.add(*module.FAULTS)
     known.add(*extensions.instances(GROUP, Fault))
     return known

@@ -248,6 +248,25 @@ class ScriptFailed:
 
 
 @dataclass(frozen=True)
+class DeviceFailed:
+    """An exception on this worker says that its device has failed (`worker/recovery/device_errors.py`). It leaves at once, and what it has
+    computed since its last vote is nobody's. Whose fault it is, `devices.py` decides.
+    """
+
+    worker: str
+    rank: int  # as which it runs the script, -1: it has none
+    transaction: int  # in which it was raised; -1: in the set-up
+    step: int
+    error: str  # its name: alike for the same fault on whatever device
+    certain: bool  # the hardware or its driver has failed. Else kernels of the script may have caused it as well
+    blamed: bool  # it does not come from the loss of a peer
+    device: str  # of the node, as its detectors call it (gpu1); empty: not known
+    happened: float
+    summary: str
+    traceback: str
+
+
+@dataclass(frozen=True)
 class Finished:
     """The worker's script has ended. It stays, as a donor, until every rank has."""
 
@@ -409,6 +428,7 @@ FromWorker = (
     | RedoDiffers
     | Committed
     | ScriptFailed
+    | DeviceFailed
     | Finished
     | Notice
 )

@@ -40,6 +40,7 @@ _LOST = {
     LossCause.NODE: texts.LOST_WITH_NODE,
     LossCause.DRAINED: texts.GIVEN_UP,
     LossCause.DIGEST: texts.NOT_VERIFIED,
+    LossCause.DEVICE: texts.DEVICE_FAILED,
     LossCause.CORRUPT: texts.HOLDS_OTHER_STATE,
 }
 

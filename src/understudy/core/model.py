@@ -96,6 +96,7 @@ class LossCause(StrEnum):
     HUNG = "hung"  # no progress for longer than the limit
     NODE = "node"  # its agent is gone
     DIGEST = "digest"  # a newcomer whose state did not verify
+    DEVICE = "device"  # its device failed under it, as an exception in its process has said
     CORRUPT = "corrupt"  # its state is not that of its replicas, and most of them, or a person, speak against it
     DRAINED = "drained"  # it was on a drained node at the drain's deadline
     MIGRATED = "migrated"  # a healthy worker whose rank was moved

@@ -40,11 +40,30 @@ class Taint:
 
 OPERATOR = "operator"  # source of what a person says
 CORRUPT = "corrupt"  # ... of what is said of a node whose rank held something else than its replicas
+DEVICE = "device-error"  # ... of a device that a rank's exception speaks of, or of a node with several of these
 DRAIN = ("drain", "")  # source and part of the taint of a node that is emptied, because a person says so
 CHECK = ("check", "")  # ... of one that is to pass its check before it is trusted again
 MOVES = 2  # attempts to move a rank from a node
 
-OURS = frozenset({OPERATOR, CORRUPT, DRAIN[0], CHECK[0]})  # sources that no detector can be: what they say counts for more
+OURS = frozenset({OPERATOR, CORRUPT, DEVICE, DRAIN[0], CHECK[0]})  # sources that no detector can be: what they say counts for more
+
+
+@dataclass(frozen=True)
+class FailedDevice:
+    """What is remembered of a `DeviceFailed`."""
+
+    worker: str
+    node: str
+    device: str  # empty: not known, and then every worker counts as a device of its own
+    local_rank: int
+    rank: int
+    transaction: int
+    error: str
+
+    def is_device_of(self, other: FailedDevice) -> bool:
+        """Whether both speak of one device."""
+        same = self.device == other.device if self.device and other.device else self.worker == other.worker
+        return self.node == other.node and same
 
 
 @dataclass
@@ -221,6 +240,7 @@ class JobState:
     unmoved: dict[int, int] = field(default_factory=dict)  # rank -> how often it was to leave a tainted node, or to go home
     evidence: dict[tuple[str, ...], Observed] = field(default_factory=dict)  # what was seen last, by whom and of what: for people
     crashes: Crashes | None = None  # of survivors, since the last recovery
+    failed_devices: list[FailedDevice] = field(default_factory=list)  # the last ones that were blamed
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
     broken: str = ""  # the communication failure that waits for its explanation
     broken_at: float = 0.0

@@ -86,6 +86,11 @@ def expired(state: JobState) -> None:
     _set_timers(state)
 
 
+def lift(state: JobState, node: Node, source: str, part: str) -> None:
+    """What `source` has said of `part` of the node counts no more, and needs no check."""
+    _lift(state, node, {(source, part)} & node.taints.keys(), believed=True)
+
+
 def _lift(state: JobState, node: Node, keys: Iterable[tuple[str, str]], *, believed: bool = False) -> None:
     """`believed`: without a check."""
     gone = list(keys)

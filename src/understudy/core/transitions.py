@@ -111,6 +111,7 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
     events.WorkerWarm: _THERE,  # it may have a rank from an orchestrator that was killed
     events.WorkerLost: _THERE,
     events.ScriptFailed: _THERE - {RELEASED},
+    events.DeviceFailed: _THERE - {RELEASED},
     events.Prepared: frozenset({WARM, REHEARSING}),
     events.Drilled: frozenset({REHEARSING}),
     events.DrillBroken: frozenset({MEMBER, LEAVING}),

@@ -61,6 +61,15 @@ HOLDS_OTHER_STATE = Message(
     remedy="Have the node checked: silent corruption comes from memory, from a processor or from an accelerator. The node is tainted for "
     "that.",
 )
+DEVICE_FAILED = Message(
+    "US4069",
+    f"the device of {_WHO} failed: {{detail}}",
+    cause="An exception on this rank says that its device cannot go on: an uncorrectable memory error, a device that is gone, a disk that "
+    "does not answer, or a kernel that was broken off. The rank left at once, gave its state to nobody, and a spare takes the rank. The "
+    "same error at the same transaction on another device would be the script's, and ends the job.",
+    remedy="Have the device that is named checked (`understudy check-node`, the kernel log). It is tainted until somebody says that it is "
+    "trusted again.",
+)
 LOST = Message(
     "US4068",
     f"{_WHO} was lost: {{detail}}",
@@ -158,6 +167,22 @@ WORKER_FAILED = Message(
     "worker {worker} failed at step {step}: {report}",
     cause="A worker without a rank has failed in a way that every other one would, too: for example its torch cannot be used.",
     remedy="Read the exception: if it begins with a code, explain that one.",
+)
+SAME_ON_ANOTHER_DEVICE = Message(
+    "US4093",
+    "rank {rank} ({worker} on node {node}) failed at step {step} with {error}, as {before} did at the same transaction on another device: "
+    "this is the script's own fault, and both devices are trusted again: {report}",
+    cause="Two devices have raised the same error at the same place of the training. A fault of the hardware does not do that; a kernel "
+    "that reads or writes where it must not does.",
+    remedy="Read the exception. For an illegal access run the script with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer, to see the "
+    "kernel.",
+)
+SEVERAL_DEVICES = Message(
+    "US4094",
+    "the devices of several ranks of node {node} failed within a step: {reason}. The node itself is not trusted any more",
+    cause="Two ranks of one node have lost their devices at nearly the same time. That points to what they share: the driver, a switch, "
+    "power, or a disk.",
+    remedy="Look into the kernel log of the node. Trust it again with `understudy taint --node NODE --remove` when it is mended.",
 )
 STOPPED = Message(
     "US4092",

@@ -93,6 +93,12 @@ TAINTED = Message(
     cause="A detector, a check, an alert or a person does not trust this node. It gets no new ranks and spares, and ranks may leave it.",
     remedy="Look after the node. `understudy taint --node NODE --remove` says that it is to be trusted again.",
 )
+DEVICE_FAILED = Message(
+    "US4228",
+    "rank {rank} lost it: {error}",
+    cause="An exception on a rank says that its device has failed.",
+    remedy="Have the device checked, and say that it is trusted again with `understudy taint --node NODE --remove`.",
+)
 DRAINED = Message(
     "US4221",
     "node {node} is drained: {reason}",

@@ -114,6 +114,13 @@ SCRIPT_EXITED = Message(
     cause="The script has called sys.exit with something else than 0 on this rank, so the job ends with that exit code.",
     remedy="Look why the script does that. To end well, let all ranks come to the end of the script.",
 )
+DEVICE_FAILED = Message(
+    "US4909",
+    "{device} failed with {error} {where}, so this worker leaves: {told}",
+    cause="An exception says that the device of this rank cannot go on. The worker ends without touching it again, and a spare takes the "
+    "rank.",
+    remedy="Have the device checked (`understudy check-node`, the kernel log) before it is used again.",
+)
 NO_TRANSACTION = Message(
     "US4907",
     "its script ended before its first transaction",

@@ -14,7 +14,7 @@ from understudy.core import floating, migration
 from understudy.core.drain import ATTEMPTS
 from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed, WorkerLost
 from understudy.core.model import LossCause
-from understudy.core.state import CORRUPT, OURS, JobState, Node
+from understudy.core.state import CORRUPT, DEVICE, OURS, JobState, Node
 from understudy.core.transitions import Phase, WorkerState
 from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, Severity, Subject
 from understudy.links.messages import Seen
@@ -27,6 +27,7 @@ MOST = 1000  # pieces of evidence that a detector may find in one look; notes of
 TAINTS = 100  # of one node: a detector may name parts without end
 SHARE = 3  # what is kept is shared by so many: a third is for one detector, and those that are called alike, at most
 OFTEN = 10.0  # seconds
+_FOUND_BY_CORE = frozenset({CORRUPT, DEVICE})
 LITTLE = 0.1  # of the time that a taint still lasts: an end that is put off by less is let be
 
 
@@ -109,7 +110,7 @@ class Responses:
 
     def recall(self, event: Event, state: JobState, then: float) -> None:
         """What the journal has: counted as it was by who led at that time."""
-        if isinstance(event, NodeTainted) and event.leave and event.source not in OURS - {CORRUPT}:
+        if isinstance(event, NodeTainted) and event.leave and event.source not in OURS - _FOUND_BY_CORE:
             self._left.append(then)
         if isinstance(event, Observed) and self.news(evidence := observed_as(event)):
             decision = self._engine.decide(evidence, {worker.name: worker.node for worker in state.workers.values()}, then)
@@ -138,7 +139,7 @@ class Responses:
         if self._taints(decision) and self._room(evidence, node):
             ends = self._keep_end((node.name, evidence.detector, evidence.part), evidence.kind, decision.until)
             leaves = decision.action is Action.LEAVE
-            until = _last(ends.values()) if evidence.detector != CORRUPT else 0.0  # what the core has set has no end
+            until = _last(ends.values()) if evidence.detector not in _FOUND_BY_CORE else 0.0  # what the core has set has no end
             asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, until, leaves)
             return self._new(asked, state, now)
         self._note(decision)

@@ -46,7 +46,7 @@ from understudy.orchestrator.limits import Buckets
 from understudy.orchestrator.liveness import Liveness, SilentSince
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.scheduling import Scheduling
-from understudy.orchestrator.verdicts import RESERVED, corrupt, silence
+from understudy.orchestrator.verdicts import RESERVED, silence, tainted
 from understudy.policy.rules import Policy, default
 
 WATCH = 0.2  # seconds between two looks for silent nodes
@@ -415,7 +415,7 @@ class Service:
                 return  # what the others have found meanwhile they keep
         seen, self._seen = self._seen, deque(maxlen=MOST)
         found = False
-        for evidence in (*corrupt(state, now), *self._allowed(seen), *self._straggler.look(view), *self._allowed(self._others.look(view))):
+        for evidence in (*tainted(state, now), *self._allowed(seen), *self._straggler.look(view), *self._allowed(self._others.look(view))):
             found = self._respond(evidence, now) or found
         if (event := self._responses.look(state, now)) is not None:
             self.submit(event)

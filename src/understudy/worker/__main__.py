@@ -164,6 +164,7 @@ def _warm(arguments: list[str]) -> Any:
 
 
 def _run(control: Control, arguments: list[str], module: bool) -> None:
+    from understudy.worker.protocol.broken_device import leave_if_device_failed
     from understudy.worker.protocol.membership import EXPLANATION
     from understudy.worker.script.loaders import leave_if_data_process_lost
 
@@ -186,6 +187,10 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
         reserve.close()
         leave_if_data_process_lost(error)
         runtime = session.current.runtime if session.current else None
+        if runtime is not None:
+            runtime.membership.leave_if_device_failed(error)
+        else:
+            leave_if_device_failed(error, control, None, lambda: False)
         if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.starts_anew(error):
             control.wait_for(lambda: False, EXPLANATION)  # every rank starts anew, and this worker is ended for that
         text = _traceback(error)
@@ -204,6 +209,7 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
         try:
             leave(runtime.finish())
         except BaseException as error:
+            runtime.membership.leave_if_device_failed(error)
             _fail(control, f"{type(error).__name__}: {error}", _traceback(error), 1)
 
 

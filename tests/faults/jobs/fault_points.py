@@ -61,6 +61,8 @@ def install(folder: Path, rank: int) -> None:
     registry().add(GATE, KILL_BOTH)
     with (folder / f"pids-{rank}.txt").open("a") as file:
         file.write(f"{os.getpid()}\n")
+    with (folder / f"local-{rank}.txt").open("a") as file:
+        file.write(f"{os.environ.get('LOCAL_RANK')}\n")
 
 
 class Backward:

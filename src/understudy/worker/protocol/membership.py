@@ -21,6 +21,7 @@ from understudy.messages import transactions, worker_processes
 from understudy.worker import points
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.process.control import Announcement, Control
+from understudy.worker.protocol.broken_device import leave_if_device_failed
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.script.loaders import leave_if_data_process_lost
 from understudy.worker.state.snapshot_store import SnapshotStore
@@ -136,6 +137,7 @@ class Membership:
     def is_failure(self, error: BaseException) -> bool:
         """Whether `error` comes from the loss of a peer or a link, rather than from the user's code."""
         leave_if_data_process_lost(error)
+        self.leave_if_device_failed(error)
         if isinstance(error, UnderstudyError):
             return False
         if isinstance(error, GenerationAborted) or self.aborted():
@@ -144,6 +146,10 @@ class Membership:
             self.report_broken(self.newest, str(error))
             return True
         return False
+
+    def leave_if_device_failed(self, error: BaseException) -> None:
+        """Ends this worker if `error` says that its own device has failed: it can do nothing more, and gives its state to nobody."""
+        leave_if_device_failed(error, self.control, self.progress, self.aborted)
 
     def quiesce_after(self, error: BaseException) -> Recover:
         """As `quiesce`, from the handler of a failure. Raises `error` itself if it is the user's."""

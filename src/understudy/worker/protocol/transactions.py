@@ -115,6 +115,7 @@ class Transactions:
                 result = self._attempt(kind, begun, lambda: function(*args, **kwargs))
                 break
             except Exception as error:
+                self._membership.leave_if_device_failed(error)
                 self._refuse_unlike(error)
                 self._works.end()
                 self.watch.failed(error)

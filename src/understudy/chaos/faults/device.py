@@ -1,0 +1,49 @@
+"""A device that fails in a live process: what a rank sees of that is an exception, as torch and its libraries raise it.
+
+The exceptions are made here, with the texts of real ones, so that a job without a GPU can be tried: what a worker does then is the same. A
+fault of the hardware itself needs a device (`gpu`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+
+from understudy.chaos.base import Fault, Hits, Outcome, Parameter, Values
+
+
+def _accelerator(words: str) -> Exception:
+    import torch  # only a worker has it
+
+    return torch.AcceleratorError(f"CUDA error: {words}\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n")
+
+
+KINDS: Mapping[str, Callable[[], Exception]] = {
+    "ecc": lambda: _accelerator("uncorrectable ECC error encountered"),
+    "unavailable": lambda: _accelerator("CUDA-capable device(s) is/are busy or unavailable"),
+    "illegal-access": lambda: _accelerator("an illegal memory access was encountered"),
+    "launch-failure": lambda: _accelerator("unspecified launch failure"),
+    "cublas": lambda: RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"),
+    "nccl": lambda: RuntimeError(
+        "NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled cuda error (run with NCCL_DEBUG=INFO for details)\n"
+        "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 214 'uncorrectable ECC error encountered'"
+    ),
+    "disk": lambda: OSError(errno.EIO, os.strerror(errno.EIO), "/data/shard-0"),
+}
+
+
+def device_error(values: Values) -> None:
+    raise KINDS[str(values["kind"])]()
+
+
+FAULTS = (
+    Fault(
+        "device_error",
+        "The worker's device fails: what runs there raises the error of its library.",
+        Hits.WORKER,
+        Outcome.REPLACED,
+        inside=device_error,
+        parameters=(Parameter("kind", "ecc", "which error", choices=tuple(KINDS)),),
+    ),
+)

@@ -1,0 +1,97 @@
+"""The way out of a job for a rank whose device has failed.
+
+The worker says what happened and leaves at once. It touches the device no more, since any call to a lost one can hang, also those that the
+exit of a process makes: so no exit handlers, no collectives, no hand-over of state. If even the exit hangs, the agent ends the process:
+the orchestrator fences whoever says that its device has failed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+
+import torch
+
+from understudy.core.events import DeviceFailed
+from understudy.messages import worker_processes
+from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
+from understudy.worker.process.control import Control
+from understudy.worker.protocol.progress import Progress
+from understudy.worker.recovery.device_errors import DeviceError, Kind, judge
+
+EXIT_CODE = 71
+EXPLAINED = 1.0  # seconds for the news of a lost peer that an error may come from
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def leave_if_device_failed(error: BaseException, control: Control, progress: Progress | None, aborted: Callable[[], bool]) -> None:
+    """Ends this worker if `error`, or what led to it, says that its device has failed. `progress`: None before the script has joined.
+    `aborted`: whether the end of the present generation was announced.
+    """
+    if isinstance(error, UnderstudyError | GenerationAborted | PeerLost):
+        return
+    found = judge(error)
+    if found is None or not found.speaks_of_device:
+        return
+    blamed = not _comes_from_a_loss(found, control, aborted)
+    if not blamed and not found.final:
+        return  # an abort ends calls to the device in the middle, and they say so
+    _leave(found, error, control, progress, blamed=blamed)
+
+
+def _comes_from_a_loss(found: DeviceError, control: Control, aborted: Callable[[], bool]) -> bool:
+    """Whether a peer is lost, and this may be its trace: of what ranks do to each other's memory, or in a collective."""
+    if found.kind is Kind.DEVICE_LOST and not found.reaches_peers:
+        return False
+    if found.reaches_peers:
+        control.wait_for(aborted, EXPLAINED)
+    return aborted()
+
+
+def _leave(found: DeviceError, error: BaseException, control: Control, progress: Progress | None, *, blamed: bool) -> None:
+    role = control.role
+    device = device_in_use(role.environment if role is not None else {})
+    transaction = progress.transaction if progress is not None else -1
+    where = f"before transaction {transaction}" if transaction >= 0 else "in the set-up"
+    if progress is not None and progress.kind:
+        where = f"in {progress.running} (transaction {transaction})"
+    first = (str(error).splitlines() or [""])[0]
+    told = worker_processes.DEVICE_FAILED(
+        device=device or "its device", error=found.name, where=where, told=f"{type(error).__name__}: {first}"[:2000]
+    )
+    text = "".join(traceback.format_exception(error))
+    print(f"{text}understudy: {told}", file=sys.stderr)
+    event = DeviceFailed(
+        worker=control.worker,
+        rank=role.rank if role is not None else -1,
+        transaction=transaction,
+        step=progress.step if progress is not None else 0,
+        error=found.name,
+        certain=found.kind is Kind.DEVICE_LOST,
+        blamed=blamed,
+        device=device,
+        happened=time.time(),
+        summary=told,
+        traceback=text[-100_000:],
+    )
+    control.send(event)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(EXIT_CODE)
+
+
+def device_in_use(environment: Mapping[str, str]) -> str:
+    """What this rank computes on, as the detectors of its node call it (gpu1, or a UUID); "" if that is not known, as on a CPU.
+
+    It is asked of nobody but the environment: the device may be lost. A script takes the one of its local rank, as torchrun's users do.
+    """
+    listed = next((os.environ[name] for name in _VISIBLE if os.environ.get(name)), None)
+    local = int(environment.get("LOCAL_RANK", "0"))
+    if listed is not None:
+        names = [name.strip() for name in listed.split(",")]
+        name = names[local if len(names) > 1 else 0] if local < len(names) or len(names) == 1 else ""
+        return f"gpu{name}" if name.isdecimal() else name
+    return f"gpu{local}" if torch.version.cuda or torch.version.hip else ""

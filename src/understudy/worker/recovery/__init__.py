@@ -1,0 +1,1 @@
+"""What an exception says of the device of its rank."""
