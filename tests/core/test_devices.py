@@ -1,192 +1,146 @@
-"""Whose fault a device error is: each row of the table in `core/devices.py`."""
+"""What is said of one device of a node speaks of the ranks on it, and of nobody else."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from tests.core.core_job import Job, assigned, of
+from tests.core.core_job import Job, assigned, moving, of
 
 from understudy.core import commands, events
-from understudy.core.model import JobSpec, LossCause, Position, Stand
-from understudy.core.state import DEVICE
-from understudy.core.transitions import Phase, WorkerState
-from understudy.messages import losses
-
-ECC, ILLEGAL = "ECCUncorrectable (214)", "IllegalAddress (700)"
+from understudy.core.model import JobSpec
+from understudy.core.state import DRAIN, OPERATOR
+from understudy.core.transitions import WorkerState
+from understudy.messages import moves
 
 
-def failed(worker: str, rank: int, transaction: int = 1, error: str = ECC, device: str = "gpu1") -> events.DeviceFailed:
-    """Certain, blamed."""
-    return events.DeviceFailed(worker, rank, transaction, transaction, error, True, True, device, 0.0, "it failed", "Traceback")
+def seen(part: str, node: str = "n0", source: str = "nvml", *, leave: bool = False, until: float = 0.0) -> events.NodeTainted:
+    return events.NodeTainted(node, "it is hot", source, part, until, leave)
 
 
-def suspect(worker: str, rank: int, transaction: int = 1, error: str = ILLEGAL, device: str = "gpu1") -> events.DeviceFailed:
-    return replace(failed(worker, rank, transaction, error, device), certain=False)
+def over(part: str, node: str = "n0", source: str = "nvml") -> events.NodeTainted:
+    return events.NodeTainted(node, "", source, part)
 
 
-def recovered(job: Job, transaction: int = 1) -> str:
-    """The newcomer has its rank, and everybody redoes the transaction; its name."""
-    job.rest(transaction)
-    (newcomer,) = job.machine.state.newcomers()
+def known(spec: JobSpec) -> Job:
+    """Every rank has said on which device it computes: the one of its local rank."""
+    job = Job(spec)
+    for worker in job.machine.state.members():
+        number = worker.local_rank
+        job.submit(events.UsesDevice(worker.name, f"gpu{number}", (f"GPU-{number}", f"0000:{number:02x}:00.0")))
+    return job
+
+
+def moves_of(said: list[commands.Command]) -> list[int]:
+    return [command.rank for command in of(commands.Assign, said)]
+
+
+def told(said: list[commands.Command]) -> list[str]:
+    return [command.text for command in of(commands.Tell, said)]
+
+
+@pytest.mark.parametrize("part", ["gpu1", "GPU-1", "0000:01:00.0"])
+def test_only_the_rank_on_the_device_leaves_it(part: str) -> None:
+    job = known(JobSpec("job", 4, 4, spares=4))
+    said = job.submit(seen(part, leave=True))
+    assert moves_of(said) == [1] and moves.DEVICE_TAINTED(device="gpu1", node="n0", reason="it is hot") in [
+        t.text for t in of(commands.Tell, said)
+    ]
+    node = job.machine.state.nodes["n0"]
+    assert node.taint == "" and job.machine.state.trusted(node), "its other devices are as good as before"
+
+
+def test_the_newcomer_may_be_on_the_same_node_and_gets_another_device() -> None:
+    job = known(JobSpec("job", 2, 2, spares=1))
+    assert assigned(job.submit(seen("gpu1", leave=True))).environment["LOCAL_RANK"] == "2"
+
+
+def test_a_rank_that_has_moved_is_not_asked_to_move_again() -> None:
+    job = known(JobSpec("job", 2, 2, spares=2))
+    job.submit(seen("gpu1", leave=True))
+    newcomer = job.machine.state.migration.newcomer if job.machine.state.migration else ""
+    job.submit(events.NewcomerReady(newcomer, job.machine.state.highest_announced_generation))
+    job.rest()
     job.verify()
-    return newcomer.name
+    job.submit(events.UsesDevice(newcomer, "gpu2"))
+    assert moves_of(job.commit(1)) == [] and job.machine.state.holder(1).name == newcomer
+    assert job.machine.state.migration is None
 
 
-def taints(job: Job) -> set[tuple[str, str]]:
-    """Node and part of what is tainted for a device error."""
-    return {(node.name, part) for node in job.machine.state.nodes.values() for source, part in node.taints if source == DEVICE}
+@pytest.mark.parametrize("part", ["nvme0n1", "eth0", "gpu7", ""])
+def test_a_part_on_which_no_rank_is_known_speaks_of_the_node(part: str) -> None:
+    job = known(JobSpec("job", 4, 2, nodes=2, spares=4))
+    job.submit(seen(part))
+    assert job.machine.state.nodes["n0"].taint == "it is hot"
 
 
-def ended(said: list[commands.Command]) -> str:
-    found = of(commands.EndJob, said)
-    return str(found[0].message) if found else ""
+def test_a_taint_that_does_not_ask_to_leave_keeps_newcomers_away() -> None:
+    job = known(JobSpec("job", 2, 2, spares=1))
+    assert moves_of(job.submit(seen("gpu1"))) == []
+    assert assigned(job.lose("w1")).environment["LOCAL_RANK"] == "2"
 
 
-@pytest.mark.parametrize("event", [failed("w1", 1), suspect("w1", 1)], ids=["certain", "suspect"])
-def test_a_device_error_is_a_loss_and_taints_the_device(event: events.DeviceFailed) -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    said = job.submit(event)
-    assert [kill.worker for kill in of(commands.KillWorker, said)] == ["w1"], "it is fenced, if it cannot end by itself"
-    assert assigned(said).rank == 1 and taints(job) == {("n0", "gpu1")} and not ended(said)
-    (incident,) = job.machine.incidents()
-    assert [part.cause for part in incident.ranks] == [LossCause.DEVICE]
-
-
-def test_a_rank_whose_device_failed_is_nobodys_donor() -> None:
-    job = Job(JobSpec("job", 3, 3, spares=1))
-    job.submit(failed("w1", 1))
-    late = job.submit(events.Quiesced("w1", 1, Position(1, Stand.VOTED), (), 1))
-    assert late == [] and "w1" not in {worker.name for worker in job.machine.state.members()}
-
-
-def test_the_newcomer_does_not_get_the_place_of_the_device_that_failed() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    taken = assigned(job.submit(failed("w1", 1)))
-    assert taken.environment["LOCAL_RANK"] == "2", "1 is where the script would go to gpu1 again"
-    again = Job(JobSpec("job", 2, 2, spares=1))
-    assert assigned(again.lose("w1")).environment["LOCAL_RANK"] == "1"
-
-
-def test_a_spare_that_is_prepared_for_that_place_is_not_chosen() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=2, prepared=2))
+def test_a_spare_that_has_set_up_on_the_device_is_started_over() -> None:
+    job = known(JobSpec("job", 2, 2, spares=1, prepared=1))
     state = job.machine.state
-    ready: dict[int, str] = {}
-    for _ in range(2):
-        (sets_up,) = [one for one in state.idle(WorkerState.WARM) if one.prepare is not None and not one.ready]
-        assert sets_up.prepare is not None
-        ready[sets_up.prepare.rank] = sets_up.name
-        job.submit(events.Prepared(sets_up.name, sets_up.prepare.rank))
-    assert state.workers[ready[1]].local_rank == 1
-    job.submit(failed("w1", 1))
-    assert state.holder(1).name not in ready.values()
-
-
-@pytest.mark.parametrize("event", [failed, suspect])
-def test_the_same_error_on_the_newcomers_device_is_the_scripts(event: object) -> None:
-    said_by = failed if event is failed else suspect
-    job = Job(JobSpec("job", 2, 2, spares=3))
-    job.submit(said_by("w1", 1))
-    newcomer = recovered(job)
-    said = job.submit(said_by(newcomer, 1, device="gpu2"))
-    before = "rank 1 (gpu1 of node n0)"
-    figures = {"rank": 1, "worker": newcomer, "node": "n0", "step": 1, "error": said_by("", 1).error, "before": before}
-    assert ended(said) == losses.SAME_ON_ANOTHER_DEVICE(**figures, report="it failed\nTraceback")
-    assert taints(job) == set(), "nothing speaks against the devices any more"
-    assert of(commands.Assign, said) == [], "no further spare is burnt"
-
-
-@pytest.mark.parametrize(
-    "second",
-    [
-        failed("", 1, device="gpu1"),
-        failed("", 1, transaction=2, device="gpu2"),
-        failed("", 1, error="DevicesUnavailable (46)", device="gpu2"),
-    ],
-    ids=["the same device", "a later transaction", "another error"],
-)
-def test_anything_else_of_the_newcomer_is_its_devices(second: events.DeviceFailed) -> None:
-    job = Job(JobSpec("job", 2, 2, spares=3))
-    job.submit(failed("w1", 1))
-    newcomer = recovered(job)
-    for transaction in range(1, second.transaction):
-        job.commit(transaction)
-    said = job.submit(replace(second, worker=newcomer))
-    assert not ended(said) and assigned(said).rank == 1
-    assert taints(job) >= {("n0", "gpu1"), ("n0", second.device)}
-
-
-def test_without_a_known_device_each_worker_counts_as_one() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=3))
-    job.submit(failed("w1", 1, device=""))
-    assert taints(job) == set()
-    assert ended(job.submit(failed(recovered(job), 1, device="")))
-
-
-def test_two_ranks_with_the_same_uncertain_error_at_one_transaction_are_the_scripts_on_two_nodes() -> None:
-    job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
-    assert not ended(job.submit(suspect("w0", 0, device="gpu0")))
-    said = job.submit(suspect("w1", 1, device="gpu0"))
-    assert ended(said) and taints(job) == set()
-
-
-def test_two_ranks_with_a_certain_error_are_two_devices_on_two_nodes() -> None:
-    job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
-    job.submit(failed("w0", 0, device="gpu0"))
-    said = job.submit(failed("w3", 3, device="gpu1"))
-    assert not ended(said) and taints(job) == {("n0", "gpu0"), ("n1", "gpu1")}
-
-
-@pytest.mark.parametrize("apart, suspected", [(0, True), (1, True), (2, False)])
-def test_two_ranks_of_a_node_within_a_step_speak_against_the_node(apart: int, suspected: bool) -> None:
-    job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
-    job.submit(failed("w0", 0, device="gpu0"))
-    said = job.submit(failed("w1", 1, transaction=1 + apart, error="NoDevice (100)", device="gpu1"))
-    assert not ended(said)
-    assert taints(job) == {("n0", "gpu0"), ("n0", "gpu1"), *([("n0", "")] if suspected else [])}
-
-
-def test_what_follows_from_the_loss_of_a_peer_is_blamed_on_nobody() -> None:
-    job = Job(JobSpec("job", 3, 3, spares=3))
-    job.lose("w0")
-    said = job.submit(replace(suspect("w1", 1), blamed=False))
-    assert assigned(said).rank == 1 and taints(job) == set() and job.machine.state.failed_devices == []
-
-
-def test_in_the_set_up_all_start_anew() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1), forming=True)
+    (spare,) = state.idle(WorkerState.WARM)
+    assert spare.local_rank == 0
+    job.submit(events.Prepared(spare.name, 0))
+    said = job.submit(seen("gpu0"))
+    assert [kill.worker for kill in of(commands.KillWorker, said)] == [spare.name] and len(of(commands.StartWorker, said)) == 1
     job.warm()
-    job.submit(failed("w1", 1, transaction=-1))
-    job.submit(events.Quiesced("w0", job.machine.state.generation, Position(-1, Stand.RUNNING), (), 0))
-    assert job.machine.state.restarts == 1 and taints(job) == {("n0", "gpu1")}
+    (again,) = state.idle(WorkerState.WARM)
+    assert again.prepare is not None and again.local_rank not in (0, 1)
 
 
-def test_of_a_spare_that_sets_up_ahead_nothing_but_itself_is_lost() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
-    (spare,) = job.machine.state.idle(WorkerState.WARM)
-    said = job.submit(failed(spare.name, 0, transaction=-1, device="gpu2"))
-    assert job.machine.incidents() == [] and job.machine.state.phase is Phase.TRAINING
-    assert taints(job) == {("n0", "gpu2")} and len(of(commands.StartWorker, said)) == 1
+def test_it_ends_by_itself_by_its_source_and_by_a_person() -> None:
+    job = known(JobSpec("job", 2, 2, spares=1))
+    node = job.machine.state.nodes["n0"]
+    job.submit(seen("gpu1", until=job.now + 5))
+    job.now += 6
+    said = job.submit(events.Expired("taint"))
+    assert node.device_taints == {} and moves.DEVICE_TRUSTED_AGAIN(device="gpu1", node="n0") in told(said)
+    job.submit(seen("gpu1"))
+    job.submit(over("gpu0"))
+    assert len(node.device_taints) == 1, "that was another device"
+    job.submit(over("gpu1"))
+    assert node.device_taints == {}
+    for part, left in (("GPU-1", 1), ("", 0)):
+        job.submit(seen("gpu0"))
+        job.submit(seen("gpu1"))
+        job.submit(over(part, source=OPERATOR))
+        assert len(node.device_taints) == left, "a person names the device, by whichever name, or means all"
 
 
-def test_of_the_spare_of_a_drill_nothing_is_said_about_the_rank() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    job.submit(events.DrillAsked(1, "asked"))
-    (spare,) = [worker for worker in job.machine.state.workers.values() if worker.state is WorkerState.REHEARSING]
-    job.submit(failed(spare.name, 1, device="gpu2"))
-    (drill,) = job.machine.state.drills
-    assert drill.verdict == "broken" and job.machine.incidents() == []
+def test_a_person_who_trusts_a_device_does_not_trust_the_node() -> None:
+    job = known(JobSpec("job", 4, 2, nodes=2, spares=4))
+    node = job.machine.state.nodes["n0"]
+    job.submit(seen(""))
+    job.submit(seen("gpu1"))
+    job.submit(over("gpu1", source=OPERATOR))
+    assert node.device_taints == {} and node.taint == "it is hot" and node.trusted_at == 0.0
 
 
-def test_a_leaver_whose_device_fails_is_a_loss_and_its_newcomer_takes_the_rank() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=1))
-    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
-    job.submit(failed("w1", 1))
-    assert job.machine.state.holder(1).name == newcomer and job.machine.state.migration is None
+def test_what_was_said_of_the_node_before_a_rank_was_known_there_stays_so() -> None:
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
+    job.submit(seen("gpu0"))
+    job.submit(events.UsesDevice("w0", "gpu0"))
+    job.submit(seen("gpu0"))
+    node = job.machine.state.nodes["n0"]
+    assert set(node.taints) == {("nvml", "gpu0")} and node.device_taints == {}
+    job.submit(over("gpu0"))
+    assert node.taints == {}
 
 
-def test_it_is_the_scripts_also_if_the_same_device_failed_twice_before() -> None:
-    job = Job(JobSpec("job", 2, 2, spares=3))
-    job.submit(failed("w1", 1, device="gpu1"))
-    job.submit(failed(recovered(job), 1, device="gpu1"))
-    assert ended(job.submit(failed(recovered(job), 1, device="gpu3")))
+def test_a_drain_is_of_the_node() -> None:
+    job = known(JobSpec("job", 2, 1, nodes=2, spares=2))
+    job.submit(events.NodeTainted("n0", "a new kernel", *DRAIN, leave=True))
+    node = job.machine.state.nodes["n0"]
+    assert node.drain is not None and node.device_taints == {}
+
+
+def test_a_rank_on_its_way_away_is_known_with_its_new_device() -> None:
+    job = known(JobSpec("job", 2, 2, spares=1))
+    newcomer = moving(job)
+    job.verify()
+    job.submit(events.UsesDevice(newcomer, "gpu2"))
+    job.commit(1)
+    assert moves_of(job.submit(seen("gpu1", leave=True))) == [], "nobody is on it any more"

@@ -21,11 +21,12 @@ from understudy.messages import forming
 KINDS = (
     "NodeJoined", "NodesLost", "WorkerStarted", "StartRefused", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerLost",
     "CommunicationBroken", "Quiesced", "Quiesced", "Quiesced", "Quiesced", "NewcomerReady", "Prepared", "PhaseDone", "Verified",
-    "Verified", "VerifyFailed", "DeviceFailed", "Committed", "Committed", "Committed", "StateListed", "Finished", "Notice",
+    "Verified", "VerifyFailed", "DeviceFailed", "UsesDevice", "Committed", "Committed", "Committed", "StateListed", "Finished", "Notice",
     "MigrationAsked", "ReplicasDiffer", "RedoDiffers", "Believed", "NodeTainted", "Expired",
 )  # fmt: skip
 CLAIMING = ("ClaimEnded", "ClaimedNodeJoined", "ClaimedNodeJoined", "NodeToBeLeft", "Committed", "WorkerWarm")  # of a job that claims nodes
 ENDING = ("Uncovered", "ScriptFailed", "StopAsked")  # no job is long after one of these, so at most one comes, at the end
+PARTS = ("", "", "gpu0", "GPU-1", "eth0")
 BYTE = st.integers(0, 255)
 
 
@@ -174,7 +175,8 @@ class Said:
         return events.Believed(self.pick((0, 1, -1, 7), self.subject), "")
 
     def _NodeTainted(self) -> events.Event:
-        return events.NodeTainted(self.pick(("n0", "n1", "n9"), self.subject), self.pick(("", "loud"), self.detail))
+        node, reason, part = self.pick(("n0", "n1", "n9"), self.subject), self.pick(("", "loud"), self.detail), self.pick(PARTS, self.more)
+        return events.NodeTainted(node, reason, self.pick(("operator", "nvml"), self.more // 8), part, leave=self.more % 5 == 0)
 
     def _Expired(self) -> events.Event:
         timers = sorted(self.state.timers - ({"hold", "quiesce"} if self.more % 8 else set())) if self.likely else []
@@ -185,6 +187,10 @@ class Said:
 
     def _ScriptFailed(self) -> events.Event:
         return events.ScriptFailed(self.worker(*WorkerState), self.pick((-1, 0, 1), self.detail), 1, "ValueError", "...")
+
+    def _UsesDevice(self) -> events.Event:
+        name = self.worker(WorkerState.MEMBER, WorkerState.NEWCOMER)
+        return events.UsesDevice(name, f"gpu{self.detail % 3}", (f"GPU-{self.detail % 3}",))
 
     def _DeviceFailed(self) -> events.Event:
         name = self.worker(*WorkerState)

@@ -41,7 +41,8 @@ def tainted_at_end(job: Job) -> set[str]:
     machine = Machine(recorded.settings.spec, recorded.settings.timeouts)
     for now, event in recorded.events:
         machine.handle(event, now)
-    return {part for node in machine.state.nodes.values() for source, part in node.taints if source == DEVICE}
+    nodes = machine.state.nodes.values()
+    return {part for node in nodes for source, part in (*node.taints, *node.device_taints) if source == DEVICE}
 
 
 @every_mode

@@ -110,6 +110,17 @@ def _leave(moves: Moves, state: State, spent: State) -> Steps:
             yield f"{node.name} is to be left", partial(moves.submit, spent, seen)
 
 
+def _device_to_leave(moves: Moves, state: State, spent: State) -> Steps:
+    """Something has been seen of the device of a rank: that rank leaves it, and nobody else on the node does."""
+    for known in state.machine.state.members():
+        place = f"gpu{known.local_rank}"
+        if not known.device:
+            yield f"{known.name} computes on {place}", partial(moves.submit, state, events.UsesDevice(known.name, place))
+        else:
+            seen = events.NodeTainted(known.node, "it is about to fail", "detector", known.device, leave=True)
+            yield f"{known.device} of {known.node} is to be left", partial(moves.submit, spent, seen)
+
+
 def _wears(moves: Moves, state: State, spent: State) -> Steps:
     """What was seen of it is over."""
     for node in state.machine.state.nodes.values():
@@ -326,6 +337,7 @@ FAULTS: dict[str, Fault] = {
     "stop": _stop,
     "taint": _taint,
     "leave": _leave,
+    "leave device": _device_to_leave,
     "wears": _wears,
     "drain": _drain,
     "checked": _checked,

@@ -120,7 +120,8 @@ def _taints(node: Node) -> tuple[Any, ...]:
 
 
 def _node(n: Node) -> tuple[Any, ...]:
-    return n.name, n.spares, n.refused, n.failed_starts, n.lost, _taints(n), n.home_at, n.awaits, n.claim, n.room
+    devices = tuple(sorted(n.devices.items())), tuple(sorted((*key, taint.leave, taint.device) for key, taint in n.device_taints.items()))
+    return n.name, n.spares, n.refused, n.failed_starts, n.lost, _taints(n), devices, n.home_at, n.awaits, n.claim, n.room
 
 
 def machine_key(machine: Machine, heard: bool = True) -> Any:
@@ -137,6 +138,7 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
             w.store,
             w.rank,
             w.local_rank,
+            w.device,
             w.last_seen_generation if heard and w.state is not WorkerState.LOST else 0,
             w.recovered,
             w.committed,

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
 from understudy.chaos.faults.device import KINDS
-from understudy.worker.protocol.broken_device import device_in_use
+from understudy.worker.protocol.device_in_use import Device, assumed, in_use
 from understudy.worker.recovery import device_errors
 from understudy.worker.recovery.device_errors import ACCELERATOR, DeviceError, Kind, judge
 
@@ -202,10 +203,20 @@ def test_the_device_is_the_one_of_the_local_rank(visible: str, local: str, expec
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert device_in_use({"LOCAL_RANK": local}) == expected
+    assert assumed({"LOCAL_RANK": local}) == expected
 
 
 def test_without_a_list_it_has_the_number_of_the_local_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert device_in_use({"LOCAL_RANK": "3"}) == "gpu3"
+    assert assumed({"LOCAL_RANK": "3"}) == "gpu3"
+
+
+def test_a_device_that_is_used_is_asked_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for torch's answers: there is no GPU where this runs."""
+    found = SimpleNamespace(uuid="5ad8c1b2-0000", pci_domain_id=0, pci_bus_id=0x3B, pci_device_id=0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: found)
+    assert in_use({"LOCAL_RANK": "0"}) == Device("gpu6", ("GPU-5ad8c1b2-0000", "00000000:3b:00.0"))

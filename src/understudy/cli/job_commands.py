@@ -100,16 +100,22 @@ def taint(
     run_dir: RunDir = None,
     reason: Annotated[str, typer.Option("--reason", help="Why it is not to be trusted.")] = "asked for",
     remove: Annotated[bool, typer.Option("--remove", help="It is to be trusted again.")] = False,
+    device: Annotated[str, typer.Option("--device", help="Only this device of it: index (gpu1), UUID or PCI address.")] = "",
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Give a node no new ranks or spares, or take that back. Ranks that are there stay: understudy migrate moves them."""
-    _ask(
-        "taint", target(run_dir, orchestrator, job, token_file, tls_cert), {"node": node, "reason": "" if remove else reason or "asked for"}
-    )
-    say(asking.NODE_TRUSTED(node=node) if remove else asking.NODE_TAINTED(node=node))
+    """Give a node, or one device of it, no new ranks or spares, or take that back.
+
+    Ranks that are there stay: understudy migrate moves them.
+
+    [bold]understudy taint --node node3 --device gpu1 --reason "ECC errors"[/bold]
+    """
+    wish = {"node": node, "device": device, "reason": "" if remove else reason or "asked for"}
+    _ask("taint", target(run_dir, orchestrator, job, token_file, tls_cert), wish)
+    what = f"{device} of node {node}" if device else f"node {node}"
+    say(asking.TRUSTED(what=what) if remove else asking.TAINTED(what=what))
 
 
 def stop(

@@ -41,12 +41,15 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     )
     table = Table("rank", "worker", "pid", "node", "state", "step", "proven at")
     for rank in status["ranks"]:
-        table.add_row(*(_cell(rank.get(key)) for key in ("rank", "worker", "pid", "node", "state", "step", "proven")))
+        where = f"{rank['node']}:{rank['device']}" if rank.get("device") else rank["node"]
+        cells = {**rank, "node": where}
+        table.add_row(*(_cell(cells.get(key)) for key in ("rank", "worker", "pid", "node", "state", "step", "proven")))
     for spare in status["spares"]:
         state = f"{spare['state']} for rank {spare['rank']}" if spare.get("rank") is not None else spare["state"]
         table.add_row("spare", *(_cell(spare.get(key)) for key in ("worker", "pid", "node")), state, "", "")
     ending = [Text(plain(status["message"]))] if status["message"] else []
-    taints = (f"{node}: {why}" for node, why in status["taints"].items())
+    taints = [f"{node}: {why}" for node, why in status["taints"].items()]
+    taints += [f"{one['device']} of {one['node']}: {one['reason']}" for one in status["tainted"] if one.get("device")]
     drains = map(drain_line, status["drains"])
     drills = map(drill_line, status["drills"])
     versions = (f"{torch}{_rejoined(names)}" for torch, names in status["torch"].items())

@@ -7,7 +7,7 @@ newcomer on another node gets a local rank that is free there.
 from __future__ import annotations
 
 from understudy.core.model import JobSpec
-from understudy.core.state import DEVICE, JobState, Node, Worker
+from understudy.core.state import JobState, Node, Worker
 from understudy.core.transitions import WorkerState
 
 NEAR = ("nvlink", "switch", "block")  # labels of nodes: those with the same value are near to each other
@@ -27,7 +27,7 @@ def choose_spare(state: JobState, rank: int) -> Worker | None:
     outside its failure domain, where more may be about to fail; then one near to it in the network (`NEAR`); then one that is prepared
     for this rank; then one on the rank's own node, which keeps the rank's place among its local peers; then one on the node that carries
     the fewest ranks; then the oldest. One on a tainted node only where the job has no other spare, not even one that warms. Never one that
-    is prepared for another rank, or for the place of a device that has failed.
+    is prepared for another rank, or for a place whose device is not trusted.
     """
     idle = [worker for worker in state.idle(WorkerState.WARM, WorkerState.STARTING) if not state.nodes[worker.node].lost]
     trusted = [worker for worker in idle if not state.nodes[worker.node].taint]
@@ -35,7 +35,7 @@ def choose_spare(state: JobState, rank: int) -> Worker | None:
     for worker in trusted or idle:
         if worker.state is not WorkerState.WARM or (worker.prepare is not None and worker.prepare.rank != rank):
             continue
-        if worker.prepare is not None and worker.local_rank in _failed(state, worker.node):
+        if worker.prepare is not None and worker.local_rank in state.nodes[worker.node].tainted_places():
             continue
         if worker.node not in best or _behind(worker) < _behind(best[worker.node]):
             best[worker.node] = worker
@@ -63,12 +63,12 @@ def _behind(spare: Worker) -> int:
 
 
 def local_rank(state: JobState, worker: Worker, rank: int) -> int:
-    """The one for which a spare is prepared; the lost worker's if it was on the same node; else the lowest that is free there. Not the one
-    of a device that has failed: a script goes to its device by this number.
+    """The one for which a spare is prepared; the lost worker's if it was on the same node; else the lowest that is free there. Not one
+    whose device is not trusted: a script goes to its device by this number.
     """
     if worker.prepare is not None:
         return worker.local_rank
-    failed = _failed(state, worker.node)
+    failed = state.nodes[worker.node].tainted_places()
     old = state.holder(rank) if rank in state.ranks else None
     if old is not None and old.node == worker.node and old.local_rank >= 0 and old.local_rank not in failed:
         return old.local_rank
@@ -99,12 +99,6 @@ def environment(state: JobState, rank: int, local: int, store: str) -> dict[str,
         "TORCHELASTIC_MAX_RESTARTS": str(spec.max_restarts),
         "TORCHELASTIC_RUN_ID": spec.job,
     }
-
-
-def _failed(state: JobState, node: str) -> set[int]:
-    """Local ranks there whose device has failed, and is not trusted again."""
-    tainted = state.nodes[node].taints
-    return {one.local_rank for one in state.failed_devices if one.node == node and (DEVICE, one.device) in tainted and one.device}
 
 
 def _on(state: JobState, node: str) -> list[Worker]:

@@ -1,92 +1,57 @@
-"""A device that fails under its rank, and whose fault that is.
+"""Devices of a node that ranks compute on: which worker is on which, and what is said of one of them only.
 
-A rank whose exception speaks of its device (`DeviceFailed`) is lost, like one whose process was killed: it gives its state to nobody. What
-else follows depends on whether others have said the same. The first row that fits decides:
+A worker says on which device it is (`UsesDevice`). From then on a taint of that device, by whichever of its names, is kept apart from those
+of the node: it speaks of the ranks on this device, and of nothing else on the node.
 
-    | the same error at the same transaction                   | another device                  | the script's fault: the job ends |
-    | ... of the same rank                                     |                                 |                                  |
-    | ... of another rank, and the error is not certain to be  | of another node, or of the only | the script's fault: the job ends |
-    |     the hardware's                                       | node that has ranks             |                                  |
-    | any device error of another rank, within a step          | another device of the same node | the node is tainted, too         |
-    | anything else                                            |                                 | the device is tainted            |
+    rank there, to be left   moves to a spare, which may be on the same node: on another device
+    spare that sets up ahead and has come to this device   is started over
+    newcomer on this node    gets another local rank, since a script goes to its device by that number (`assignment.local_rank`)
 
-A script's fault trusts again what was tainted for it, and burns no further spare: the second device is the last.
+A part that no worker is known to use (a disk, a link, a GPU before the first step) speaks of the whole node, as ever.
 
-An error that comes when a peer is lost already, and may come from that, is blamed on nobody: its rank is lost (its process cannot go on),
-and nothing is remembered.
-
-Known limit: where no device is known, as on a CPU, each worker counts as one of its own.
+Known limit: how many devices a node has is not known here. A newcomer whose local rank has none fails in its set-up, and the next one is
+tried elsewhere.
 """
 
 from __future__ import annotations
 
-from understudy.core import loss, taints
-from understudy.core.events import DeviceFailed
-from understudy.core.model import LossCause
-from understudy.core.state import DEVICE, FailedDevice, JobState, Taint, Worker
-from understudy.core.transitions import WorkerState
-from understudy.messages import losses, moves
-
-KEPT = 256  # of what is remembered
-WITHIN = 1  # transactions between two failures that count as one event on a node
+from understudy.core.events import UsesDevice
+from understudy.core.membership import fence, top_up
+from understudy.core.preparation import prepared_spares
+from understudy.core.state import JobState, Node, Taint, Worker
+from understudy.messages import moves
 
 
-def device_failed(state: JobState, event: DeviceFailed) -> None:
+def uses(state: JobState, event: UsesDevice) -> None:
     worker = state.workers[event.worker]
-    if event.blamed:
-        here = FailedDevice(worker.name, worker.node, event.device, worker.local_rank, event.rank, event.transaction, event.error)
-        training = worker.rank >= 0 and worker.state is not WorkerState.REHEARSING
-        if training and (before := _same_of_script(state, here, certain=event.certain)):
-            _blame_script(state, event, worker, before)
-            return
-        _blame_device(state, here, event)
-    loss.lose(state, [loss.Loss(worker, LossCause.DEVICE, event.summary, event.happened)])
+    note(state, worker, event.device, event.names)
 
 
-def _same_of_script(state: JobState, here: FailedDevice, *, certain: bool) -> list[FailedDevice]:
-    """Failures that show that it is the script which fails."""
-    alike = [
-        one for one in state.failed_devices if (one.error, one.transaction) == (here.error, here.transaction) and not one.is_device_of(here)
-    ]
-    own = [one for one in alike if one.rank == here.rank]
-    if own or certain:
-        return own
-    alone = len({state.holder(rank).node for rank in state.ranks}) < 2
-    return [one for one in alike if alone or one.node != here.node]
+def note(state: JobState, worker: Worker, device: str, names: tuple[str, ...] = ()) -> None:
+    """`worker` computes on that device."""
+    node = state.nodes[worker.node]
+    worker.device = device
+    if worker.local_rank >= 0:
+        node.devices[worker.local_rank] = device
+    node.device_names.update(dict.fromkeys(names, device))
 
 
-def _blame_script(state: JobState, event: DeviceFailed, worker: Worker, before: list[FailedDevice]) -> None:
-    for one in before:
-        taints.lift(state, state.nodes[one.node], DEVICE, one.device)
-        taints.lift(state, state.nodes[one.node], DEVICE, "")
-    why = losses.SAME_ON_ANOTHER_DEVICE(
-        rank=event.rank,
-        worker=worker.name,
-        node=worker.node,
-        step=event.step,
-        error=event.error,
-        before=", ".join(f"rank {one.rank} ({_place(one)})" for one in before),
-        report=f"{event.summary}\n{event.traceback}".rstrip(),
-    )
-    state.end(1, why)
+def of(node: Node, part: str) -> str:
+    """The device that a part is, if ranks are known to compute on it; else ""."""
+    device = node.device_names.get(part, part)
+    return device if device and device in node.devices.values() else ""
 
 
-def _blame_device(state: JobState, here: FailedDevice, event: DeviceFailed) -> None:
-    near = [
-        one
-        for one in state.failed_devices
-        if one.node == here.node
-        and one.rank != here.rank
-        and abs(one.transaction - here.transaction) <= WITHIN
-        and not one.is_device_of(here)
-    ]
-    state.failed_devices = [*state.failed_devices, here][-KEPT:]
-    if here.device:
-        taints.taint(state, here.node, Taint(DEVICE, moves.DEVICE_FAILED(rank=here.rank, error=here.error), here.device))
-    if near:
-        reason = "; ".join(f"rank {one.rank} on {_place(one)}: {one.error}" for one in [*near, here])
-        taints.taint(state, here.node, Taint(DEVICE, losses.SEVERAL_DEVICES(node=here.node, reason=reason)))
+def taint_of(state: JobState, worker: Worker) -> Taint | None:
+    """What is said of the device of `worker`; what asks to leave it first."""
+    found = [taint for taint in state.nodes[worker.node].device_taints.values() if worker.device and taint.device == worker.device]
+    return min(found, key=lambda taint: not taint.leave, default=None)
 
 
-def _place(one: FailedDevice) -> str:
-    return f"{one.device} of node {one.node}" if one.device else f"worker {one.worker} on node {one.node}"
+def start_over_spares(state: JobState, node: Node) -> None:
+    """Spares that have set up on a device that is not trusted any more."""
+    there = [spare for spare in prepared_spares(state) if spare.node == node.name and spare.local_rank in node.tainted_places()]
+    for spare in there:
+        fence(state, spare, moves.DEVICE_NOT_TRUSTED(device=node.devices.get(spare.local_rank, "")))
+    if there and state.incident is None:
+        top_up(state)

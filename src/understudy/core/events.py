@@ -248,9 +248,18 @@ class ScriptFailed:
 
 
 @dataclass(frozen=True)
+class UsesDevice:
+    """Once, when it is known: on which device of its node this worker computes."""
+
+    worker: str
+    device: str  # as the node's detectors call it (gpu1)
+    names: tuple[str, ...] = ()  # others that it has: UUID, PCI address
+
+
+@dataclass(frozen=True)
 class DeviceFailed:
     """An exception on this worker says that its device has failed (`worker/recovery/device_errors.py`). It leaves at once, and what it has
-    computed since its last vote is nobody's. Whose fault it is, `devices.py` decides.
+    computed since its last vote is nobody's. Whose fault it is, `device_faults.py` decides.
     """
 
     worker: str
@@ -428,6 +437,7 @@ FromWorker = (
     | RedoDiffers
     | Committed
     | ScriptFailed
+    | UsesDevice
     | DeviceFailed
     | Finished
     | Notice

@@ -34,8 +34,8 @@ What holds at all times
 - The same events, with the same times, lead to the same state: the journal is the state.
 
 Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
-`forming.py`, `loss.py`, `devices.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `drain.py`, `admission.py`, `home.py`,
-`preparation.py`, `floating.py`, `drill.py`, `dispute.py`: one chapter each.
+`forming.py`, `loss.py`, `device_faults.py`, `devices.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `drain.py`,
+`admission.py`, `home.py`, `preparation.py`, `floating.py`, `drill.py`, `dispute.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from understudy.core import devices, dispute, drain, drill, events, loss, migration, preparation, proofs, quiesce, resume, taints, workers
+from understudy.core import (
+    device_faults,
+    devices,
+    dispute,
+    drain,
+    drill,
+    events,
+    loss,
+    migration,
+    preparation,
+    proofs,
+    quiesce,
+    resume,
+    taints,
+    workers,
+)
 from understudy.core.commands import Command
 from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
@@ -127,7 +142,8 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.RedoDiffers: dispute.redo_differs,
     events.Committed: resume.committed,
     events.ScriptFailed: _script_failed,
-    events.DeviceFailed: devices.device_failed,
+    events.UsesDevice: devices.uses,
+    events.DeviceFailed: device_faults.device_failed,
     events.Finished: resume.finished,
     events.Notice: _notice,
     events.MigrationAsked: migration.asked,

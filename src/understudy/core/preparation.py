@@ -192,7 +192,10 @@ def make_room(state: JobState, rank: int) -> bool:
 
 def _is_left(state: JobState, rank: int) -> bool:
     """Whether it is to leave its node, and has not been tried in vain."""
-    leaves = any(taint.leave for taint in state.nodes[state.holder(rank).node].taints.values())
+    holder = state.holder(rank)
+    node = state.nodes[holder.node]
+    of_device = [taint for taint in node.device_taints.values() if holder.device and taint.device == holder.device]
+    leaves = any(taint.leave for taint in (*node.taints.values(), *of_device))
     return leaves and state.unmoved.get(rank, 0) < MOVES
 
 

@@ -36,6 +36,7 @@ class Taint:
     deadline: float = 0.0  # of a drain: unix time by which they should have; 0: none
     lose: bool = False  # of a drain: what is there at its deadline is given up, and taken over elsewhere
     done: bool = False  # of a drain: nothing of the job is there any more
+    device: str = ""  # of the node, if it is a device that ranks compute on: then it speaks of no other rank there
 
 
 OPERATOR = "operator"  # source of what a person says
@@ -81,6 +82,9 @@ class Node:
     gone: bool = False  # given back to the scheduler, and nothing was wrong with the node, as far as is known here
     labels: dict[str, str] = field(default_factory=dict)  # of its place in the network, as its agent was given them
     taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # by source and part
+    device_taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # the same, of single devices (`devices.py`)
+    devices: dict[int, str] = field(default_factory=dict)  # by local rank: on which device a worker there computes, as far as it is known
+    device_names: dict[str, str] = field(default_factory=dict)  # other names of these devices
     home_at: float = 0.0  # unix time from which on its ranks go home (`home.py`); -1: they do; 0: it was always trusted, or is not
     awaits: int = 0  # of its spares, those that are there for this
     trusted_at: float = 0.0  # unix time at which a person last said that it is to be trusted; 0: nobody has
@@ -90,6 +94,15 @@ class Node:
     def taint(self) -> str:
         """Why it is not trusted; "" if it is."""
         return "; ".join(dict.fromkeys(taint.reason for taint in self.taints.values()))
+
+    def tainted_places(self) -> set[int]:
+        """Local ranks whose device is not trusted."""
+        tainted = {taint.device for taint in self.device_taints.values()}
+        return {local for local, device in self.devices.items() if device in tainted}
+
+    def known(self, source: str, part: str) -> Taint | None:
+        """What that source says of that part."""
+        return self.taints.get((source, part)) or self.device_taints.get((source, part))
 
     @property
     def drain(self) -> Taint | None:
@@ -112,6 +125,7 @@ class Worker:
     rejoins: tuple[str, ...] = ()  # as in `WorkerWarm`
     rank: int = -1
     local_rank: int = -1
+    device: str = ""  # of its node, on which it computes; empty: not known
     assign: Assign | None = None
     prepare: Prepare | None = None  # a spare that runs, or has run, the set-up of this rank: it can take no other
     ready: bool = False  # ... has run

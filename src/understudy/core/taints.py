@@ -15,6 +15,8 @@ A rank whose move has failed twice stays where it is until another taint, or a p
 
 Where all spares elsewhere are prepared for other ranks, one of them is started over (`preparation.make_room`).
 
+What is said of a device that ranks compute on is kept apart (`devices.py`): it speaks of the ranks on it, and the node stays trusted.
+
 Known limits: nothing moves while there is no warm spare on a trusted node. Nobody starts one there for this, but a node may be claimed
 (`floating.py`). A spare on a tainted node stays there, unless that is drained (`drain.py`).
 """
@@ -24,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from understudy.core import admission, drain, floating, home, preparation
+from understudy.core import admission, devices, drain, floating, home, preparation
 from understudy.core.assignment import choose_spare
 from understudy.core.drain import ATTEMPTS
 from understudy.core.events import MigrationAsked, NodeChecked, NodeTainted
@@ -48,9 +50,16 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
         leave(state)
         return
     every, key = event.source == OPERATOR, (event.source, event.part)
-    if every:
+    if every and not event.part:
         node.trusted_at = state.now
-    _lift(state, node, [known for known in node.taints if every or known == key], believed=every or key == CHECK)
+    meant = [one for one in (*node.taints, *node.device_taints) if one == key or (every and _speaks_of(node, one, event.part))]
+    _lift(state, node, meant, believed=every or key == CHECK)
+
+
+def _speaks_of(node: Node, key: tuple[str, str], part: str) -> bool:
+    """Whether what is said there is about this part, by whichever of its names; about the node everything is."""
+    device = devices.of(node, part)
+    return part in ("", key[1]) or (device != "" and devices.of(node, key[1]) == device)
 
 
 def node_checked(state: JobState, event: NodeChecked) -> None:
@@ -64,38 +73,50 @@ def taint(state: JobState, name: str, new: Taint) -> None:
         return
     node = state.nodes[name]
     key = new.source, new.part
-    known = node.taints.get(key)
+    known = node.known(*key)
+    device = devices.of(node, new.part) if key not in node.taints else ""
+    new = replace(new, device=device)
     person = new.source == OPERATOR or key == DRAIN
     if known is not None and not person:
         new = replace(new, reason=known.reason)  # a detector says it again, in other figures
     if new.leave and (known is None or not known.leave or person):
         for rank in drain.ranks_on(state, node):
-            state.unmoved.pop(rank, None)
+            if not device or state.holder(rank).device == device:
+                state.unmoved.pop(rank, None)
     if known == new:
         return
-    node.taints[key] = new
-    home.doubted(state, node)
-    if known is None or known.reason != new.reason:
-        state.tell((moves.DRAINED if key == DRAIN else moves.TAINTED)(node=name, reason=new.reason))
+    news = known is None or known.reason != new.reason
+    if device:
+        node.device_taints[key] = new
+        if news:
+            state.tell(moves.DEVICE_TAINTED(device=device, node=name, reason=new.reason))
+        devices.start_over_spares(state, node)
+    else:
+        node.taints[key] = new
+        home.doubted(state, node)
+        if news:
+            state.tell((moves.DRAINED if key == DRAIN else moves.TAINTED)(node=name, reason=new.reason))
     _set_timers(state)
 
 
 def expired(state: JobState) -> None:
     for node in state.nodes.values():
-        _lift(state, node, {key for key, known in node.taints.items() if 0 < known.until <= state.now})
+        every = {**node.taints, **node.device_taints}
+        _lift(state, node, [key for key, known in every.items() if 0 < known.until <= state.now])
     _set_timers(state)
 
 
 def lift(state: JobState, node: Node, source: str, part: str) -> None:
     """What `source` has said of `part` of the node counts no more, and needs no check."""
-    _lift(state, node, {(source, part)} & node.taints.keys(), believed=True)
+    if node.known(source, part) is not None:
+        _lift(state, node, [(source, part)], believed=True)
 
 
 def _lift(state: JobState, node: Node, keys: Iterable[tuple[str, str]], *, believed: bool = False) -> None:
     """`believed`: without a check."""
-    gone = list(keys)
-    for key in gone:
-        node.taints.pop(key, None)
+    every = list(keys)
+    _lift_of_devices(state, node, [key for key in every if key in node.device_taints])
+    gone = [key for key in every if node.taints.pop(key, None) is not None]
     if not gone:
         return
     _set_timers(state)
@@ -109,11 +130,26 @@ def _lift(state: JobState, node: Node, keys: Iterable[tuple[str, str]], *, belie
     leave(state)  # its spares may take ranks of others
 
 
+def _lift_of_devices(state: JobState, node: Node, keys: list[tuple[str, str]]) -> None:
+    """The rest of the node was never doubted, so nothing has to be checked, and nobody comes home."""
+    lifted = dict.fromkeys(node.device_taints.pop(key).device for key in keys)
+    if not lifted:
+        return
+    _set_timers(state)
+    still = {taint.device for taint in node.device_taints.values()}
+    for device in lifted:
+        if device not in still:
+            state.tell(moves.DEVICE_TRUSTED_AGAIN(device=device, node=node.name))
+    if state.phase not in (Phase.FORMING, Phase.ENDED):
+        want_more(state)
+    leave(state)
+
+
 def _set_timers(state: JobState) -> None:
     """To the next end of a taint, and the next deadline of a drain."""
     if state.phase is Phase.ENDED:
         return
-    known = [taint for node in state.nodes.values() for taint in node.taints.values()]
+    known = [taint for node in state.nodes.values() for taint in (*node.taints.values(), *node.device_taints.values())]
     for timer, times in ((TIMER, [taint.until for taint in known]), (drain.TIMER, [taint.deadline for taint in known])):
         if any(times):
             state.timer(timer, max(0.0, min(filter(None, times)) - state.now) + 0.001)  # a timer of no seconds would be none
@@ -138,18 +174,29 @@ def leave(state: JobState) -> None:
     if state.unsettled():
         return
     for node in state.nodes.values():
-        why = next((known for known in node.taints.values() if known.leave), None)
-        for rank in drain.ranks_on(state, node) if why is not None else ():
-            if state.unmoved.get(rank, 0) >= ATTEMPTS:
+        left = any(known.leave for known in (*node.taints.values(), *node.device_taints.values()))
+        for rank in drain.ranks_on(state, node) if left else ():
+            why = _why_left(state, node, rank)
+            if why is None or state.unmoved.get(rank, 0) >= ATTEMPTS:
                 continue
             spare = choose_spare(state, rank)
-            if spare is None or state.nodes[spare.node].taints or spare.node == node.name:
+            if spare is None or state.nodes[spare.node].taints or (spare.node == node.name and not why.device):
                 if preparation.make_room(state, rank):
                     return
                 continue
             state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
-            doubt = moves.DRAINED if node.drain is not None else moves.TAINTED
-            asked(state, MigrationAsked(rank, doubt(node=node.name, reason=why.reason) if why is not None else ""))
+            if why.device:
+                reason = moves.DEVICE_TAINTED(device=why.device, node=node.name, reason=why.reason)
+            else:
+                reason = (moves.DRAINED if node.drain is not None else moves.TAINTED)(node=node.name, reason=why.reason)
+            asked(state, MigrationAsked(rank, reason))
             return
     home.go(state)
     floating.settle(state)
+
+
+def _why_left(state: JobState, node: Node, rank: int) -> Taint | None:
+    """Why this rank, which is on `node`, is to leave it; None if it is not."""
+    of_node = next((known for known in node.taints.values() if known.leave), None)
+    of_device = devices.taint_of(state, state.holder(rank))
+    return of_node or (of_device if of_device is not None and of_device.leave else None)

@@ -112,6 +112,7 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
     events.WorkerLost: _THERE,
     events.ScriptFailed: _THERE - {RELEASED},
     events.DeviceFailed: _THERE - {RELEASED},
+    events.UsesDevice: _HAD_A_RANK - {RELEASED},
     events.Prepared: frozenset({WARM, REHEARSING}),
     events.Drilled: frozenset({REHEARSING}),
     events.DrillBroken: frozenset({MEMBER, LEAVING}),

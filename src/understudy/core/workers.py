@@ -46,7 +46,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
     spares = _spares(state, event)
     node = Node(event.node, event.address, event.node_rank, spares, domain, spares, labels=labels, claim=max(-1, event.claim))
     if before is not None:
-        node.taints, node.trusted_at = before.taints, before.trusted_at
+        node.taints, node.device_taints, node.trusted_at = before.taints, before.device_taints, before.trusted_at
     state.nodes[event.node] = state.places[node.rank] = node
     if not state.complete():
         return

@@ -23,13 +23,22 @@ _REPEATED = (
     events.RedoDiffers,
     events.Committed,
     events.ScriptFailed,
+    events.UsesDevice,
     events.DeviceFailed,
     events.Finished,
 )
 
 
 # A redo that differs is not found again in a later generation: if nobody hears of it there, it counts.
-_TRUE_FOR_EVER = (events.ScriptFailed, events.DeviceFailed, events.Finished, events.Prepared, events.Drilled, events.RedoDiffers)
+_TRUE_FOR_EVER = (
+    events.ScriptFailed,
+    events.UsesDevice,
+    events.DeviceFailed,
+    events.Finished,
+    events.Prepared,
+    events.Drilled,
+    events.RedoDiffers,
+)
 
 
 class ReplayBuffer:

@@ -122,15 +122,15 @@ BELIEVED = Message(
     cause="`understudy believe` was accepted: the state of this rank counts as the right one.",
 )
 
-NODE_TAINTED = Message(
+TAINTED = Message(
     "US2322",
-    "node {node} is tainted",
+    "{what} is tainted",
     cause="`understudy taint` was accepted: the node gets no new ranks or spares.",
 )
 
-NODE_TRUSTED = Message(
+TRUSTED = Message(
     "US2323",
-    "node {node} is trusted again",
+    "{what} is trusted again",
     cause="`understudy taint --remove` was accepted: the node may get ranks and spares again.",
 )
 

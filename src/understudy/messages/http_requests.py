@@ -130,6 +130,13 @@ JOB_HAS_NO_NODE = Message(
     remedy="Look at the nodes in `understudy status`.",
 )
 
+NODE_HAS_NO_DEVICE = Message(
+    "US5243",
+    "no rank is known to compute on {device} of node {node}; known devices: {known}",
+    cause="A single device can be tainted once a rank has said that it computes on it, which it does with its first step.",
+    remedy="Give one of the names that are listed, or taint the node.",
+)
+
 JOB_HAS_NOT_DRAINED = Message(
     "US5222",
     "job {job} has no node {node} that is drained",

@@ -99,6 +99,23 @@ DEVICE_FAILED = Message(
     cause="An exception on a rank says that its device has failed.",
     remedy="Have the device checked, and say that it is trusted again with `understudy taint --node NODE --remove`.",
 )
+DEVICE_TAINTED = Message(
+    "US4229",
+    "{device} of node {node} is tainted: {reason}",
+    cause="A detector, an exception on a rank or a person does not trust this device. No new rank gets it, and its own may leave it. The "
+    "node's other devices are trusted as before.",
+    remedy="Look after the device. `understudy taint --node NODE --device DEVICE --remove` says that it is to be trusted again.",
+)
+DEVICE_TRUSTED_AGAIN = Message(
+    "US4230",
+    "{device} of node {node} is trusted again",
+    cause="What spoke against the device has ended, or a person says that it is to be trusted.",
+)
+DEVICE_NOT_TRUSTED = Message(
+    "US4231",
+    "its device {device} is not trusted any more",
+    cause="A spare had set up on a device that is tainted now, so another one is started.",
+)
 DRAINED = Message(
     "US4221",
     "node {node} is drained: {reason}",

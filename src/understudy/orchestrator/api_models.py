@@ -39,6 +39,7 @@ class Taint(BaseModel):
     """A node that is not to be trusted, or is again."""
 
     node: str = Field(max_length=1000, description="its name")
+    device: str = Field(default="", max_length=200, description="one device of it: index (gpu1), UUID or PCI address; empty: the node")
     reason: str = Field(default="", max_length=1000, description="why it is not trusted; empty: it is trusted again")
 
 

@@ -154,8 +154,8 @@ class Responses:
     @staticmethod
     def _room(evidence: Evidence, node: Node) -> bool:
         """Whether the node is not tainted so often by who says this that once more would change nothing."""
-        known = (evidence.detector, evidence.part) in node.taints
-        return known or not too_many(evidence.detector, [source for source, _ in node.taints], TAINTS)
+        known = node.known(evidence.detector, evidence.part) is not None
+        return known or not too_many(evidence.detector, [source for source, _ in (*node.taints, *node.device_taints)], TAINTS)
 
     def _keep_end(self, key: tuple[str, str, str], kind: str, until: float) -> dict[str, float]:
         """When each kind of what was seen there ends."""
@@ -168,7 +168,7 @@ class Responses:
         """What was seen has ended. The taint ends with the last of what its detector has seen in that part of the node."""
         key = node.name, evidence.detector, evidence.part
         ends = self._ends.get(key, {})
-        known = node.taints.get(key[1:])
+        known = node.known(*key[1:])
         if ends.pop(evidence.kind, None) is None or known is None:
             return None
         if ends:
@@ -193,7 +193,7 @@ class Responses:
         """Whether ranks may leave a node by now that may not before."""
         for key, asked in list(self._held.items()):
             node = state.nodes.get(asked.node)
-            if node is None or node.lost or key[1:] not in node.taints or 0 < asked.until <= now:
+            if node is None or node.lost or node.known(*key[1:]) is None or 0 < asked.until <= now:
                 del self._held[key]
             elif (event := self._new(asked, state, now)) is not None:
                 return event
@@ -202,9 +202,10 @@ class Responses:
     def _new(self, asked: NodeTainted, state: JobState, now: float) -> NodeTainted | None:
         """The taint as it may be now, if the machine does not know it."""
         node = state.nodes[asked.node]
-        known = node.taints.get((asked.source, asked.part))
+        known = node.known(asked.source, asked.part)
         key = asked.node, asked.source, asked.part
-        if asked.leave and not any(taint.leave for taint in node.taints.values()):
+        leaves = any(taint.leave for taint in node.taints.values()) or (known is not None and known.leave)
+        if asked.leave and not leaves:
             what = f"node {node.name}"
             if why_not := held_back(self._limits, self._standing(state, now), node.domain or node.name):
                 self._tell_held(what, why_not, service_jobs.RANKS_STAY_ON_NODE(node=node.name, reason=why_not))

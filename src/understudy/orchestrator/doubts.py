@@ -21,6 +21,7 @@ class TaintStatus(TypedDict):
     node: NodeName
     source: Annotated[str, Field(description="who says so: `operator`, `drain`, `check` (it is to pass its check first), or a detector")]
     part: Annotated[str, Field(description="of the node, such as a GPU; empty: the node itself")]
+    device: Annotated[str, Field(description="the device, if ranks are known to compute on it: then it speaks of no others; else empty")]
     reason: Annotated[str, Field(description="what was seen, and by which rule of the policy, or what a person has said")]
     until: Until
     leave: Annotated[bool, Field(description="whether ranks are to leave the node")]
@@ -65,12 +66,13 @@ def taints(state: JobState) -> list[TaintStatus]:
             node=node.name,
             source=taint.source,
             part=taint.part,
+            device=taint.device,
             reason=taint.reason,
             until=taint.until or None,
             leave=taint.leave,
         )
         for node in state.nodes.values()
-        for taint in node.taints.values()
+        for taint in (*node.taints.values(), *node.device_taints.values())
     ]
 
 

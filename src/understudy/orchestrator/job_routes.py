@@ -6,6 +6,7 @@ from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
+from understudy.core import devices
 from understudy.core.events import Believed, DrillAsked, MigrationAsked, NodeTainted, StopAsked
 from understudy.messages import http_requests
 from understudy.orchestrator import drains, views
@@ -114,12 +115,18 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/taint", **operate, responses=REFUSED)
     async def taint(job: str, wish: Taint) -> Accepted:
-        """Give a node no new spares or ranks of this job, and no new jobs, or take that back. Also after the job's end."""
+        """Give a node, or one device of it, no new spares or ranks of this job, and a node no new jobs, or take that back. Also after the
+        job's end. A device must be one that ranks are known to compute on.
+        """
         service = found(job).service
-        if wish.node not in service.machine.state.nodes:
+        node = service.machine.state.nodes.get(wish.node)
+        if node is None:
             raise HTTPException(409, http_requests.JOB_HAS_NO_NODE(job=job, node=wish.node))
-        service.submit(NodeTainted(wish.node, wish.reason))
-        if not wish.reason and cluster is not None:
+        if wish.device and not devices.of(node, wish.device):
+            known = ", ".join(sorted({*node.devices.values(), *node.device_names})) or "none"
+            raise HTTPException(409, http_requests.NODE_HAS_NO_DEVICE(node=wish.node, device=wish.device, known=known))
+        service.submit(NodeTainted(wish.node, wish.reason, part=wish.device))
+        if not wish.reason and not wish.device and cluster is not None:
             cluster.trust(wish.node)
         return Accepted()
 

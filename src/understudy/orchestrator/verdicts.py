@@ -27,7 +27,7 @@ def tainted(state: JobState, now: float) -> list[Evidence]:
     known = {(seen.detector, seen.name, seen.part): seen.detail for seen in state.evidence.values()}
     found = []
     for node in state.nodes.values():
-        for taint in node.taints.values():
+        for taint in (*node.taints.values(), *node.device_taints.values()):
             if taint.source in _KINDS and known.get((taint.source, node.name, taint.part)) != taint.reason:
                 subject, kind = (Subject.DEVICE if taint.part else Subject.NODE), _KINDS[taint.source]
                 found.append(Evidence(taint.source, subject, node.name, Severity.LOST, taint.reason, now, kind, taint.part))

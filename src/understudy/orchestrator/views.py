@@ -53,6 +53,7 @@ class RankStatus(TypedDict):
     worker: WorkerName
     pid: Pid
     node: NodeName
+    device: Annotated[str, Field(description="of the node, on which it computes: gpu1; empty: a CPU, or not known yet")]
     state: Annotated[
         str,
         Field(
@@ -218,6 +219,7 @@ def status(machine: Machine, pages: Mapping[str, PageView], there: doubts.There 
                 worker=name,
                 pid=worker.pid,
                 node=worker.node,
+                device=worker.device,
                 state=_worker_state(machine, worker),
                 step=_step(worker, pages),
                 proven=found if (found := proofs.proven(state, rank)) >= 0 else None,

@@ -11,20 +11,18 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
-
-import torch
+from collections.abc import Callable
 
 from understudy.core.events import DeviceFailed
 from understudy.messages import worker_processes
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.process.control import Control
+from understudy.worker.protocol.device_in_use import assumed
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.recovery.device_errors import DeviceError, Kind, judge
 
 EXIT_CODE = 71
 EXPLAINED = 1.0  # seconds for the news of a lost peer that an error may come from
-_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 def leave_if_device_failed(error: BaseException, control: Control, progress: Progress | None, aborted: Callable[[], bool]) -> None:
@@ -53,7 +51,7 @@ def _comes_from_a_loss(found: DeviceError, control: Control, aborted: Callable[[
 
 def _leave(found: DeviceError, error: BaseException, control: Control, progress: Progress | None, *, blamed: bool) -> None:
     role = control.role
-    device = device_in_use(role.environment if role is not None else {})
+    device = assumed(role.environment if role is not None else {})
     transaction = progress.transaction if progress is not None else -1
     where = f"before transaction {transaction}" if transaction >= 0 else "in the set-up"
     if progress is not None and progress.kind:
@@ -81,17 +79,3 @@ def _leave(found: DeviceError, error: BaseException, control: Control, progress:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(EXIT_CODE)
-
-
-def device_in_use(environment: Mapping[str, str]) -> str:
-    """What this rank computes on, as the detectors of its node call it (gpu1, or a UUID); "" if that is not known, as on a CPU.
-
-    It is asked of nobody but the environment: the device may be lost. A script takes the one of its local rank, as torchrun's users do.
-    """
-    listed = next((os.environ[name] for name in _VISIBLE if os.environ.get(name)), None)
-    local = int(environment.get("LOCAL_RANK", "0"))
-    if listed is not None:
-        names = [name.strip() for name in listed.split(",")]
-        name = names[local if len(names) > 1 else 0] if local < len(names) or len(names) == 1 else ""
-        return f"gpu{name}" if name.isdecimal() else name
-    return f"gpu{local}" if torch.version.cuda or torch.version.hip else ""

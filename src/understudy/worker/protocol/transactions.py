@@ -27,7 +27,7 @@ from torch.optim import Optimizer
 from understudy.common.names import STRICT_VARIABLE
 from understudy.common.page_view import Activity
 from understudy.core.commands import Abort
-from understudy.core.events import Committed
+from understudy.core.events import Committed, UsesDevice
 from understudy.core.model import Stand
 from understudy.messages import transactions as texts
 from understudy.messages import worker_processes
@@ -36,6 +36,7 @@ from understudy.worker.errors import GenerationAborted, Misuse, PeerLost, Unders
 from understudy.worker.protocol.between import BetweenTransactions
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
+from understudy.worker.protocol.device_in_use import Device, in_use
 from understudy.worker.protocol.drill import StepWatch
 from understudy.worker.protocol.first_transaction import FirstTransaction
 from understudy.worker.protocol.membership import Membership
@@ -90,6 +91,7 @@ class Transactions:
         self._carried = False  # the last vote was of gradients that a later transaction goes on with
         self._begun: Before | None = None  # what is known of the begin of the running transaction
         self._reported = -1  # the newest generation in which a commit was reported
+        self._told_device: Device | None = None
         self._last_commit = time.monotonic()
         self._longest = 0.0  # seconds between two commits
 
@@ -297,8 +299,13 @@ class Transactions:
         if progress.redo_since:
             membership.phase_of(generation, "redo", progress.redo_since)
             progress.redo_since = 0.0
+        control, role = membership.control, membership.control.role
+        device = in_use(role.environment if role is not None else {})
+        if device.name and device != self._told_device:
+            self._told_device = device
+            control.send(UsesDevice(control.worker, device.name, device.others))
         done = progress.transaction - 1
-        membership.control.send(Committed(membership.control.worker, generation, done, progress.step, self._redo.compared()))
+        control.send(Committed(control.worker, generation, done, progress.step, self._redo.compared()))
 
     def _explain_after_vote(self, error: Exception) -> None:
         if self._membership.aborted() or self._membership.groups.is_broken():

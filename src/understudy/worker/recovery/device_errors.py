@@ -8,7 +8,7 @@ speaks of:
     COMMUNICATION    the link or the peer, not this rank's device
     SCRIPT           a fault of the program, memory that is exhausted included: another device would do the same
 
-Whose fault a `DEVICE_SUSPECT` is, the orchestrator decides (`core/devices.py`): the same error on another device is the script's.
+Whose fault a `DEVICE_SUSPECT` is, the orchestrator decides (`core/device_faults.py`): the same error on another device is the script's.
 
 Sources: the numbers and their meaning are those of cudaError_t in the CUDA Runtime API reference ("Data types used by CUDA Runtime") and of
 hipError_t in HIP's `hip_runtime_api.h`, which has the same numbers for the same faults; `CUBLAS_STATUS_*` and `CUDNN_STATUS_*` of the

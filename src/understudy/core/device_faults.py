@@ -1,0 +1,93 @@
+"""A device that fails under its rank, and whose fault that is.
+
+A rank whose exception speaks of its device (`DeviceFailed`) is lost, like one whose process was killed: it gives its state to nobody. What
+else follows depends on whether others have said the same. The first row that fits decides:
+
+    | the same error at the same transaction                   | another device                  | the script's fault: the job ends |
+    | ... of the same rank                                     |                                 |                                  |
+    | ... of another rank, and the error is not certain to be  | of another node, or of the only | the script's fault: the job ends |
+    |     the hardware's                                       | node that has ranks             |                                  |
+    | any device error of another rank, within a step          | another device of the same node | the node is tainted, too         |
+    | anything else                                            |                                 | the device is tainted            |
+
+A script's fault trusts again what was tainted for it, and burns no further spare: the second device is the last.
+
+An error that comes when a peer is lost already, and may come from that, is blamed on nobody: its rank is lost (its process cannot go on),
+and nothing is remembered.
+
+Known limit: where no device is known, as on a CPU, each worker counts as one of its own.
+"""
+
+from __future__ import annotations
+
+from understudy.core import devices, loss, taints
+from understudy.core.events import DeviceFailed
+from understudy.core.model import LossCause
+from understudy.core.state import DEVICE, FailedDevice, JobState, Taint, Worker
+from understudy.core.transitions import WorkerState
+from understudy.messages import losses, moves
+
+KEPT = 256  # of what is remembered
+WITHIN = 1  # transactions between two failures that count as one event on a node
+
+
+def device_failed(state: JobState, event: DeviceFailed) -> None:
+    worker = state.workers[event.worker]
+    if event.blamed:
+        here = FailedDevice(worker.name, worker.node, event.device, worker.local_rank, event.rank, event.transaction, event.error)
+        training = worker.rank >= 0 and worker.state is not WorkerState.REHEARSING
+        if training and (before := _same_of_script(state, here, certain=event.certain)):
+            _blame_script(state, event, worker, before)
+            return
+        _blame_device(state, here, event)
+    loss.lose(state, [loss.Loss(worker, LossCause.DEVICE, event.summary, event.happened)])
+
+
+def _same_of_script(state: JobState, here: FailedDevice, *, certain: bool) -> list[FailedDevice]:
+    """Failures that show that it is the script which fails."""
+    alike = [
+        one for one in state.failed_devices if (one.error, one.transaction) == (here.error, here.transaction) and not one.is_device_of(here)
+    ]
+    own = [one for one in alike if one.rank == here.rank]
+    if own or certain:
+        return own
+    alone = len({state.holder(rank).node for rank in state.ranks}) < 2
+    return [one for one in alike if alone or one.node != here.node]
+
+
+def _blame_script(state: JobState, event: DeviceFailed, worker: Worker, before: list[FailedDevice]) -> None:
+    for one in before:
+        taints.lift(state, state.nodes[one.node], DEVICE, one.device)
+        taints.lift(state, state.nodes[one.node], DEVICE, "")
+    why = losses.SAME_ON_ANOTHER_DEVICE(
+        rank=event.rank,
+        worker=worker.name,
+        node=worker.node,
+        step=event.step,
+        error=event.error,
+        before=", ".join(f"rank {one.rank} ({_place(one)})" for one in before),
+        report=f"{event.summary}\n{event.traceback}".rstrip(),
+    )
+    state.end(1, why)
+
+
+def _blame_device(state: JobState, here: FailedDevice, event: DeviceFailed) -> None:
+    near = [
+        one
+        for one in state.failed_devices
+        if one.node == here.node
+        and one.rank != here.rank
+        and abs(one.transaction - here.transaction) <= WITHIN
+        and not one.is_device_of(here)
+    ]
+    state.failed_devices = [*state.failed_devices, here][-KEPT:]
+    if here.device:
+        devices.note(state, state.workers[here.worker], here.device)
+        taints.taint(state, here.node, Taint(DEVICE, moves.DEVICE_FAILED(rank=here.rank, error=here.error), here.device))
+    if near:
+        reason = "; ".join(f"rank {one.rank} on {_place(one)}: {one.error}" for one in [*near, here])
+        taints.taint(state, here.node, Taint(DEVICE, losses.SEVERAL_DEVICES(node=here.node, reason=reason)))
+
+
+def _place(one: FailedDevice) -> str:
+    return f"{one.device} of node {one.node}" if one.device else f"worker {one.worker} on node {one.node}"

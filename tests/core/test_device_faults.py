@@ -1,0 +1,193 @@
+"""Whose fault a device error is: each row of the table in `core/device_faults.py`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.core.core_job import Job, assigned, of
+
+from understudy.core import commands, events
+from understudy.core.model import JobSpec, LossCause, Position, Stand
+from understudy.core.state import DEVICE
+from understudy.core.transitions import Phase, WorkerState
+from understudy.messages import losses
+
+ECC, ILLEGAL = "ECCUncorrectable (214)", "IllegalAddress (700)"
+
+
+def failed(worker: str, rank: int, transaction: int = 1, error: str = ECC, device: str = "gpu1") -> events.DeviceFailed:
+    """Certain, blamed."""
+    return events.DeviceFailed(worker, rank, transaction, transaction, error, True, True, device, 0.0, "it failed", "Traceback")
+
+
+def suspect(worker: str, rank: int, transaction: int = 1, error: str = ILLEGAL, device: str = "gpu1") -> events.DeviceFailed:
+    return replace(failed(worker, rank, transaction, error, device), certain=False)
+
+
+def recovered(job: Job, transaction: int = 1) -> str:
+    """The newcomer has its rank, and everybody redoes the transaction; its name."""
+    job.rest(transaction)
+    (newcomer,) = job.machine.state.newcomers()
+    job.verify()
+    return newcomer.name
+
+
+def taints(job: Job) -> set[tuple[str, str]]:
+    """Node and part of what is tainted for a device error."""
+    nodes = job.machine.state.nodes.values()
+    return {(node.name, part) for node in nodes for source, part in (*node.taints, *node.device_taints) if source == DEVICE}
+
+
+def ended(said: list[commands.Command]) -> str:
+    found = of(commands.EndJob, said)
+    return str(found[0].message) if found else ""
+
+
+@pytest.mark.parametrize("event", [failed("w1", 1), suspect("w1", 1)], ids=["certain", "suspect"])
+def test_a_device_error_is_a_loss_and_taints_the_device(event: events.DeviceFailed) -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    said = job.submit(event)
+    assert [kill.worker for kill in of(commands.KillWorker, said)] == ["w1"], "it is fenced, if it cannot end by itself"
+    assert assigned(said).rank == 1 and taints(job) == {("n0", "gpu1")} and not ended(said)
+    (incident,) = job.machine.incidents()
+    assert [part.cause for part in incident.ranks] == [LossCause.DEVICE]
+
+
+def test_a_rank_whose_device_failed_is_nobodys_donor() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=1))
+    job.submit(failed("w1", 1))
+    late = job.submit(events.Quiesced("w1", 1, Position(1, Stand.VOTED), (), 1))
+    assert late == [] and "w1" not in {worker.name for worker in job.machine.state.members()}
+
+
+def test_the_newcomer_does_not_get_the_place_of_the_device_that_failed() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    taken = assigned(job.submit(failed("w1", 1)))
+    assert taken.environment["LOCAL_RANK"] == "2", "1 is where the script would go to gpu1 again"
+    again = Job(JobSpec("job", 2, 2, spares=1))
+    assert assigned(again.lose("w1")).environment["LOCAL_RANK"] == "1"
+
+
+def test_a_spare_that_is_prepared_for_that_place_is_not_chosen() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2, prepared=2))
+    state = job.machine.state
+    ready: dict[int, str] = {}
+    for _ in range(2):
+        (sets_up,) = [one for one in state.idle(WorkerState.WARM) if one.prepare is not None and not one.ready]
+        assert sets_up.prepare is not None
+        ready[sets_up.prepare.rank] = sets_up.name
+        job.submit(events.Prepared(sets_up.name, sets_up.prepare.rank))
+    assert state.workers[ready[1]].local_rank == 1
+    job.submit(failed("w1", 1))
+    assert state.holder(1).name not in ready.values()
+
+
+@pytest.mark.parametrize("event", [failed, suspect])
+def test_the_same_error_on_the_newcomers_device_is_the_scripts(event: object) -> None:
+    said_by = failed if event is failed else suspect
+    job = Job(JobSpec("job", 2, 2, spares=3))
+    job.submit(said_by("w1", 1))
+    newcomer = recovered(job)
+    said = job.submit(said_by(newcomer, 1, device="gpu2"))
+    before = "rank 1 (gpu1 of node n0)"
+    figures = {"rank": 1, "worker": newcomer, "node": "n0", "step": 1, "error": said_by("", 1).error, "before": before}
+    assert ended(said) == losses.SAME_ON_ANOTHER_DEVICE(**figures, report="it failed\nTraceback")
+    assert taints(job) == set(), "nothing speaks against the devices any more"
+    assert of(commands.Assign, said) == [], "no further spare is burnt"
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        failed("", 1, device="gpu1"),
+        failed("", 1, transaction=2, device="gpu2"),
+        failed("", 1, error="DevicesUnavailable (46)", device="gpu2"),
+    ],
+    ids=["the same device", "a later transaction", "another error"],
+)
+def test_anything_else_of_the_newcomer_is_its_devices(second: events.DeviceFailed) -> None:
+    job = Job(JobSpec("job", 2, 2, spares=3))
+    job.submit(failed("w1", 1))
+    newcomer = recovered(job)
+    for transaction in range(1, second.transaction):
+        job.commit(transaction)
+    said = job.submit(replace(second, worker=newcomer))
+    assert not ended(said) and assigned(said).rank == 1
+    assert taints(job) >= {("n0", "gpu1"), ("n0", second.device)}
+
+
+def test_without_a_known_device_each_worker_counts_as_one() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=3))
+    job.submit(failed("w1", 1, device=""))
+    assert taints(job) == set()
+    assert ended(job.submit(failed(recovered(job), 1, device="")))
+
+
+def test_two_ranks_with_the_same_uncertain_error_at_one_transaction_are_the_scripts_on_two_nodes() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
+    assert not ended(job.submit(suspect("w0", 0, device="gpu0")))
+    said = job.submit(suspect("w1", 1, device="gpu0"))
+    assert ended(said) and taints(job) == set()
+
+
+def test_two_ranks_with_a_certain_error_are_two_devices_on_two_nodes() -> None:
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
+    job.submit(failed("w0", 0, device="gpu0"))
+    said = job.submit(failed("w3", 3, device="gpu1"))
+    assert not ended(said) and taints(job) == {("n0", "gpu0"), ("n1", "gpu1")}
+
+
+@pytest.mark.parametrize("apart, suspected", [(0, True), (1, True), (2, False)])
+def test_two_ranks_of_a_node_within_a_step_speak_against_the_node(apart: int, suspected: bool) -> None:
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
+    job.submit(failed("w0", 0, device="gpu0"))
+    said = job.submit(failed("w1", 1, transaction=1 + apart, error="NoDevice (100)", device="gpu1"))
+    assert not ended(said)
+    assert taints(job) == {("n0", "gpu0"), ("n0", "gpu1"), *([("n0", "")] if suspected else [])}
+
+
+def test_what_follows_from_the_loss_of_a_peer_is_blamed_on_nobody() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=3))
+    job.lose("w0")
+    said = job.submit(replace(suspect("w1", 1), blamed=False))
+    assert assigned(said).rank == 1 and taints(job) == set() and job.machine.state.failed_devices == []
+
+
+def test_in_the_set_up_all_start_anew() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1), forming=True)
+    job.warm()
+    job.submit(failed("w1", 1, transaction=-1))
+    job.submit(events.Quiesced("w0", job.machine.state.generation, Position(-1, Stand.RUNNING), (), 0))
+    assert job.machine.state.restarts == 1 and taints(job) == {("n0", "gpu1")}
+
+
+def test_of_a_spare_that_sets_up_ahead_nothing_but_itself_is_lost() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
+    (spare,) = job.machine.state.idle(WorkerState.WARM)
+    said = job.submit(failed(spare.name, 0, transaction=-1, device="gpu2"))
+    assert job.machine.incidents() == [] and job.machine.state.phase is Phase.TRAINING
+    assert taints(job) == {("n0", "gpu2")} and len(of(commands.StartWorker, said)) == 1
+
+
+def test_of_the_spare_of_a_drill_nothing_is_said_about_the_rank() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.submit(events.DrillAsked(1, "asked"))
+    (spare,) = [worker for worker in job.machine.state.workers.values() if worker.state is WorkerState.REHEARSING]
+    job.submit(failed(spare.name, 1, device="gpu2"))
+    (drill,) = job.machine.state.drills
+    assert drill.verdict == "broken" and job.machine.incidents() == []
+
+
+def test_a_leaver_whose_device_fails_is_a_loss_and_its_newcomer_takes_the_rank() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
+    job.submit(failed("w1", 1))
+    assert job.machine.state.holder(1).name == newcomer and job.machine.state.migration is None
+
+
+def test_it_is_the_scripts_also_if_the_same_device_failed_twice_before() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=3))
+    job.submit(failed("w1", 1, device="gpu1"))
+    job.submit(failed(recovered(job), 1, device="gpu1"))
+    assert ended(job.submit(failed(recovered(job), 1, device="gpu3")))
