@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from understudy.chaos.base import Fault, Hits, Outcome, Parameter, Values
 
 
 def _accelerator(words: str) -> Exception:
-    import torch  # only a worker has it
-
-    return torch.AcceleratorError(f"CUDA error: {words}\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n")
+    torch: Any = sys.modules["torch"]  # which a worker has; the command that lists the faults does without
+    error: Exception = torch.AcceleratorError(f"CUDA error: {words}\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n")
+    return error
 
 
 KINDS: Mapping[str, Callable[[], Exception]] = {
