@@ -197,7 +197,7 @@ def test_what_becomes_of_nodes_that_are_not_needed(text: str, release: bool, dra
 
 
 def test_it_is_explained_with_all_its_figures() -> None:
-    assert explain(default())[3].startswith("4. a node or a part of it that is suspected: ")
+    assert explain(default())[4].startswith("5. a node or a part of it that is suspected: ")
     lines = explain(parse('[limits]\nquiet_hours = ["22:00-06:00"]\n' + THREE, "x.toml"))
     flaky = ("1. flaky: ", "detector nvml", "kind pcie-*", "nodes rack1-*", "device", "3 times", "600 s", "3600 s")
     figures: list[tuple[str, ...]] = [
