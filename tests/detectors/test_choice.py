@@ -30,8 +30,9 @@ from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, Jo
 from understudy.detectors.choice import BadFile, NvmlSettings, choose, read_file
 from understudy.detectors.command import Command
 from understudy.detectors.configuration import read
+from understudy.detectors.device_watch import Rate
 from understudy.detectors.kernel import Kernel
-from understudy.detectors.nvml_limits import DEFAULT, Rate
+from understudy.detectors.nvml_limits import DEFAULT
 from understudy.detectors.prometheus_here import PrometheusHere, Rules
 from understudy.messages import detector_files, node_programs, prometheus, tools
 from understudy.messages.base import Message

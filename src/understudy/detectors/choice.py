@@ -43,9 +43,10 @@ from understudy.common.bounds import plain
 from understudy.detectors.base import GROUP, AnyDetector, NodeDetector
 from understudy.detectors.command import Command, CommandCheck
 from understudy.detectors.configuration import Configured, Period, read
+from understudy.detectors.device_watch import Rate
 from understudy.detectors.kernel import Kernel
 from understudy.detectors.nvml import Nvml
-from understudy.detectors.nvml_limits import DEFAULT, Limits, Rate
+from understudy.detectors.nvml_limits import DEFAULT, Limits
 from understudy.messages import detector_files
 
 LONGEST = 1 << 20  # characters of a file
