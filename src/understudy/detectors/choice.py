@@ -3,13 +3,16 @@
 The file is TOML. All of it may be left out, and so may the file: then what is built in and installed looks, each where there is something
 to look at.
 
-    off = ["nvml"]                    # these do not look: kernel, nvml, or one of another package by its name
+    off = ["nvml"]                    # these do not look: kernel, nvml, amdsmi, or one of another package by its name
 
     [kernel]
     history = true                    # what the log says of the time before the job counts, too
 
     [nvml]                            # what is too much; left out: as in `nvml_limits`
     pcie_replays = {count = 8, seconds = 60}
+
+    [amdsmi]                          # likewise; left out: as in `amdsmi.AmdLimits`
+    throttled = 0.1
 
     [[command]]                       # any number: a program of yours that is run (`command.CommandCheck`)
     name = "disk"
@@ -40,6 +43,8 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from understudy import extensions
 from understudy.common.bounds import plain
+from understudy.detectors import amdsmi
+from understudy.detectors.amdsmi import AmdLimits, AmdSmi
 from understudy.detectors.base import GROUP, AnyDetector, NodeDetector
 from understudy.detectors.command import Command, CommandCheck
 from understudy.detectors.configuration import Configured, Period, read
@@ -88,9 +93,19 @@ class RateSettings(Configured):
         return Rate(self.count, self.seconds)
 
 
-class NvmlSettings(Configured):
-    """What is left out stays as `nvml_limits` has it."""
+class _LimitSettings(Configured):
+    """What is left out stays as the detector has it."""
 
+    def _given(self) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value is not None:
+                given[name] = value.rate() if isinstance(value, RateSettings) else value
+        return given
+
+
+class NvmlSettings(_LimitSettings):
     corrected_ecc: RateSettings | None = None
     pcie_replays: RateSettings | None = None
     nvlink_crc: RateSettings | None = None
@@ -98,12 +113,18 @@ class NvmlSettings(Configured):
     wears_off: Period | None = None  # seconds for which evidence of what may pass is believed
 
     def limits(self) -> Limits:
-        given: dict[str, Any] = {}
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if value is not None:
-                given[name] = value.rate() if isinstance(value, RateSettings) else value
-        return replace(DEFAULT, **given)
+        return replace(DEFAULT, **self._given())
+
+
+class AmdSmiSettings(_LimitSettings):
+    corrected_ecc: RateSettings | None = None
+    pcie_replays: RateSettings | None = None
+    throttled: Annotated[float, Field(gt=0, le=1)] | None = None  # part of the time for which the clocks are held back
+    slowdown: Period | None = None  # seconds for which that, or a critical temperature, has to last
+    wears_off: Period | None = None  # seconds for which evidence of what may pass is believed
+
+    def limits(self) -> AmdLimits:
+        return replace(amdsmi.DEFAULT, **self._given())
 
 
 def _several(value: object) -> object:
@@ -119,6 +140,7 @@ class Settings(Configured):
     off: Annotated[tuple[str, ...], Field(max_length=MOST)] = ()
     kernel: KernelSettings = KernelSettings()
     nvml: NvmlSettings = NvmlSettings()
+    amdsmi: AmdSmiSettings = AmdSmiSettings()
     command: Entries = ()  # each a `CommandCheck`
     prometheus: Entries = ()  # each a `prometheus_here.Rules`
 
@@ -153,6 +175,7 @@ def choose(text: str = "", file: str = "the detectors' file", names: Sequence[st
     choices = [
         replace(Choice.of(Kernel), make=kernel),
         replace(Choice.of(Nvml), make=partial(Nvml, settings.nvml.limits())),
+        replace(Choice.of(AmdSmi), make=partial(AmdSmi, settings.amdsmi.limits())),
         *_installed(),
     ]
     known = [choice.name for choice in choices]
