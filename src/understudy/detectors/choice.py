@@ -14,6 +14,9 @@ to look at.
     [amdsmi]                          # likewise; left out: as in `amdsmi.AmdLimits`
     throttled = 0.1
 
+    [nccl-ras]                        # only if it is here: NCCL's own view of a job (`nccl_ras`)
+    every = 60
+
     [[command]]                       # any number: a program of yours that is run (`command.CommandCheck`)
     name = "disk"
     argv = ["/usr/local/bin/check-disk", "/scratch"]
@@ -50,6 +53,7 @@ from understudy.detectors.command import Command, CommandCheck
 from understudy.detectors.configuration import Configured, Period, read
 from understudy.detectors.device_watch import Rate
 from understudy.detectors.kernel import Kernel
+from understudy.detectors.nccl_ras import NcclRas
 from understudy.detectors.nvml import Nvml
 from understudy.detectors.nvml_limits import DEFAULT, Limits
 from understudy.messages import detector_files
@@ -79,6 +83,13 @@ class Choice:
     @staticmethod
     def of(kind: type[NodeDetector], origin: str = BUILT_IN) -> Choice:
         return Choice(str(getattr(kind, "name", kind.__qualname__)), origin, kind.every, kind, kind.missing)
+
+
+class NcclRasSettings(Configured):
+    """A look makes all processes of a job tell each other how far they are, so this detector looks only where a file has its section."""
+
+    every: Period = NcclRas.every
+    address: Annotated[str, Field(pattern=r"^\S{1,250}:\d{1,5}$")] | None = None  # None: as NCCL_RAS_ADDR has it
 
 
 class KernelSettings(Configured):
@@ -141,6 +152,7 @@ class Settings(Configured):
     kernel: KernelSettings = KernelSettings()
     nvml: NvmlSettings = NvmlSettings()
     amdsmi: AmdSmiSettings = AmdSmiSettings()
+    nccl_ras: NcclRasSettings | None = Field(None, alias="nccl-ras")
     command: Entries = ()  # each a `CommandCheck`
     prometheus: Entries = ()  # each a `prometheus_here.Rules`
 
@@ -178,6 +190,8 @@ def choose(text: str = "", file: str = "the detectors' file", names: Sequence[st
         replace(Choice.of(AmdSmi), make=partial(AmdSmi, settings.amdsmi.limits())),
         *_installed(),
     ]
+    if (ras := settings.nccl_ras) is not None:
+        choices.append(Choice(NcclRas.name, file, ras.every, partial(NcclRas, ras.address or ""), NcclRas.missing))
     known = [choice.name for choice in choices]
     for name in sorted(set(settings.off).difference(known)):
         mistakes.append(detector_files.NO_SUCH_DETECTOR(path=file, name=plain(name[:64]), known=", ".join(known)))
