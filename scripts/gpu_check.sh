@@ -96,4 +96,9 @@ for kind in "${kinds[@]}"; do
     echo "== Does $kind keep what a backend promises?"
     "$python" -m tests.contract.backend "$kind"
     echo "yes"
+    if [[ $kind == nccl* ]]; then
+        echo "== Does the time that a GPU computes itself tell which of two ranks is slow, with $kind?"
+        timeout 180 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.contract.device_times "$kind"
+        echo "yes"
+    fi
 done

@@ -14,6 +14,7 @@ from understudy.checks import detectors
 from understudy.checks.base import Result, Verdict
 from understudy.checks.detectors import MOST, Detectors
 from understudy.checks.options import Options
+from understudy.detectors.amdsmi import AmdSmi
 from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 from understudy.detectors.kernel import Kernel
 from understudy.detectors.nvml import Nvml
@@ -49,7 +50,7 @@ def told(detail: str) -> str:
 
 def test_those_that_ship_are_among_them() -> None:
     result = Detectors(Options()).run()
-    for one in (Nvml, Kernel):
+    for one in (Nvml, AmdSmi, Kernel):
         assert said(" ".join(result.notes), messages.LEFT_OUT, detector=one.name) == bool(one.missing())
 
 

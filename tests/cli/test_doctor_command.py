@@ -21,7 +21,7 @@ from understudy.cli.show import doctor_view
 from understudy.common import tested
 from understudy.common.finding import LIMITED, MISSING, OK, Finding, can_run
 from understudy.links.lifeline import Lifeline
-from understudy.messages import tools
+from understudy.messages import doctor, tools
 from understudy.worker.doctor import base, findings, machine
 from understudy.worker.doctor.base import Found
 from understudy.worker.doctor.internals import INTERNALS
@@ -92,10 +92,31 @@ def test_internals_that_are_missing() -> None:
 
 def test_what_is_said_of_gpus() -> None:
     gpu = {"name": "H100", "memory": 80 << 30}
-    assert findings.of_gpus([], "").status == OK
-    assert findings.of_gpus([gpu], "").status == LIMITED
-    found = findings.of_gpus([gpu, gpu], "2.30.7")
-    assert found == Finding("GPUs", OK, "H100 (80 GiB), H100 (80 GiB); NCCL 2.30.7")
+    assert [one.status for one in findings.of_gpus([], "", "CPU", [])] == [OK]
+    (without,) = findings.of_gpus([gpu], "", "CUDA 13.0", ["NVIDIA"])
+    assert without.status == LIMITED and said(without.detail, doctor.NO_NCCL, library="NCCL")
+    found = findings.of_gpus([gpu, gpu], "2.30.7", "CUDA 13.0", ["NVIDIA"])
+    assert list(found) == [Finding("GPUs", OK, "H100 (80 GiB), H100 (80 GiB); NCCL 2.30.7")]
+
+
+def test_what_is_said_of_gpus_of_amd() -> None:
+    gpu = {"name": "MI300X", "memory": 192 << 30}
+    untested, seen = findings.of_gpus([gpu], "2.22.3", "ROCm 7.0", ["AMD"])
+    assert untested.status == LIMITED and said(untested.detail, doctor.ROCM_UNTESTED, build="ROCm 7.0")
+    assert seen == Finding("GPUs", OK, "MI300X (192 GiB); RCCL 2.22.3")
+    (unseen,) = findings.of_gpus([], "", "CUDA 13.0", ["NVIDIA", "AMD"])
+    assert unseen.status == LIMITED and said(unseen.detail, doctor.GPUS_NOT_SEEN, vendors="NVIDIA and AMD", build="CUDA 13.0")
+    assert can_run([untested, seen, unseen]), "jobs run all the same"
+
+
+def test_devices_are_known_by_what_the_kernel_calls_them(tmp_path: Path) -> None:
+    for name in ("nvidiactl", "nvidia-uvm", "dri", "null"):
+        (tmp_path / name).touch()
+    assert machine.vendors(tmp_path) == []
+    (tmp_path / "kfd").touch()
+    assert machine.vendors(tmp_path) == ["AMD"]
+    (tmp_path / "nvidia0").touch()
+    assert machine.vendors(tmp_path) == ["NVIDIA", "AMD"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.said import said
+import yaml
+from tests.said import refused, said
 from typer.testing import CliRunner, Result
 
 from understudy.agent.config import AgentConfig
@@ -17,7 +18,7 @@ from understudy.cli.allocation import completed
 from understudy.cli.flags import Flags
 from understudy.cli.launch import launch
 from understudy.core.model import Timeouts
-from understudy.messages import starting
+from understudy.messages import kubernetes_jobs, starting
 from understudy.schedulers.kubernetes.jobset import JobSetAllocation, place_of
 from understudy.schedulers.kubernetes.manifest import Wish, manifest
 from understudy.schedulers.kubernetes.told import Told
@@ -135,6 +136,24 @@ def test_what_trainer_says_to_torchrun_is_not_taken_for_the_users_word(monkeypat
 def test_a_manifest_for_a_user() -> None:
     text = manifest(Wish(["train.py", "--lr", "3e-4"], "me/image:1", "gpt", pods=4, ranks=8, gpus=8))
     assert 'command: [understudy, run, train.py, "--lr", "3e-4"]' in text and "nvidia.com/gpu: 8" in text
+
+
+def test_gpus_are_asked_for_by_the_name_that_the_command_line_gives() -> None:
+    words = ["kubernetes", "job", "--name", "gpt", "--image", "me/image:1", "--gpus", "4", "train.py"]
+    asked = {}
+    for more in ([], ["--gpu-resource", "amd.com/gpu"]):
+        shown = CliRunner().invoke(app, [*words[:-1], *more, words[-1]])
+        (container,) = yaml.safe_load(shown.stdout)["spec"]["template"]["spec"]["containers"]
+        asked[tuple(more)] = container["resources"]["limits"]
+    assert asked == {(): {"nvidia.com/gpu": 4}, ("--gpu-resource", "amd.com/gpu"): {"amd.com/gpu": 4}}
+
+
+@pytest.mark.parametrize(
+    "name", ["", "gpu", "amd/gpu", "amd.com/", "amd.com/gpu: 1", "amd.com/gpu\n", "amd.com/a/b", "Amd.com/gpu", "a." * 127 + "b/c"]
+)
+def test_a_resource_that_kubernetes_would_not_take(name: str) -> None:
+    with refused(ValueError, kubernetes_jobs.BAD_GPU_RESOURCE, name=name):
+        manifest(Wish(["train.py"], "image", "gpt", gpus=1, gpu_resource=name))
 
 
 @pytest.mark.parametrize("name", ["", "Gpt", "1gpt", "a" * 41, "a_b", "a-"])

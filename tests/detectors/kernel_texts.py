@@ -46,6 +46,45 @@ REAL = {
     "nvidia-nvswitch1: SXid (PCI:0000:02:00.0): 22013, Non-fatal, Link 00 Minion Link DLREQ interrupt": (
         ("sxid-22013", N, D, "pci:0000:02:00.0")
     ),
+    "amdgpu 0000:0b:00.0: device lost from bus!": ("gpu-off-the-bus", S, D, "pci:0000:0b:00.0"),
+    "amdgpu 0000:05:00.0: amdgpu: Fatal error during GPU init": ("gpu-init-failed", S, D, "pci:0000:05:00.0"),
+    "amdgpu 0000:e3:00.0: amdgpu: GPU reset(1) failed": ("gpu-reset-failed", S, D, "pci:0000:e3:00.0"),
+    "amdgpu 0000:e3:00.0: amdgpu: GPU reset end with ret = -62": ("gpu-reset-failed", S, D, "pci:0000:e3:00.0"),
+    "amdgpu 0000:0c:00.0: amdgpu: GPU reset begin!": ("gpu-reset", S, D, "pci:0000:0c:00.0"),
+    "amdgpu 0000:28:00.0: GPU reset begin!. Source:  1": ("gpu-reset", S, D, "pci:0000:28:00.0"),
+    "amdgpu 0000:c5:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=2662395, emitted seq=2662397": (
+        ("gpu-ring-timeout", N, D, "pci:0000:c5:00.0")
+    ),
+    "amdgpu 0000:07:00.0: amdgpu: ring gfx timeout, but soft recovered": ("gpu-ring-timeout", N, D, "pci:0000:07:00.0"),
+    "amdgpu 0000:e3:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!": (
+        ("gpu-fatal-error", S, D, "pci:0000:e3:00.0")
+    ),
+    "amdgpu 0000:1c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!": (
+        ("gpu-fatal-error", S, D, "pci:0000:1c:00.0")
+    ),
+    "amdgpu 0000:0b:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block": (
+        ("gpu-ecc-uncorrected", S, D, "pci:0000:0b:00.0")
+    ),
+    "amdgpu 0000:c1:00.0: amdgpu: {17}socket: 4, die: 0, 1 new uncorrectable hardware errors detected in gfx block": (
+        ("gpu-ecc-uncorrected", S, D, "pci:0000:c1:00.0")
+    ),
+    "amdgpu 0000:c1:00.0: {3}socket: 0, die: 2, 1 new deferred hardware errors detected in umc block": (
+        ("gpu-ecc-deferred", S, D, "pci:0000:c1:00.0")
+    ),
+    "amdgpu 0000:c1:00.0: amdgpu: socket: 4, die: 0 1 correctable hardware errors detected in gfx block, no user action is needed.": (
+        ("gpu-ecc-corrected", N, D, "pci:0000:c1:00.0")
+    ),
+    "amdgpu 0000:42:00.0: amdgpu: poison is consumed by client 12, kick off gpu reset flow": (("gpu-poison", S, D, "pci:0000:42:00.0")),
+    "amdgpu 0000:42:00.0: amdgpu: RAS records:266 exceed threshold:256": ("gpu-pages-used-up", S, D, "pci:0000:42:00.0"),
+    "amdgpu 0000:0f:00.0: amdgpu: ERROR: GPU over temperature range(SW CTF) detected!": ("gpu-too-hot", S, D, "pci:0000:0f:00.0"),
+    "amdgpu 0000:0f:00.0: amdgpu: ERROR: GPU HW Critical Temperature Fault(aka CTF) detected!": (("gpu-too-hot", S, D, "pci:0000:0f:00.0")),
+    "amdgpu 0002:00:00.0: amdgpu: [gfxhub] page fault (src_id:0 ring:40 vmid:7 pasid:32819)": (
+        ("gpu-page-fault", N, D, "pci:0002:00:00.0")
+    ),
+    "amdgpu 0000:04:00.0: amdgpu: [gfxhub0] retry page fault (src_id:0 ring:0 vmid:3 pasid:32769, for process python pid 778 thread": (
+        ("gpu-page-fault", N, D, "pci:0000:04:00.0")
+    ),
+    "amdgpu 0000:01:00.0: GPU fault detected: 147 0x09388402": ("gpu-page-fault", N, D, "pci:0000:01:00.0"),
     "mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 4: b200000000070f0f": ("machine-check", S, D, "cpu3"),
     "mce: [Hardware Error]: CPU 11: Machine Check: 0 Bank 5: bea0000000000108": ("machine-check", S, D, "cpu11"),
     "[Hardware Error]: CPU 0: Machine Check: 0 Bank 7: 8c00004000010091": ("machine-check-corrected", N, D, "cpu0"),
@@ -127,6 +166,18 @@ ALIKE = [
     "python[12]: NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.",
     "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Severity 1 Engine instance 62 Sub-engine instance 00",
     "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Data {0x10000000, 0x10000000}",
+    "amdgpu 0000:0b:00.0: amdgpu: no uncorrectable hardware errors detected in umc block",
+    "amdgpu 0000:0b:00.0: amdgpu: socket: 0, die: 0, 0 new uncorrectable hardware errors detected in umc block",
+    "amdgpu 0000:c1:00.0: amdgpu: {17}socket: 4, die: 0, 3 uncorrectable hardware errors detected in total in umc block",
+    "amdgpu 0000:33:00.0: amdgpu: GPU reset succeeded, trying to resume",
+    "amdgpu 0000:c1:00.0: amdgpu: GPU reset(7) succeeded!",
+    "amdgpu 0000:c1:00.0: amdgpu: GPU reset end with ret = 0",
+    "amdgpu 0000:33:00.0: amdgpu: ring gfx_0.0.0 uses VM inv eng 0 on hub 0",
+    "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring sdma0 timeout, signaled seq=121570, emitted seq=121572",
+    "amdgpu 0000:c5:00.0: amdgpu:  Process GPU reset begin! pid 1048641 thread code:cs0 pid 1048662",
+    "amdgpu: GPU reset begin!",
+    "amdgpu 0000:42:00.0: {1}[Hardware Error]: Accelerator Check Architecture events logged",
+    "amdgpu 0000:0f:00.0: amdgpu: ERROR: GPU under temperature range detected",
     "mce: CPU supports 32 MCE banks",
     "mce: [Hardware Error]: PROCESSOR 0:50654 TIME 1600000000 SOCKET 0 APIC 0 microcode 2000065",
     "mce: CPU0: Package temperature/speed normal",

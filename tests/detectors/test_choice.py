@@ -25,13 +25,15 @@ from understudy.agent.node import NodeConfig
 from understudy.cli import serve_command
 from understudy.cli.flags import Flags
 from understudy.cli.launch import Usage, launch
-from understudy.detectors import choice
+from understudy.detectors import amdsmi, choice
 from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, NodeDetector, Severity, Subject
-from understudy.detectors.choice import BadFile, NvmlSettings, choose, read_file
+from understudy.detectors.choice import AmdSmiSettings, BadFile, NvmlSettings, choose, read_file
 from understudy.detectors.command import Command
 from understudy.detectors.configuration import read
+from understudy.detectors.device_watch import Rate
 from understudy.detectors.kernel import Kernel
-from understudy.detectors.nvml_limits import DEFAULT, Rate
+from understudy.detectors.nccl_ras import NcclRas
+from understudy.detectors.nvml_limits import DEFAULT
 from understudy.detectors.prometheus_here import PrometheusHere, Rules
 from understudy.messages import detector_files, node_programs, prometheus, tools
 from understudy.messages.base import Message
@@ -86,6 +88,7 @@ def test_without_a_file_what_is_built_in_and_installed_looks(installed: Callable
     assert [(one.name, one.origin, one.off) for one in choose()] == [
         ("kernel", "built in", False),
         ("nvml", "built in", False),
+        ("amdsmi", "built in", False),
         ("fan", "fans:Fan", False),
     ]
 
@@ -95,7 +98,7 @@ def test_the_example_of_the_documentation_can_be_used(tmp_path: Path) -> None:
     (tmp_path / "detectors.toml").write_text(example)
     text = read_file(tmp_path / "detectors.toml")
     made = {one.name: one for one in choose(text, names=["n0"], since=NOW)}
-    assert list(made) == ["kernel", "nvml", "command:disk", "command:fabric", "prometheus:dcgm"]
+    assert list(made) == ["kernel", "nvml", "amdsmi", "nccl-ras", "command:disk", "command:fabric", "prometheus:dcgm"]
     assert not any(one.off for one in made.values())
     assert isinstance(made["command:fabric"].make(), Command) and isinstance(made["prometheus:dcgm"].make(), PrometheusHere)
     for commented in re.findall(r"^# (server = .*\}),", example, re.MULTILINE):
@@ -107,6 +110,17 @@ def test_the_limits_that_the_documentation_shows_are_those_that_hold_without_it(
     assert read(NvmlSettings, tomllib.loads(example)["nvml"]).limits() == DEFAULT
     given = read(NvmlSettings, {"pcie_replays": {"count": 1, "seconds": 2}, "slowdown": 3}).limits()
     assert (given.pcie_replays, given.slowdown, given.nvlink_crc) == (Rate(1, 2.0), 3.0, DEFAULT.nvlink_crc)
+    assert read(AmdSmiSettings, tomllib.loads(example)["amdsmi"]).limits() == amdsmi.DEFAULT
+    amd = read(AmdSmiSettings, {"corrected_ecc": {"count": 1, "seconds": 2}, "throttled": 0.5}).limits()
+    assert (amd.corrected_ecc, amd.throttled, amd.slowdown) == (Rate(1, 2.0), 0.5, amdsmi.DEFAULT.slowdown)
+
+
+def test_nccl_is_asked_only_where_the_file_says_so() -> None:
+    assert "nccl-ras" not in [one.name for one in choose()]
+    (asked,) = (one for one in choose('[nccl-ras]\nevery = 5\naddress = "n:1"', "d.toml") if one.name == "nccl-ras")
+    made = asked.make()
+    assert isinstance(made, NcclRas) and (made._address, asked.every, asked.origin) == ("n:1", 5.0, "d.toml")
+    assert choose('off = ["nccl-ras"]\n[nccl-ras]')[-1].off
 
 
 def test_what_is_off_is_made_by_nobody_and_the_log_counts_as_the_file_says(installed: Callable[..., None]) -> None:
@@ -126,10 +140,15 @@ def test_what_is_off_is_made_by_nobody_and_the_log_counts_as_the_file_says(insta
         ('of = ["kernel"]', [("d.toml: ", detector_files.UNKNOWN_SETTING, {"name": "of"})]),
         (
             'off = ["kernl", "nvml", "fan"]',
-            [("", detector_files.NO_SUCH_DETECTOR, {"path": "d.toml", "name": name, "known": "kernel, nvml"}) for name in ("fan", "kernl")],
+            [
+                ("", detector_files.NO_SUCH_DETECTOR, {"path": "d.toml", "name": name, "known": "kernel, nvml, amdsmi"})
+                for name in ("fan", "kernl")
+            ],
         ),
         ("[kernel]\nhistory = 3", [("d.toml: ", detector_files.BAD_SETTING, {"place": "kernel.history: "})]),
         ("[nvml]\nslowdown = -1", [("d.toml: ", detector_files.BAD_SETTING, {"place": "nvml.slowdown: "})]),
+        ("[amdsmi]\nthrottled = 1.5", [("d.toml: ", detector_files.BAD_SETTING, {"place": "amdsmi.throttled: "})]),
+        ("[nccl-ras]\naddress = 5", [("d.toml: ", detector_files.BAD_SETTING, {"place": "nccl-ras.address: "})]),
         ("[nvml]\nevents = 5", [("d.toml: ", detector_files.UNKNOWN_SETTING, {"name": "nvml.events"})]),
         ("[nvml.pcie_replays]\ncount = 5", [("d.toml: ", detector_files.MISSING_SETTING, {"name": "nvml.pcie_replays.seconds"})]),
         ('[command]\nname = "disk"', [("d.toml: command: ", detector_files.NOT_SEVERAL, {})]),
@@ -154,7 +173,7 @@ def test_what_is_off_is_made_by_nobody_and_the_log_counts_as_the_file_says(insta
             [("d.toml: prometheus 1 (dcgm): ", detector_files.UNKNOWN_SETTING, {"name": "rules.0.nam"})],
         ),
     ],
-    ids=range(16),
+    ids=range(18),
 )
 def test_a_mistake_is_told_with_its_place(
     text: str, told: list[tuple[str, Message, dict[str, object]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,8 @@ from tests.detectors.nvml_node import Node, only, started
 from tests.said import said
 
 from understudy.detectors.base import Severity
-from understudy.detectors.nvml_limits import DEFAULT, RECOVERY_ACTIONS, XIDS, Rate
+from understudy.detectors.device_watch import Rate
+from understudy.detectors.nvml_limits import DEFAULT, RECOVERY_ACTIONS, XIDS
 from understudy.messages import gpu_evidence
 
 NOTE, SUSPECT = Severity.NOTE, Severity.SUSPECT

@@ -10,6 +10,7 @@ import pytest
 from understudy.core.commands import Abort
 from understudy.worker.protocol.control_handlers import ControlHandlers
 from understudy.worker.protocol.progress import Progress
+from understudy.worker.script.device_times import DeviceTimes
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.state.registry import State
 from understudy.worker.state.snapshot_store import SnapshotStore
@@ -21,7 +22,7 @@ class Published(ControlHandlers):
     """Says what it would put into the store."""
 
     def __init__(self, membership: Any) -> None:
-        super().__init__(Progress(1, 4), membership, Preallocation(State()))
+        super().__init__(Progress(1, 4), membership, Preallocation(State()), DeviceTimes(None))
         self.store: SnapshotStore = membership.store
         self.put: list[tuple[int, str, dict[str, bytes]]] = []
 

@@ -33,6 +33,9 @@ def job(
     priority_class: Annotated[str, typer.Option("--priority-class", help="Of floating spares: a higher one than that of others.")] = "",
     nproc_per_node: Annotated[int, typer.Option("--nproc-per-node", min=1, help="Ranks in each pod.")] = 1,
     gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs to ask for, for each pod.")] = 0,
+    gpu_resource: Annotated[
+        str, typer.Option("--gpu-resource", help="What the nodes' device plugin calls a GPU: amd.com/gpu for AMD's.")
+    ] = "nvidia.com/gpu",
     option: Annotated[
         list[str] | None, typer.Option("--option", help="A further option of understudy run, any number: --option=--log-dir=/logs.")
     ] = None,
@@ -52,6 +55,7 @@ def job(
         floating=floating_spares,
         ranks=nproc_per_node,
         gpus=gpus,
+        gpu_resource=gpu_resource,
         priority_class=priority_class,
         options=option or (),
     )

@@ -26,7 +26,7 @@ RUN_DIR_VARIABLE = "UNDERSTUDY_RUN_DIR"  # the same
 CHAOS_VARIABLE = "UNDERSTUDY_CHAOS"
 STRICT_VARIABLE = "UNDERSTUDY_STRICT"
 RECORD_VARIABLE = "UNDERSTUDY_RECORD"  # of a job of `understudy run --check`
-OWN_TIME_VARIABLE = "UNDERSTUDY_OWN_TIME"  # "0": nobody looks how much of its time a worker computes itself
+OWN_TIME_VARIABLE = "UNDERSTUDY_OWN_TIME"  # a worker's own time: "0": nobody looks; "device": by events of its GPU
 
 LEAVE = int(signal.SIGRTMIN) + 1  # to `understudy run`: its node is not part of the job any more, and it ends well
 

@@ -3,13 +3,19 @@
 The file is TOML. All of it may be left out, and so may the file: then what is built in and installed looks, each where there is something
 to look at.
 
-    off = ["nvml"]                    # these do not look: kernel, nvml, or one of another package by its name
+    off = ["nvml"]                    # these do not look: kernel, nvml, amdsmi, or one of another package by its name
 
     [kernel]
     history = true                    # what the log says of the time before the job counts, too
 
     [nvml]                            # what is too much; left out: as in `nvml_limits`
     pcie_replays = {count = 8, seconds = 60}
+
+    [amdsmi]                          # likewise; left out: as in `amdsmi.AmdLimits`
+    throttled = 0.1
+
+    [nccl-ras]                        # only if it is here: NCCL's own view of a job (`nccl_ras`)
+    every = 60
 
     [[command]]                       # any number: a program of yours that is run (`command.CommandCheck`)
     name = "disk"
@@ -40,12 +46,16 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from understudy import extensions
 from understudy.common.bounds import plain
+from understudy.detectors import amdsmi
+from understudy.detectors.amdsmi import AmdLimits, AmdSmi
 from understudy.detectors.base import GROUP, AnyDetector, NodeDetector
 from understudy.detectors.command import Command, CommandCheck
 from understudy.detectors.configuration import Configured, Period, read
+from understudy.detectors.device_watch import Rate
 from understudy.detectors.kernel import Kernel
+from understudy.detectors.nccl_ras import NcclRas
 from understudy.detectors.nvml import Nvml
-from understudy.detectors.nvml_limits import DEFAULT, Limits, Rate
+from understudy.detectors.nvml_limits import DEFAULT, Limits
 from understudy.messages import detector_files
 
 LONGEST = 1 << 20  # characters of a file
@@ -75,6 +85,13 @@ class Choice:
         return Choice(str(getattr(kind, "name", kind.__qualname__)), origin, kind.every, kind, kind.missing)
 
 
+class NcclRasSettings(Configured):
+    """A look makes all processes of a job tell each other how far they are, so this detector looks only where a file has its section."""
+
+    every: Period = NcclRas.every
+    address: Annotated[str, Field(pattern=r"^\S{1,250}:\d{1,5}$")] | None = None  # None: as NCCL_RAS_ADDR has it
+
+
 class KernelSettings(Configured):
     history: bool = False  # suspicions from before the job count, too
 
@@ -87,9 +104,19 @@ class RateSettings(Configured):
         return Rate(self.count, self.seconds)
 
 
-class NvmlSettings(Configured):
-    """What is left out stays as `nvml_limits` has it."""
+class _LimitSettings(Configured):
+    """What is left out stays as the detector has it."""
 
+    def _given(self) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value is not None:
+                given[name] = value.rate() if isinstance(value, RateSettings) else value
+        return given
+
+
+class NvmlSettings(_LimitSettings):
     corrected_ecc: RateSettings | None = None
     pcie_replays: RateSettings | None = None
     nvlink_crc: RateSettings | None = None
@@ -97,12 +124,18 @@ class NvmlSettings(Configured):
     wears_off: Period | None = None  # seconds for which evidence of what may pass is believed
 
     def limits(self) -> Limits:
-        given: dict[str, Any] = {}
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if value is not None:
-                given[name] = value.rate() if isinstance(value, RateSettings) else value
-        return replace(DEFAULT, **given)
+        return replace(DEFAULT, **self._given())
+
+
+class AmdSmiSettings(_LimitSettings):
+    corrected_ecc: RateSettings | None = None
+    pcie_replays: RateSettings | None = None
+    throttled: Annotated[float, Field(gt=0, le=1)] | None = None  # part of the time for which the clocks are held back
+    slowdown: Period | None = None  # seconds for which that, or a critical temperature, has to last
+    wears_off: Period | None = None  # seconds for which evidence of what may pass is believed
+
+    def limits(self) -> AmdLimits:
+        return replace(amdsmi.DEFAULT, **self._given())
 
 
 def _several(value: object) -> object:
@@ -118,6 +151,8 @@ class Settings(Configured):
     off: Annotated[tuple[str, ...], Field(max_length=MOST)] = ()
     kernel: KernelSettings = KernelSettings()
     nvml: NvmlSettings = NvmlSettings()
+    amdsmi: AmdSmiSettings = AmdSmiSettings()
+    nccl_ras: NcclRasSettings | None = Field(None, alias="nccl-ras")
     command: Entries = ()  # each a `CommandCheck`
     prometheus: Entries = ()  # each a `prometheus_here.Rules`
 
@@ -152,8 +187,11 @@ def choose(text: str = "", file: str = "the detectors' file", names: Sequence[st
     choices = [
         replace(Choice.of(Kernel), make=kernel),
         replace(Choice.of(Nvml), make=partial(Nvml, settings.nvml.limits())),
+        replace(Choice.of(AmdSmi), make=partial(AmdSmi, settings.amdsmi.limits())),
         *_installed(),
     ]
+    if (ras := settings.nccl_ras) is not None:
+        choices.append(Choice(NcclRas.name, file, ras.every, partial(NcclRas, ras.address or ""), NcclRas.missing))
     known = [choice.name for choice in choices]
     for name in sorted(set(settings.off).difference(known)):
         mistakes.append(detector_files.NO_SUCH_DETECTOR(path=file, name=plain(name[:64]), known=", ".join(known)))

@@ -31,6 +31,9 @@ MINUTE, HOUR, DAY, FOREVER = 60.0, 3600.0, 86400.0, 0.0
 _PCI = r"(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _PCI_DRIVER = rf"[\w-]{{1,32}} {_PCI}: "
 _XID = r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): "
+# Newer kernels put the number of the event in braces.
+_AMDGPU = rf"amdgpu {_PCI}: (?:amdgpu: )?(?:\{{\d+\}} ?)?"
+_AMDGPU_COUNT = rf"{_AMDGPU}(?:socket: \d+, die: \d+,? )?[1-9]\d* (?:new )?"
 _PROCESS = r"(?:pid=[^,]*, name=[^,]*, )?"
 _DISK = r"(?P<disk>[\w!.-]{1,32})"
 _ACTION = r"0x[0-9a-f]+ \([\w ]+\)"
@@ -124,6 +127,49 @@ _ACCELERATORS = (
         "pci:{pci}",
         ("sxid-{sxid}", SUSPECT, FOREVER, rf"nvidia-nvswitch\d+: SXid \(PCI:{_PCI}\): (?P<sxid>\d{{5}}), Fatal, "),
         ("sxid-{sxid}", NOTE, DAY, rf"nvidia-nvswitch\d+: SXid \(PCI:{_PCI}\): (?P<sxid>\d{{5}}), Non-fatal, "),
+    ),
+)
+
+# Known limits: none of these texts was printed on a GPU of ours; they are those of the sources named and of people's reports. Older kernels
+# do not say of which GPU a ring has timed out, and such texts are not here. The total of errors ("detected in total") is
+# printed whenever a tool asks for it, also long after, so only texts about new errors count.
+_AMD = (
+    *_printed_by(
+        "linux: drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_drv.c, amdgpu_job.c",
+        DEVICE,
+        "pci:{pci}",
+        ("gpu-off-the-bus", SUSPECT, FOREVER, rf"{_AMDGPU}device lost from bus!"),
+        ("gpu-init-failed", SUSPECT, FOREVER, rf"{_AMDGPU}Fatal error during GPU init"),
+        ("gpu-reset-failed", SUSPECT, FOREVER, rf"{_AMDGPU}GPU reset(?:\(\d+\) failed| end with ret = -\d+)"),
+        # An application can make a ring time out. If nothing else helps the driver resets the GPU, with the work of all its processes.
+        ("gpu-reset", SUSPECT, HOUR, rf"{_AMDGPU}GPU reset begin!"),
+        ("gpu-ring-timeout", NOTE, HOUR, rf"{_AMDGPU}ring [\w.]+ timeout, "),
+    ),
+    *_printed_by(
+        "linux: drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c, amdgpu_ras_eeprom.c, ../amdkfd/kfd_int_process_v9.c",
+        DEVICE,
+        "pci:{pci}",
+        ("gpu-fatal-error", SUSPECT, FOREVER, rf"{_AMDGPU}[Uu]ncorrectable hardware error\(ERREVENT_ATHUB_INTERRUPT\) detected!"),
+        ("gpu-ecc-uncorrected", SUSPECT, FOREVER, rf"{_AMDGPU_COUNT}uncorrectable hardware errors detected in \w+ block"),
+        # Bad data that was found before it was used; the page is retired.
+        ("gpu-ecc-deferred", SUSPECT, DAY, rf"{_AMDGPU_COUNT}deferred hardware errors detected in \w+ block"),
+        ("gpu-ecc-corrected", NOTE, DAY, rf"{_AMDGPU_COUNT}correctable hardware errors detected in \w+ block"),
+        # Bad data that a program has used, which is ended for it.
+        ("gpu-poison", SUSPECT, DAY, rf"{_AMDGPU}poison is consumed by "),
+        ("gpu-pages-used-up", SUSPECT, FOREVER, rf"{_AMDGPU}RAS records:\d+ exceed threshold:\d+"),
+    ),
+    *_printed_by(
+        "linux: drivers/gpu/drm/amd/pm",
+        DEVICE,
+        "pci:{pci}",
+        ("gpu-too-hot", SUSPECT, DAY, rf"{_AMDGPU}ERROR: GPU (?:over temperature range|HW Critical Temperature Fault)\("),
+    ),
+    *_printed_by(
+        "linux: drivers/gpu/drm/amd/amdgpu/gmc_v*.c",
+        DEVICE,
+        "pci:{pci}",
+        ("gpu-page-fault", NOTE, HOUR, rf"{_AMDGPU}\[\w+\] (?:no-retry |retry )?page fault \(src_id:\d+ "),
+        ("gpu-page-fault", NOTE, HOUR, rf"{_AMDGPU}GPU fault detected: \d+ 0x[0-9a-f]+"),
     ),
 )
 
@@ -233,4 +279,4 @@ _PROCESSES = _printed_by(
     ("soft-lockup", NOTE, HOUR, r"(?:watchdog: )?BUG: soft lockup - CPU#\d+ stuck for \d+s! \["),
 )
 
-PATTERNS: tuple[Pattern, ...] = _ACCELERATORS + _PROCESSOR_AND_MEMORY + _DISKS + _BUS_AND_NETWORK + _PROCESSES
+PATTERNS: tuple[Pattern, ...] = _ACCELERATORS + _AMD + _PROCESSOR_AND_MEMORY + _DISKS + _BUS_AND_NETWORK + _PROCESSES

@@ -18,12 +18,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
-from understudy.detectors.nvml_limits import DEFAULT, RECOVERY_ACTIONS, SLOWDOWNS, XIDS, Limits, Rate
+from understudy.detectors.base import Evidence, NodeDetector, Severity
+from understudy.detectors.device_watch import WatchedDevice
+from understudy.detectors.nvml_limits import DEFAULT, RECOVERY_ACTIONS, SLOWDOWNS, XIDS, Limits
 from understudy.messages import gpu_evidence
 
 # Fields of nvmlDeviceGetFieldValues, with their scopes, and the kind that each counts for.
@@ -107,15 +107,12 @@ class Nvml(NodeDetector):
         self._devices[uuid] = _Device(self._nvml, self._limits, index, f"{uuid}{address}")
 
 
-class _Device:
+class _Device(WatchedDevice):
     def __init__(self, nvml: Any, limits: Limits, index: int, title: str) -> None:
+        super().__init__(Nvml.name, index, title, limits.wears_off)
         self._nvml = nvml
         self._limits = limits
-        self._title = title
         self._events: Any = None  # its event set; one for each, so that a device that is gone does not spoil those of others
-        self._values: dict[Any, int] = {}  # of each counter, at the last look
-        self._meters: dict[str, _Meter] = {}  # by kind
-        self._since: dict[str, float] = {}  # unix time since which each state has been seen at every look
         self._left_out: set[Any] = set()  # queries and fields that it does not support
         self._unsupported = {
             nvml.NVML_ERROR_NOT_SUPPORTED,
@@ -125,10 +122,6 @@ class _Device:
             25,  # NVML_ERROR_ARGUMENT_VERSION_MISMATCH: the driver's, too
             26,  # NVML_ERROR_DEPRECATED
         }
-        self._now = 0.0
-        self._found: list[Evidence] = []
-        self._states: set[str] = set()  # of this look
-        self.index = index
         self.handle: Any = None
 
     def look(self, now: float) -> list[Evidence]:
@@ -154,13 +147,6 @@ class _Device:
         except self._nvml.NVMLError:
             self._gone(error)
         return self._end()
-
-    def _begin(self, now: float) -> None:
-        self._now, self._found, self._states = now, [], set()
-
-    def _end(self) -> list[Evidence]:
-        self._since = {kind: since for kind, since in self._since.items() if kind in self._states}
-        return self._found
 
     # What is asked
 
@@ -190,18 +176,18 @@ class _Device:
     def _xid(self, xid: int) -> None:
         kind, meaning = f"xid-{xid}", XIDS.get(xid)
         if meaning is not None:
-            self._tell(Severity.SUSPECT, kind, gpu_evidence.XID(xid=xid, meaning=meaning, gpu=self._title))
+            self._tell(Severity.SUSPECT, kind, gpu_evidence.XID(xid=xid, meaning=meaning, gpu=self.title))
         else:
-            self._tell(Severity.NOTE, kind, gpu_evidence.XID_NO_FAULT(xid=xid, gpu=self._title))
+            self._tell(Severity.NOTE, kind, gpu_evidence.XID_NO_FAULT(xid=xid, gpu=self.title))
 
     def _ecc(self) -> None:
         query, volatile = self._nvml.nvmlDeviceGetTotalEccErrors, self._nvml.NVML_VOLATILE_ECC
         count = self._ask("uncorrected ECC", query, self._nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, volatile)
         if count is not None:
             if "uncorrected ECC" not in self._values and count:
-                self._tell(Severity.NOTE, "ecc-uncorrected-before", gpu_evidence.UNCORRECTED_BEFORE(count=count, gpu=self._title))
+                self._tell(Severity.NOTE, "ecc-uncorrected-before", gpu_evidence.UNCORRECTED_BEFORE(count=count, gpu=self.title))
             if rise := self._rise("uncorrected ECC", count):
-                detail = gpu_evidence.UNCORRECTED(rise=rise, count=count, gpu=self._title)
+                detail = gpu_evidence.UNCORRECTED(rise=rise, count=count, gpu=self.title)
                 self._tell(Severity.SUSPECT, "ecc-uncorrected", detail)
         count = self._ask("corrected ECC", query, self._nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, volatile)
         if count is not None:
@@ -212,19 +198,19 @@ class _Device:
         if rows is not None:
             corrected, uncorrected, pending, failed = rows
             if failed:
-                self._state(Severity.SUSPECT, "row-remap-failed", gpu_evidence.ROW_NOT_REMAPPED(gpu=self._title))
+                self._state(Severity.SUSPECT, "row-remap-failed", gpu_evidence.ROW_NOT_REMAPPED(gpu=self.title))
             if pending:
-                detail = gpu_evidence.ROW_WAITS(remapped=corrected + uncorrected, gpu=self._title)
+                detail = gpu_evidence.ROW_WAITS(remapped=corrected + uncorrected, gpu=self.title)
                 self._state(Severity.SUSPECT, "row-remap-pending", detail)
         if self._ask("retired pages", self._nvml.nvmlDeviceGetRetiredPagesPendingStatus):
-            self._state(Severity.SUSPECT, "page-retirement-pending", gpu_evidence.PAGES_WAIT(gpu=self._title))
+            self._state(Severity.SUSPECT, "page-retirement-pending", gpu_evidence.PAGES_WAIT(gpu=self.title))
 
     def _clocks(self) -> None:
         reasons = self._ask("clocks", self._nvml.nvmlDeviceGetCurrentClocksEventReasons) or 0
         for bit, kind, message, halved in SLOWDOWNS:
             if reasons & bit:
-                severity, until = Severity.SUSPECT if halved else Severity.NOTE, self._now + self._limits.wears_off
-                self._state(severity, kind, message(gpu=self._title), until, after=self._limits.slowdown)
+                severity, until = Severity.SUSPECT if halved else Severity.NOTE, self._passing
+                self._state(severity, kind, message(gpu=self.title), until, after=self._limits.slowdown)
 
     def _links(self) -> None:
         count = self._ask("PCIe replays", self._nvml.nvmlDeviceGetPcieReplayCounter)
@@ -234,18 +220,18 @@ class _Device:
         action = values.pop(_RECOVERY_ACTION, 0)
         if action:
             asked = RECOVERY_ACTIONS.get(action, f"recovery action {action}")
-            detail = gpu_evidence.RECOVERY_ASKED(action=asked, gpu=self._title)
+            detail = gpu_evidence.RECOVERY_ASKED(action=asked, gpu=self.title)
             self._state(Severity.SUSPECT, f"recovery-action-{action}", detail)
         rises = dict.fromkeys(_KINDS.values(), 0)
         for field, value in values.items():
             rises[_KINDS[field]] += self._rise(field, value)
-        until = self._now + self._limits.wears_off
+        until = self._passing
         for kind, message in (("nvlink-replay", gpu_evidence.NVLINK_REPLAYS), ("nvlink-recovery", gpu_evidence.NVLINK_RECOVERIES)):
             if rises[kind]:
-                self._tell(Severity.SUSPECT, kind, message(count=rises[kind], gpu=self._title), until)
+                self._tell(Severity.SUSPECT, kind, message(count=rises[kind], gpu=self.title), until)
         crc = rises["nvlink-crc"]
         if not self._rate("nvlink-crc-rate", "NVLink CRC errors", crc, self._limits.nvlink_crc) and crc:
-            self._tell(Severity.NOTE, "nvlink-crc", gpu_evidence.NVLINK_CRC(count=crc, gpu=self._title), until)
+            self._tell(Severity.NOTE, "nvlink-crc", gpu_evidence.NVLINK_CRC(count=crc, gpu=self.title), until)
 
     def _fields(self, query: str, fields: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
         """Those of `fields` that the device has."""
@@ -279,13 +265,13 @@ class _Device:
             self._left_out.add(query)
             return
         severity = Severity.NOTE if error.value == self._nvml.NVML_ERROR_NO_PERMISSION else Severity.SUSPECT
-        detail = gpu_evidence.NVML_ERROR(error=str(error), gpu=self._title)
-        self._state(severity, f"nvml-error-{error.value}", detail, self._now + self._limits.wears_off)
+        detail = gpu_evidence.NVML_ERROR(error=str(error), gpu=self.title)
+        self._state(severity, f"nvml-error-{error.value}", detail, self._passing)
 
     def _gone(self, error: Any) -> None:
         self._forget_events()
         known = error is not None
-        detail = gpu_evidence.NVML_ERROR(error=str(error), gpu=self._title) if known else gpu_evidence.NOT_LISTED(gpu=self._title)
+        detail = gpu_evidence.NVML_ERROR(error=str(error), gpu=self.title) if known else gpu_evidence.NOT_LISTED(gpu=self.title)
         self._state(Severity.SUSPECT, "gpu-lost", detail)
 
     def _forget_events(self) -> None:
@@ -296,50 +282,6 @@ class _Device:
     def _free(self, events: Any) -> None:
         with contextlib.suppress(self._nvml.NVMLError):
             self._nvml.nvmlEventSetFree(events)
-
-    def _rise(self, counter: Any, value: int) -> int:
-        """By how much it has risen since the last look. If it went down, it was reset."""
-        before = self._values.get(counter, value)
-        self._values[counter] = value
-        return max(0, value - before)
-
-    def _rate(self, kind: str, what: str, rise: int, rate: Rate) -> bool:
-        """Tells if `rise` makes it too many within the time of `rate`."""
-        count, seconds = self._meters.setdefault(kind, _Meter(rate.seconds)).add(self._now, rise)
-        if not rise or not rate.exceeded(count, seconds):
-            return False
-        detail = gpu_evidence.TOO_MANY(count=count, errors=what, seconds=seconds, limit=rate.count, within=rate.seconds, gpu=self._title)
-        self._tell(Severity.SUSPECT, kind, detail, self._now + self._limits.wears_off)
-        return True
-
-    def _state(self, severity: Severity, kind: str, detail: str, until: float = 0.0, after: float = 0.0) -> None:
-        """Tells once in a look, from `after` seconds on for which it has been so."""
-        since = self._since.setdefault(kind, self._now)
-        if kind not in self._states and self._now - since >= after:
-            self._tell(severity, kind, detail, until, since)
-        self._states.add(kind)
-
-    def _tell(self, severity: Severity, kind: str, detail: str, until: float = 0.0, happened: float | None = None) -> None:
-        happened = self._now if happened is None else happened
-        self._found.append(Evidence(Nvml.name, Subject.DEVICE, "", severity, detail, happened, kind, f"gpu{self.index}", until))
-
-
-class _Meter:
-    """How many have come in the last `seconds`."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._total = 0
-        self._samples: deque[tuple[float, int]] = deque()  # time and total; the first is the youngest that is `seconds` old, if one is
-
-    def add(self, now: float, count: int) -> tuple[int, float]:
-        """How many have come since the first sample, and how long ago that was: longer than asked for, if looks were left out."""
-        self._total += count
-        self._samples.append((now, self._total))
-        while len(self._samples) > 1 and now - self._samples[1][0] >= self._seconds:
-            self._samples.popleft()
-        then, total = self._samples[0]
-        return self._total - total, now - then
 
 
 def _text(value: bytes | str) -> str:

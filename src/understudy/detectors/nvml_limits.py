@@ -8,19 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from understudy.detectors.device_watch import Rate
 from understudy.messages import gpu_evidence
-
-
-@dataclass(frozen=True)
-class Rate:
-    """More than `count` within `seconds` are too many."""
-
-    count: int
-    seconds: float
-
-    def exceeded(self, count: int, seconds: float) -> bool:
-        """Whether `count` within `seconds` are too many, if none of them is known to have come together."""
-        return count > self.count * max(1.0, seconds / self.seconds)
 
 
 @dataclass(frozen=True)

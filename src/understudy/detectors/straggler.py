@@ -18,9 +18,10 @@ person should know, but another worker in its place would be no faster. That is 
 Everything begins anew with every generation, holder and role. While a rank recovers, moves or is drilled nothing is judged.
 
 Known limits: without replicas there is nothing to compare with, and if most of a rank's replicas are as slow as it is, it is not named.
-Where waits are not known (NCCL, another platform, a worker of an earlier version) there is no verdict. Replicas that are given more to
-compute again and again (longer sequences, tokens of more experts) are taken for slow, and so is a rank with work of its own in its steps.
-A rank that is slow for less than three windows is not seen, and one that is slower by little more than the margin is seen late.
+Where waits are not known (NCCL whose device is not timed, another platform, an earlier version) there is no verdict. Replicas that are
+given more to compute again and again (longer sequences, tokens of more experts) are taken for slow, and so is a rank with work of its own
+in its steps. A rank that is slow for less than three windows is not seen, and one that is slower by little more than the margin is seen
+late.
 """
 
 from __future__ import annotations

@@ -24,9 +24,22 @@ INTERNAL_MISSING = Message(
 )
 NO_NCCL = Message(
     "US9010",
-    "{gpus}; this torch has no NCCL",
-    cause="There are GPUs, and torch was built without NCCL, so collectives between GPUs are slow or not possible.",
-    remedy="Install a torch that is built with NCCL, or use Gloo.",
+    "{gpus}; this torch has no {library}",
+    cause="There are GPUs, and torch was built without the library for collectives between them, so these are slow or not possible.",
+    remedy="Install a torch that is built with it, or use Gloo.",
+)
+ROCM_UNTESTED = Message(
+    "US9014",
+    "{build}: nothing has been tried on AMD GPUs",
+    cause="torch is built for ROCm. It has the same names as one for CUDA, and RCCL in place of NCCL, so Understudy treats its GPUs as "
+    "NVIDIA's. That has not been tested.",
+    remedy="Compare a run in which a rank is lost bit by bit with one in which none is, before you rely on it.",
+)
+GPUS_NOT_SEEN = Message(
+    "US9015",
+    "there are GPUs of {vendors}, and this torch, built for {build}, sees none",
+    cause="The kernel has devices that torch cannot use: it is built for another vendor or for CPUs, or the driver does not fit it.",
+    remedy="Install a torch that is built for them. Nothing is to be done if the job is to run on the CPU.",
 )
 WAITS_NOT_SHOWN = Message(
     "US9011",

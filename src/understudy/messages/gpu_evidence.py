@@ -37,8 +37,8 @@ TOO_MANY = Message(
     "{count} {errors} in {seconds:.0f} s (limit: {limit} in {within:g} s) ({gpu})",
     cause="The GPU corrected or repeated more than the limit allows in this time: corrected memory errors, repeated transfers on PCIe, or "
     "checksum errors on NVLink. Each by itself is harmless. So many announce a failure, and cost time.",
-    remedy="Check the seat and the cables of the GPU, and have it looked at. The limits can be changed in the section [nvml] of the "
-    "detectors' file.",
+    remedy="Check the seat and the cables of the GPU, and have it looked at. The limits can be changed in the detector's section of "
+    "the detectors' file ([nvml], [amdsmi]).",
 )
 ROW_NOT_REMAPPED = Message(
     "US3088",

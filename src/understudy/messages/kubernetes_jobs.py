@@ -156,6 +156,12 @@ NO_PROGRAM = Message(
     cause="The command was called without a training script.",
     remedy="Give the script at the end of the command.",
 )
+BAD_GPU_RESOURCE = Message(
+    "US6692",
+    "--gpu-resource {name!r}: the name of a resource is a domain and a name, as nvidia.com/gpu and amd.com/gpu",
+    cause="The option has something else than the name of an extended resource.",
+    remedy="Give the name that kubectl describe node shows under Allocatable.",
+)
 BAD_JOB_NAME = Message(
     "US6691",
     "--name {name}: small letters, digits and dashes, at most 40, a letter first",

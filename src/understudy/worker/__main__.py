@@ -34,7 +34,7 @@ from understudy.worker.doctor import start
 from understudy.worker.process import template
 from understudy.worker.process.control import Control
 from understudy.worker.process.exits import leave
-from understudy.worker.process.own_time import OwnTime
+from understudy.worker.process.own_time import DeviceOwnTime, OwnTime
 from understudy.worker.process.preload import import_torch, script_source, warm_imports, warm_torch
 from understudy.worker.process.template import Forked
 from understudy.worker.script import names
@@ -89,8 +89,8 @@ def main() -> None:
     os.environ.update(role.environment)
     session.current = session.Session(control, role, server)
     page.enter(Activity.SETUP, -1)
-    if os.environ.get(OWN_TIME_VARIABLE) != "0":
-        OwnTime(page, control.at_work).start()
+    if (own_time := os.environ.get(OWN_TIME_VARIABLE)) != "0":
+        (DeviceOwnTime(page, control.own_share) if own_time == "device" else OwnTime(page, control.at_work)).start()
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
         from understudy.worker.fault_injection import silent
 

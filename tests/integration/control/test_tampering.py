@@ -130,6 +130,9 @@ class Quiet:
     def at_work(self) -> None:
         return None
 
+    def own_share(self) -> None:
+        return None
+
     def answers_alone(self, abort: commands.Abort) -> None:
         return None
 

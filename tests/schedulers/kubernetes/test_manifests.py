@@ -105,7 +105,10 @@ def test_the_names_of_the_longest_job_s_pods_are_host_names() -> None:
     assert all(len(pod["metadata"]["name"]) <= 63 and pod["spec"]["hostname"] == pod["metadata"]["name"] for pod in most)
 
 
-@pytest.mark.parametrize("more", [{}, {"namespace": "ml", "floating": 1, "priority_class": "high", "gpus": 8, "ranks": 8}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"namespace": "ml", "floating": 1, "priority_class": "high", "gpus": 8, "ranks": 8}, {"gpus": 4, "gpu_resource": "amd.com/gpu"}],
+)
 def test_what_the_command_line_writes_is_a_job(more: Object) -> None:
     """Nothing in it is unknown, to the schema of the resource or to that of a pod."""
     (crd,) = documents(KUBERNETES / "crd.yaml")

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from understudy.messages import kubernetes_jobs
 from understudy.schedulers.kubernetes.names import GROUP, JOB, KIND, VERSION
 
+# A domain, which has a dot, and a name. Kubernetes keeps names without a domain, and kubernetes.io, for its own.
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+EXTENDED_RESOURCE = re.compile(rf"(?=.{{1,253}}/){_LABEL}(\.{_LABEL})+/[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?")
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -22,6 +26,7 @@ class Wish:
     floating: int = 0
     ranks: int = 1  # in each pod
     gpus: int = 0  # of each pod
+    gpu_resource: str = "nvidia.com/gpu"  # what the nodes' device plugin calls one
     priority_class: str = ""  # of floating spares
     options: Sequence[str] = ()  # further ones of `understudy run`
 
@@ -32,6 +37,8 @@ def manifest(wish: Wish) -> str:
         raise ValueError(kubernetes_jobs.NO_PROGRAM())
     if JOB.fullmatch(wish.name) is None:
         raise ValueError(kubernetes_jobs.BAD_JOB_NAME(name=wish.name))
+    if EXTENDED_RESOURCE.fullmatch(wish.gpu_resource) is None:
+        raise ValueError(kubernetes_jobs.BAD_GPU_RESOURCE(name=wish.gpu_resource))
     words = ["understudy", "run", *wish.options, *wish.program]
     lines = [f"apiVersion: {GROUP}/{VERSION}", f"kind: {KIND}", "metadata:", f"  name: {wish.name}"]
     lines += [f"  namespace: {_text(wish.namespace)}"] if wish.namespace else []
@@ -45,7 +52,7 @@ def manifest(wish: Wish) -> str:
     lines += ["      containers:", "        - name: trainer", f"          image: {_text(wish.image)}"]
     lines += [f"          command: [{', '.join(_text(word) for word in words)}]  # in place of torchrun"]
     if wish.gpus:
-        lines += ["          resources:", "            limits:", f"              nvidia.com/gpu: {wish.gpus}"]
+        lines += ["          resources:", "            limits:", f"              {wish.gpu_resource}: {wish.gpus}"]
     lines += ["          volumeMounts:", "            - {name: shm, mountPath: /dev/shm}"]
     lines += ["      volumes:", "        - {name: shm, emptyDir: {medium: Memory}}  # for NCCL and data loaders"]
     return "\n".join(lines) + "\n"

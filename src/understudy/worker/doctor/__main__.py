@@ -42,12 +42,13 @@ def internals(found: list[Found]) -> list[dict[str, Any]]:
 def everything(found: list[Found]) -> dict[str, Any]:
     """The findings for a person, and what they were made from."""
     versions, gpus, system, limits = machine.versions(), machine.gpus(), machine.system(), machine.limits()
+    vendors = machine.vendors()
     waits, lifeline, way = machine.waits(), machine.lifeline(), way_of_joining(found)
     said = [
         findings.of_torch(versions["torch"], versions["torch build"]),
         *findings.of_internals(found),
         findings.of_joining(way),
-        findings.of_gpus(gpus, versions.get("nccl", "")),
+        *findings.of_gpus(gpus, versions.get("nccl", ""), versions["torch build"], vendors),
         findings.of_waits(waits, system["architecture"]),
         findings.of_lifeline(lifeline),
         *findings.of_limits(limits),
@@ -57,6 +58,7 @@ def everything(found: list[Found]) -> dict[str, Any]:
         "tested": {"torch": tested.TORCH, "python": tested.PYTHON},
         "versions": versions,
         "gpus": gpus,
+        "devices of": vendors,
         "system": system,
         "limits": limits,
         "variables": machine.variables(),

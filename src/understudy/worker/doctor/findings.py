@@ -43,13 +43,26 @@ def of_joining(way: str) -> Finding:
     return Finding("groups", OK, f"are joined again {way}")
 
 
-def of_gpus(gpus: list[dict[str, Any]], nccl: str) -> Finding:
+def of_gpus(gpus: list[dict[str, Any]], nccl: str, build: str, vendors: list[str]) -> Iterator[Finding]:
+    """`vendors`: of the devices that the kernel has, whatever torch sees."""
+    if gpus and build.startswith("ROCm"):
+        yield Finding("ROCm", LIMITED, doctor.ROCM_UNTESTED(build=build), "compare a run with a loss with one without: docs/gpu.md")
+    if not gpus and vendors:
+        to_do = "install a torch that is built for them, or look at the container's devices; or go on, on the CPU"
+        yield Finding("GPUs", LIMITED, doctor.GPUS_NOT_SEEN(vendors=" and ".join(vendors), build=build), to_do)
+    else:
+        yield _seen(gpus, nccl, "RCCL" if build.startswith("ROCm") else "NCCL")
+
+
+def _seen(gpus: list[dict[str, Any]], nccl: str, library: str) -> Finding:
     if not gpus:
         return Finding("GPUs", OK, "none: jobs run on the CPU, over Gloo")
     shown = ", ".join(f"{one['name']} ({one['memory'] / (1 << 30):.0f} GiB)" for one in gpus)
     if not nccl:
-        return Finding("GPUs", LIMITED, doctor.NO_NCCL(gpus=shown), "install a torch that is built with NCCL, or use Gloo")
-    return Finding("GPUs", OK, f"{shown}; NCCL {nccl}")
+        return Finding(
+            "GPUs", LIMITED, doctor.NO_NCCL(gpus=shown, library=library), f"install a torch that is built with {library}, or use Gloo"
+        )
+    return Finding("GPUs", OK, f"{shown}; {library} {nccl}")
 
 
 def of_waits(waits: dict[str, bool], architecture: str) -> Finding:

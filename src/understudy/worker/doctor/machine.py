@@ -22,6 +22,7 @@ PACKAGES = ("numpy", "torchdata", "accelerate", "lightning", "pytorch-lightning"
 VARIABLES = re.compile(r"(GLOO_SOCKET_IFNAME|NCCL_\w+|TORCH_\w+|UNDERSTUDY_\w+)")
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|KEY")
 PATIENCE = 5.0  # seconds
+_DEVICES = {"NVIDIA": "nvidia[0-9]*", "AMD": "kfd"}
 _CONTAINERS = {"docker": "/.dockerenv", "podman": "/run/.containerenv", "kubernetes": "/var/run/secrets/kubernetes.io"}
 
 
@@ -55,6 +56,11 @@ def gpus() -> list[dict[str, Any]]:
         return []
     each = (cuda.get_device_properties(number) for number in range(cuda.device_count()))
     return [{"name": one.name, "memory": one.total_memory} for one in each]
+
+
+def vendors(places: Path = Path("/dev")) -> list[str]:
+    """Of the GPUs that the kernel has devices for, whatever torch sees. AMD's device is there for a processor with graphics, too."""
+    return [vendor for vendor, pattern in _DEVICES.items() if any(places.glob(pattern))]
 
 
 def system() -> dict[str, Any]:

@@ -65,6 +65,10 @@ class Handlers(Protocol):
         """As `OwnTime` asks, on a thread of its own."""
         ...
 
+    def own_share(self) -> float | None:
+        """As `OwnTime` asks, on a thread of its own, where devices are timed."""
+        ...
+
     def answers_alone(self, abort: Abort) -> Event | None:
         """The answer to an abort while the main thread is still in the script's set-up, else None."""
         ...
@@ -121,6 +125,11 @@ class Control:
         """Whether this worker waits for nobody else; None if that is not known, or not yet."""
         handlers = self.handlers
         return handlers.at_work() if handlers is not None else None
+
+    def own_share(self) -> float | None:
+        """The part of a transaction in which this worker's device waited for nobody else; None if none was measured since the last call."""
+        handlers = self.handlers
+        return handlers.own_share() if handlers is not None else None
 
     def send(self, event: Event) -> None:
         """Without an agent, what matters of it is kept for the next one. Texts are made to fit: nobody else may be there to say so."""

@@ -13,9 +13,12 @@ same place.
 A look costs some fifty microseconds while the main thread computes, most of them for a turn of the interpreter's lock. Only while that one
 sleeps are all threads looked at, for some hundred to three hundred microseconds, which is in nobody's way (docs/benchmarks.md).
 
+With NCCL the main thread says nothing, because kernels wait in its place. Where the device is timed instead (`script.device_times`), the
+same thread takes what was measured: each measurement stands for the time in transactions since the one before (`DeviceOwnTime`).
+
 Known limits: a rank that waits for others in a way of the script's own (a file, a store) is taken for one at work. Where waits cannot be
-known (NCCL, another platform) nothing is, and the page says so. A main thread that sleeps while another one computes for it and a
-collective is under way is taken for one that waits.
+known (NCCL whose device is not timed, another platform) nothing is, and the page says so. A main thread that sleeps while another one
+computes for it and a collective is under way is taken for one that waits.
 """
 
 from __future__ import annotations
@@ -42,13 +45,10 @@ def main_thread_runs() -> bool:
         os.close(file)
 
 
-class OwnTime:
-    """`at_work`: whether this worker waits for nobody else, or None if that cannot be known. Asked on the thread that is started here."""
+class _Looking:
+    """Looks now and then, on a thread of its own."""
 
-    def __init__(self, page: PageWriter, at_work: Callable[[], bool | None]) -> None:
-        self._page = page
-        self._at_work = at_work
-        self._own = dict.fromkeys(Activity, 0.0)
+    def __init__(self) -> None:
         self._looked = time.monotonic()
 
     def start(self) -> None:
@@ -63,6 +63,23 @@ class OwnTime:
     def look(self, now: float) -> None:
         """`now`: CLOCK_MONOTONIC."""
         passed, self._looked = now - self._looked, now
+        self._look(passed)
+
+    def _look(self, passed: float) -> None:
+        """`passed`: seconds since the look before."""
+        raise NotImplementedError
+
+
+class OwnTime(_Looking):
+    """`at_work`: whether this worker waits for nobody else, or None if that cannot be known. Asked on the thread that is started here."""
+
+    def __init__(self, page: PageWriter, at_work: Callable[[], bool | None]) -> None:
+        super().__init__()
+        self._page = page
+        self._at_work = at_work
+        self._own = dict.fromkeys(Activity, 0.0)
+
+    def _look(self, passed: float) -> None:
         activity = self._page.activity
         if activity not in _COUNTED:
             return
@@ -73,3 +90,25 @@ class OwnTime:
         if found:
             self._own[activity] += passed
         self._page.looked(*(int(self._own[one] * 1000) for one in (Activity.RUNNING, Activity.COMMITTING, Activity.IDLE)))
+
+
+class DeviceOwnTime(_Looking):
+    """`share`: the part of a transaction, up to its vote, in which this worker's device waited for nobody else; None if none was measured
+    since the last call. Asked on the thread that is started here. Other activities are not known, and show nothing.
+    """
+
+    def __init__(self, page: PageWriter, share: Callable[[], float | None]) -> None:
+        super().__init__()
+        self._page = page
+        self._share = share
+        self._running = 0.0  # seconds in transactions since the last measurement
+        self._own = 0.0
+
+    def _look(self, passed: float) -> None:
+        if self._page.activity is Activity.RUNNING:
+            self._running += passed
+        share = self._share()
+        if share is None:
+            return
+        self._own, self._running = self._own + share * self._running, 0.0
+        self._page.looked(int(self._own * 1000), 0, 0)

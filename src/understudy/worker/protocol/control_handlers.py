@@ -15,6 +15,7 @@ from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.process.own_time import main_thread_runs
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
+from understudy.worker.script.device_times import DeviceTimes
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import Rendezvous
 
@@ -22,10 +23,11 @@ from understudy.worker.transport.rendezvous import Rendezvous
 class ControlHandlers:
     """As `control.Handlers` says."""
 
-    def __init__(self, progress: Progress, membership: Membership, preallocation: Preallocation) -> None:
+    def __init__(self, progress: Progress, membership: Membership, preallocation: Preallocation, times: DeviceTimes) -> None:
         self._progress = progress
         self._membership = membership
         self._preallocation = preallocation
+        self._times = times
         self.in_setup = False  # the script sets up: nobody has voted for anything
         self._published: tuple[int, Collection[int]] = (-1, ())  # of which ranks, in the newest generation that asked
         self._wanted: deque[tuple[int, str]] = deque()  # generations and stores in which newcomers of this very rank ask what it holds
@@ -107,6 +109,10 @@ class ControlHandlers:
             return None
         waits = self.waits()
         return None if waits == UNKNOWN else waits == 0
+
+    def own_share(self) -> float | None:
+        """As `Handlers.own_share`."""
+        return self._times.take()
 
     def answers_alone(self, abort: Abort) -> Event | None:
         """While the script sets up, nobody has voted for anything: no need to wait for the main thread to say so."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from types import CodeType
 
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from understudy.common.names import OWN_TIME_VARIABLE
 from understudy.common.page_view import Activity
 from understudy.core.commands import Assign, Drill, Prepare
 from understudy.core.events import Finished
@@ -34,6 +36,7 @@ from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.protocol.verdicts import Judge
+from understudy.worker.script.device_times import CudaEvents, DeviceTimes
 from understudy.worker.script.loops import Loops
 from understudy.worker.script.opened import Opened
 from understudy.worker.script.results import Results
@@ -65,7 +68,8 @@ class Runtime:
         held = self.held = RankState(state, local, Frameworks(state, membership.groups), PreVoteChanges(state), DigestCache(state))
         loops, results = Loops(state.randomness, notices.tell), Results(notices.tell)
         self.loops, self.results = loops, results
-        handlers = self.handlers = control.handlers = ControlHandlers(progress, membership, preallocation)
+        times = DeviceTimes(CudaEvents() if os.environ.get(OWN_TIME_VARIABLE) == "device" else None)
+        handlers = self.handlers = control.handlers = ControlHandlers(progress, membership, preallocation, times)
         judge, order = Judge(progress, membership, local), AdditionOrder(membership.groups, role.rank)
         count = self._count = CollectiveCount(progress, membership, notices)
         post_vote = self.post_vote = PostVoteChanges(progress, membership, local, notices, loops.next_place)
@@ -76,7 +80,9 @@ class Runtime:
         setup = self._setup = SetUp(progress, membership, held, loops, comparison, order, count, handlers, notices)
         donation = Donation(progress, membership, held, agreed, attachment, comparison, judge, order)
         between = self._between = BetweenTransactions(progress, membership, held, setup, donation, comparison, count, handlers)
-        self.transactions = Transactions(progress, membership, held, loops, results, between, comparison, post_vote, count, first, notices)
+        self.transactions = Transactions(
+            progress, membership, held, loops, results, between, comparison, post_vote, count, first, notices, times
+        )
         self.transactions.watch = Drills(progress, membership, held, agreed, comparison, order)
         self.newcomer: Newcomer | None = None
         if opened is not None:

@@ -48,6 +48,7 @@ from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.script.arguments import Arguments
 from understudy.worker.script.async_work import Works
+from understudy.worker.script.device_times import DeviceTimes
 from understudy.worker.script.drawn import by_hand, carried
 from understudy.worker.script.loops import Loops
 from understudy.worker.script.results import Results
@@ -72,6 +73,7 @@ class Transactions:
         count: CollectiveCount,
         first: FirstTransaction,
         notices: Notices,
+        times: DeviceTimes,
     ) -> None:
         self._progress = progress
         self._membership = membership
@@ -84,6 +86,7 @@ class Transactions:
         self._count = count
         self._first = first
         self._notices = notices
+        self._times = times
         self._strict = os.environ.get(STRICT_VARIABLE) == "1"  # what a newcomer would not have is refused, and not told
         self._redo = RedoProof(progress, membership, held)
         self.watch = StepWatch()  # a drill, on a rank or on a spare
@@ -120,6 +123,7 @@ class Transactions:
                 self._membership.leave_if_device_failed(error)
                 self._refuse_unlike(error)
                 self._works.end()
+                self._times.abandon()
                 self.watch.failed(error)
                 if progress.past_vote:
                     self._explain_after_vote(error)
@@ -158,6 +162,8 @@ class Transactions:
         points.reach("begin")
         self._works.begin(begun.function, begun.full)
         self._first.begin()
+        if not self.watch.alone:
+            self._times.begin()
         result = function()
         if progress.must_redo:
             raise GenerationAborted("the failure of this attempt was swallowed inside it")
@@ -194,8 +200,10 @@ class Transactions:
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
         if membership.groups.is_broken():  # nobody else may have noticed: the others need no connection of the script's while they vote
             raise PeerLost(worker_processes.GROUPS_BROKE())
+        self._times.end()
         if cuda_in_use():
             torch.cuda.synchronize()  # a vote says that this rank's collectives are done
+        self._times.settle()
         self._first.settle()
         self._works.settle()
         if self._begun is not None and (told := held.pre_vote.look(self._begun)):

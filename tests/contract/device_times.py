@@ -1,0 +1,76 @@
+"""`python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.contract.device_times nccl`: do events around collectives show
+which of two ranks is slow? For `scripts/gpu_check.sh`, on a GPU; both ranks may share one.
+
+Rank 1 computes three times as much as rank 0 in each step, so rank 0 waits for it: the share of the time that is its own must be the
+larger one, once with collectives that are waited for at once, and once with DDP. Exit code 0 if it is.
+
+Known limit: this has not run yet.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from understudy.worker.script import device_times
+from understudy.worker.script.device_times import CudaEvents, DeviceTimes
+
+STEPS, SIDE, WORK = 20, 2048, 8
+
+
+def shares(step: Callable[[], None]) -> list[float]:
+    """Of all steps that were measured, but those before the device has warmed up."""
+    device_times.INTERVAL, device_times.PAUSE = 0.0, 0.0
+    times, found = DeviceTimes(CudaEvents()), list[float]()
+    for _ in range(STEPS):
+        times.begin()
+        step()
+        times.end()
+        torch.cuda.synchronize()
+        times.settle()
+        if (share := times.take()) is not None:
+            found.append(share)
+    return found[STEPS // 4 :]
+
+
+def slower_is_seen(name: str, step: Callable[[], None]) -> bool:
+    """The same on both ranks."""
+    found = sorted(shares(step))
+    median = torch.tensor([found[len(found) // 2] if found else -1.0], device="cuda")
+    both = [torch.zeros_like(median) for _ in range(2)]
+    dist.all_gather(both, median)
+    first, second = (float(one) for one in both)
+    if dist.get_rank() == 0:
+        print(f"{name}: {len(found)} of {STEPS} steps measured; own share of rank 0: {first:.3f}, of rank 1: {second:.3f}", flush=True)
+    return 0.0 <= first < second
+
+
+def main() -> int:
+    torch.cuda.set_device(0 if torch.cuda.device_count() == 1 else dist.get_node_local_rank(0))
+    dist.init_process_group(sys.argv[1])
+    slow = dist.get_rank() == 1
+    factor = torch.randn(SIDE, SIDE, device="cuda") / SIDE
+    numbers = torch.ones(1024, device="cuda")
+
+    def waiting() -> None:
+        product = factor
+        for _ in range(WORK * (3 if slow else 1)):
+            product = product @ factor
+        dist.all_reduce(numbers)
+
+    model = DistributedDataParallel(torch.nn.Sequential(*(torch.nn.Linear(SIDE, SIDE, device="cuda") for _ in range(4))))
+
+    def overlapping() -> None:
+        model(torch.randn(256 * (3 if slow else 1), SIDE, device="cuda")).sum().backward()
+
+    seen = [slower_is_seen("waited for at once", waiting), slower_is_seen("DDP", overlapping)]
+    dist.destroy_process_group()
+    return 0 if all(seen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
