@@ -35,7 +35,7 @@ What holds at all times
 
 Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
 `forming.py`, `loss.py`, `devices.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `drain.py`, `admission.py`, `home.py`,
-`preparation.py`, `floating.py`, `drill.py`, `dispute.py`: one chapter each.
+`preparation.py`, `floating.py`, `drill.py`, `dispute.py`, `topology.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from understudy.core import devices, dispute, drain, drill, events, loss, migration, preparation, proofs, quiesce, resume, taints, workers
+from understudy.core import (
+    devices,
+    dispute,
+    drain,
+    drill,
+    events,
+    loss,
+    migration,
+    preparation,
+    proofs,
+    quiesce,
+    resume,
+    taints,
+    topology,
+    workers,
+)
 from understudy.core.commands import Command
 from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
@@ -119,6 +134,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.DrillBroken: drill.broken,
     events.Registered: proofs.registered,
     events.StateListed: _state_listed,
+    events.GroupsListed: topology.listed,
     events.PhaseDone: resume.phase_done,
     events.Verified: resume.verified,
     events.VerifyFailed: loss.verify_failed,
@@ -136,6 +152,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.NodeTainted: taints.node_tainted,
     events.NodeChecked: taints.node_checked,
     events.NodeReleased: drain.released,
+    events.NodeLabelled: topology.labelled,
     events.Observed: _observed,
     events.StopAsked: _stop_asked,
     events.Expired: loss.expired,

@@ -6,12 +6,13 @@ back: its name is not used again, and nothing that it says counts.
 
 from __future__ import annotations
 
-from understudy.core.assignment import environment, local_rank
+from understudy.core.assignment import environment, local_rank, missing_spares
 from understudy.core.commands import Assign, KillWorker, StartWorker
 from understudy.core.incident import OpenIncident
 from understudy.core.state import JobState, Node, Worker
+from understudy.core.topology import domain_of, shown, splits
 from understudy.core.transitions import WorkerState
-from understudy.messages import recoveries
+from understudy.messages import recoveries, topology
 
 
 def start_worker(state: JobState, node: Node, spare: bool) -> None:
@@ -29,6 +30,12 @@ def fence(state: JobState, worker: Worker, reason: str) -> None:
 
 def give_rank(state: JobState, worker: Worker, rank: int, generation: int, store: str, *, newcomer: bool, planned: bool = False) -> None:
     """`worker` sets up as `rank`. The caller decides when it becomes the rank's holder."""
+    if newcomer and splits(state, rank, state.nodes[worker.node]):
+        where = {"node": worker.node, "domain": domain_of(state, rank), "groups": shown(state, rank)}
+        warning = topology.GROUP_SPLIT(rank=rank, **where)
+        state.tell(warning)
+        if state.incident is not None:
+            state.incident.note(warning)
     local = local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
     worker.rank, worker.local_rank = rank, local
     state.become(worker, WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER)
@@ -52,13 +59,7 @@ def top_up(state: JobState) -> None:
     takes processor time from the recovery.
     """
     for _, node in sorted(state.places.items()):
-        if not node.spares or not state.trusted(node):
-            continue
-        idle = [worker for worker in node.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare]
-        missing = node.spares - len(idle)
-        if node.claim >= 0:  # each worker there has an accelerator of its own
-            missing = min(missing, node.room - len(node.workers))
-        for _ in range(missing):
+        for _ in range(missing_spares(state, node)):
             start_worker(state, node, spare=True)
 
 
