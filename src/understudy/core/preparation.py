@@ -13,7 +13,8 @@ alive.
     keep         a loss calls a drill off whose spare is in a rank's set-up: it is one more of these, until the incident is over
 
 Ranks that are to leave their node come first, then those on tainted nodes, then those on the spare's own node; last come ranks whose group
-is kept together in another NVLink domain. A preparation costs nobody anything when it fails: the spare is replaced, and a rank in whose set-up two have failed is left alone.
+is kept together in another NVLink domain. A preparation costs nobody anything when it fails: the spare is replaced, and a rank in whose
+set-up two have failed is left alone.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _warn(state: JobState, kept: list[RankGroup]) -> None:
 
 
 def _together(groups: Iterable[RankGroup]) -> dict[int, tuple[int, ...]]:
-    """All ranks that some chain of these groups joins, for each rank of one."""
+    """All ranks that some chain of these groups joins, for each rank of one; not for a rank that is alone in its groups."""
     root: dict[int, int] = {}
 
     def find(rank: int) -> int:
@@ -160,7 +160,7 @@ def _together(groups: Iterable[RankGroup]) -> dict[int, tuple[int, ...]]:
     parts: dict[int, list[int]] = {}
     for rank in sorted(root):
         parts.setdefault(find(rank), []).append(rank)
-    return {rank: tuple(part) for part in parts.values() for rank in part}
+    return {rank: tuple(part) for part in parts.values() if part[1:] for rank in part}
 
 
 def _domain(state: JobState, worker: Worker) -> str:
