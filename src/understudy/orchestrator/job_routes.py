@@ -29,6 +29,7 @@ from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.security import Role
 from understudy.orchestrator.state_view import StateTable, state_table
+from understudy.orchestrator.topology_view import TopologyTable, topology_table
 
 STATUS = TypeAdapter(views.Status)
 
@@ -68,6 +69,11 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
     async def state(job: str) -> StateTable:
         """What is registered, and what the script changes beside that, as all ranks were compared last. Also after the job's end."""
         return state_table(found(job).service.machine)
+
+    @app.get("/v1/jobs/{job}/topology", **read, responses=NO_ANSWER)
+    async def topology(job: str) -> TopologyTable:
+        """Where each group of ranks is in the network, and what the loss of a node or domain would do now. Also after the job's end."""
+        return topology_table(found(job).service.machine)
 
     @app.get("/v1/jobs/{job}/report", **read, responses=NO_ANSWER)
     async def report(job: str) -> views.Report:
