@@ -30,7 +30,7 @@ def defined(state: JobState, rank: int, without: str = "") -> str:
         left = [w for w in left if not state.nodes[w.node].taints] or left
     where = group_domain(state, rank) if without != "together" else ""
     inside = [w for w in left if domain(state, w) == where]
-    if where and (inside or any(wants_more(state, n) for n in state.nodes.values() if n.labels.get("nvlink-domain") == where)):
+    if where and inside:
         left = inside
     left = [w for w in left if could_now(state, w, rank)]
     for row, score in SCORES.items():
@@ -76,14 +76,6 @@ def group_domain(state: JobState, rank: int) -> str:
     if home in places:
         return home
     return max(sorted(set(places)), key=places.count, default="")
-
-
-def wants_more(state: JobState, node: Node) -> bool:
-    if not state.trusted(node):
-        return False
-    spares = [w for w in state.workers.values() if w.node == node.name and w.spare and w.state in (WorkerState.WARM, WorkerState.STARTING)]
-    there = [w for w in state.workers.values() if w.node == node.name and w.state is not WorkerState.LOST]
-    return node.spares > len(spares) and (node.claim < 0 or node.room > len(there))
 
 
 def lacking(state: JobState, rank: int, spare: Worker) -> int:

@@ -322,8 +322,9 @@ def check_floating(state: JobState) -> None:
         assert there or left, f"nobody needs {name}, and it is not given back"
         for worker in there:
             spare = choose_spare(state, worker.rank) if worker.state is WorkerState.MEMBER and worker.moves < drain.ATTEMPTS else None
-            stays = spare is None or state.nodes[spare.node].taint or splits(state, worker.rank, state.nodes[spare.node])
-            assert stays or state.nodes[spare.node].claim >= 0, "a rank stays on a claimed node"
+            where = state.nodes[spare.node] if spare is not None else None
+            stays = where is None or where.taint or where.claim >= 0 or splits(state, worker.rank, where)
+            assert stays, "a rank stays on a claimed node"
     assert left or len(serving) == len(state.claims), "nobody needs the node that is claimed"
     room = [w for w in state.idle(WorkerState.STARTING, WorkerState.WARM) if not state.nodes[w.node].taint]
     more = len(state.claims) < state.spec.floating and floating.TIMER not in state.timers

@@ -17,9 +17,10 @@ The spare that takes a rank (`choose_spare`). Each row decides among those that 
 | *age*       | is the oldest                                                                                                      |
 
 *Together* is a rule and no wish: a warm spare outside is not taken while one inside may come, and the job holds for it. One may come if
-one is warm or starts there, on nodes as trusted as *trust* asks for, or if a node there is to have more spares than it has. A spare inside
-that is prepared for another rank counts: it is started over. If none can come, or none has come within the limit of every set-up, a spare
-outside takes the rank, with a warning that names the group (`topology.GROUP_SPLIT`), because a slow group is better than no job.
+one is warm or starts there, on nodes as trusted as *trust* asks for. One that is prepared for another rank counts: it is started over. If
+none can come, or none has come within the limit of every set-up, a spare outside takes the rank, with a warning that names the group
+(`topology.GROUP_SPLIT`), because a slow group is better than no job. What would be started only because a spare there was used does not
+count: it would share the device of the rank that has taken it.
 
 Where several ranks are vacant, those that can stay in their domain choose first (`serve`).
 
@@ -49,16 +50,6 @@ def spare_share(spec: JobSpec, node_rank: int) -> int:
     return spread // spec.nodes + (1 if node_rank < spread % spec.nodes else 0)
 
 
-def missing_spares(state: JobState, node: Node) -> int:
-    """Return how many spares are to be started on a node."""
-    if not node.spares or not state.trusted(node):
-        return 0
-    missing = node.spares - sum(worker.spare for worker in node.idle(*_IDLE))
-    if node.claim >= 0:  # each worker there has an accelerator of its own
-        missing = min(missing, node.room - len(node.workers))
-    return max(0, missing)
-
-
 def choose_spare(state: JobState, rank: int) -> Worker | None:
     """Return the warm spare that takes `rank`, by the table above; None if there is none, or if one is to be waited for."""
     pool, domain = _trusted(state), held_to(state, rank)
@@ -75,8 +66,7 @@ def held_to(state: JobState, rank: int) -> str:
     domain = domain_of(state, rank)
     if not domain:
         return ""
-    inside = any(nvlink_domain(state.nodes[worker.node]) == domain for worker in _trusted(state))
-    return domain if inside or any(nvlink_domain(n) == domain and missing_spares(state, n) for n in state.nodes.values()) else ""
+    return domain if any(nvlink_domain(state.nodes[worker.node]) == domain for worker in _trusted(state)) else ""
 
 
 def serve(state: JobState, ranks: Iterable[int], take: Callable[[int, Worker], None]) -> None:

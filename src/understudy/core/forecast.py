@@ -51,8 +51,8 @@ def forecast(state: JobState, nodes: Collection[str]) -> Forecast:
         there.ranks[rank] = spare.name
 
     serve(there, lost, take)
-    left = tuple(found.get(rank, Succession(rank, "", "", False)) for rank in lost)
-    return Forecast(left, len(there.idle(*_IDLE)))
+    ranks = tuple(found.get(rank, Succession(rank, "", "", False)) for rank in lost)
+    return Forecast(ranks, len(there.idle(*_IDLE)))
 
 
 def _without(state: JobState, nodes: Collection[str]) -> JobState:

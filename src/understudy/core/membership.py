@@ -6,7 +6,7 @@ back: its name is not used again, and nothing that it says counts.
 
 from __future__ import annotations
 
-from understudy.core.assignment import environment, local_rank, missing_spares
+from understudy.core.assignment import environment, local_rank
 from understudy.core.commands import Assign, KillWorker, StartWorker
 from understudy.core.incident import OpenIncident
 from understudy.core.state import JobState, Node, Worker
@@ -59,7 +59,13 @@ def top_up(state: JobState) -> None:
     takes processor time from the recovery.
     """
     for _, node in sorted(state.places.items()):
-        for _ in range(missing_spares(state, node)):
+        if not node.spares or not state.trusted(node):
+            continue
+        idle = [worker for worker in node.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare]
+        missing = node.spares - len(idle)
+        if node.claim >= 0:  # each worker there has an accelerator of its own
+            missing = min(missing, node.room - len(node.workers))
+        for _ in range(missing):
             start_worker(state, node, spare=True)
 
 
