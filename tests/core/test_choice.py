@@ -122,10 +122,10 @@ def cluster(draw: random.Random) -> JobState:
     ranks = draw.choice((1, 2, 4, 6))
     keep = draw.choice(((), ("tp",), ("tp",), ("tp", "cp")))
     state = JobState(JobSpec("job", ranks, 1, nodes=ranks, spares=2, keep_together=keep), Timeouts())
-    few = draw.random() < 0.5
+    few, named = draw.random() < 0.5, draw.choice((0.9, 0.5))
     for number in range(draw.randint(2, 5)):
         labels = {"nvlink-domain": draw.choice("ab"), "switch": draw.choice("st"), "block": draw.choice("xy")}
-        known = {name: value for name, value in labels.items() if draw.random() < (0.9 if name == "nvlink-domain" else 0.4)}
+        known = {name: value for name, value in labels.items() if draw.random() < (named if name == "nvlink-domain" else 0.4)}
         node = Node(
             f"n{number}", "h", number, draw.choice((0, 0, 1, 2)), draw.choice(("rack", f"n{number}")), draw.randint(0, 4), given=known
         )

@@ -211,6 +211,47 @@ def test_a_rank_on_a_claimed_node_of_its_rack_does_not_leave_the_rack_for_a_spar
     assert job.node_of(assigned(job.warm()).worker) == "n6"
 
 
+def test_of_a_rank_that_leaves_its_node_a_spare_in_the_rack_is_started_over_though_one_starts_outside() -> None:
+    job = placed("a", "a", "b", "b", "a", "c", spares={4: 1, 5: 1})
+    state = job.machine.state
+    (inside,) = state.nodes["n4"].idle(*IDLE)
+    inside.prepare, inside.ready = commands.Prepare(inside.name, 0, 0, "h:1", {}), True
+    job.lose(state.nodes["n5"].idle(*IDLE)[0].name)
+    answer = job.submit(events.NodeTainted("n1", "loud", "nvml", leave=True))
+    assert [one.worker for one in of(commands.KillWorker, answer)] == [inside.name]
+    answer = job.warm()
+    assert job.node_of(assigned(answer).worker) == "n4"
+
+
+def test_ranks_that_start_anew_leave_no_domain() -> None:
+    job = Job(JobSpec("job", 4, 1, nodes=4, spares=0, keep_together=("tp",)), forming=True)
+    for node, rack in zip(job.machine.state.nodes.values(), "abcd", strict=True):
+        node.given = {"nvlink-domain": rack}
+    job.warm()
+    job.submit(events.GroupsListed("w0", 0, TP))
+    said_ = [*job.lose("w1"), *job.rest(-1), *job.warm()]
+    assert job.machine.state.restarts == 1 and len(of(commands.Assign, said_)) == 4
+    assert texts.GROUP_SPLIT.code not in told(said_)
+
+
+def test_a_part_of_a_group_goes_home_to_the_others() -> None:
+    job = placed("a", "a", "a", "a", "c", spares={4: 2}, home_after=5.0)
+    state = job.machine.state
+    job.submit(events.GroupsListed("w0", 1, (events.RankGroup("tp", (0, 1, 2, 3)),)))
+    for name in ("n0", "n1"):
+        job.submit(events.NodeTainted(name, "loud", "nvml", leave=True))
+        finish(job)
+    assert [job.node_of(state.ranks[rank]) for rank in range(4)] == ["n4", "n4", "n2", "n3"]
+    for name in ("n0", "n1"):
+        job.submit(events.NodeTainted(name, "", "nvml"))
+    job.now += 10
+    job.submit(events.Expired("home"))
+    job.submit(events.Expired("home"))
+    for _ in range(3):
+        finish(job)
+    assert [job.node_of(state.ranks[rank]) for rank in range(4)] == ["n0", "n1", "n2", "n3"]
+
+
 def test_a_group_goes_home_as_a_whole() -> None:
     job = placed("a", "a", "b", "b", "c", spares={4: 2}, home_after=5.0)
     state = job.machine.state
