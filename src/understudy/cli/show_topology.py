@@ -34,7 +34,8 @@ def _groups(groups: list[dict[str, Any]]) -> Table:
     for one in groups:
         name = Text(plain(one["group"]) + (", kept together" if one["kept_together"] else ""))
         domains = Text(_places(one["nvlink_domains"]) + (": SPLIT" if one["split"] else ""), style="red" if one["split"] else "")
-        rest = (one["failure_domains"], one["switches"], one["nodes"])
+        alone = one["failure_domains"] == one["nodes"]  # each node is a failure domain of its own
+        rest = ({} if alone else one["failure_domains"], one["switches"], one["nodes"])
         table.add_row(name, Text(numbers(one["ranks"])), domains, *(Text(_places(places)) for places in rest))
     return table
 
