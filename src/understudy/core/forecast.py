@@ -7,7 +7,6 @@ question, which the coverage notice answers.
 from __future__ import annotations
 
 from collections.abc import Collection
-from copy import copy
 from dataclasses import dataclass, replace
 
 from understudy.core.assignment import serve
@@ -57,9 +56,8 @@ def forecast(state: JobState, nodes: Collection[str]) -> Forecast:
 
 def _without(state: JobState, nodes: Collection[str]) -> JobState:
     """A copy in which these nodes are lost, and whatever was there. It shares with the original what `serve` does not change."""
-    there = copy(state)
-    there.nodes, there.workers = dict(state.nodes), dict(state.workers)
-    there.unassigned, there.ranks = dict(state.unassigned), dict(state.ranks)
+    own = {name: dict(getattr(state, name)) for name in ("nodes", "workers", "unassigned", "ranks")}
+    there = replace(state, **own)
     for name in nodes:
         node = there.nodes[name]
         for worker in node.workers.values():
