@@ -86,6 +86,20 @@ def test_people_see_a_line_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(table["losses"]) == 2 and table["left_out"] > 2 and f"and {table['left_out']} more" in shown(table)
 
 
+def test_of_very_many_ranks_the_first_losses_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "MOST_RANKS", 4)
+    table = topology_table(two_racks().machine)
+    assert [loss["name"] for loss in table["losses"]] == ["a", "b"] and table["left_out"] == 5
+
+
+def test_the_same_nodes_are_lost_once() -> None:
+    job = two_racks()
+    for number in range(6):
+        job.machine.state.nodes[f"n{number}"].domain = "row" + "aabbca"[number]
+    kinds = [(loss["kind"], loss["name"]) for loss in topology_table(job.machine)["losses"] if loss["kind"] != "node"]
+    assert kinds == [("nvlink-domain", "a"), ("nvlink-domain", "b"), ("switch", "s1")]
+
+
 def test_before_the_first_comparison_no_group_is_known() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     table = topology_table(job.machine)

@@ -56,8 +56,7 @@ def forecast(state: JobState, nodes: Collection[str]) -> Forecast:
 
 def _without(state: JobState, nodes: Collection[str]) -> JobState:
     """A copy in which these nodes are lost, and whatever was there. It shares with the original what `serve` does not change."""
-    own = {name: dict(getattr(state, name)) for name in ("nodes", "workers", "unassigned", "ranks")}
-    there = replace(state, **own)
+    there = replace(state, nodes=dict(state.nodes), workers=dict(state.workers), unassigned=dict(state.unassigned), ranks=dict(state.ranks))
     for name in nodes:
         node = there.nodes[name]
         for worker in node.workers.values():

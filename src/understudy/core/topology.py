@@ -61,7 +61,7 @@ def failure_domain(node: str, domain: str, labels: Mapping[str, str]) -> str:
 
 def nvlink_domain(node: Node) -> str:
     """Return the NVLink domain that a node is in; "" if nothing says so."""
-    return node.labels.get(NVLINK_DOMAIN, "")
+    return node.given.get(NVLINK_DOMAIN, "") or node.found.get(NVLINK_DOMAIN, "")
 
 
 def domain_of(state: JobState, rank: int) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from understudy.core.drain import ranks_on
 from understudy.core.events import RankGroup
 from understudy.core.forecast import forecast
 from understudy.core.machine import Machine
@@ -19,7 +19,8 @@ from understudy.core.topology import FAILURE_DOMAIN, NVLINK_DOMAIN, SWITCH, nvli
 from understudy.core.transitions import WorkerState
 from understudy.orchestrator.views import load
 
-MOST = 100  # losses that are looked at, so that the answer of a large job takes no long time
+MOST = 100  # losses that are looked at, so that the answer of a large job takes no long time ...
+MOST_RANKS = 2000  # ... and ranks that these would take, together
 NODE = "node"
 
 
@@ -75,28 +76,54 @@ class TopologyTable(TypedDict):
     keep_together: Annotated[list[str], Field(description="groups that are to stay within one NVLink domain")]
     nodes: Annotated[list[NodePlace], Field(description="in the order of their ranks")]
     groups: Annotated[list[GroupPlace], Field(description="that the script has made; empty until the first comparison of all ranks")]
-    losses: Annotated[list[LossForecast], Field(description="of nodes with ranks, and of domains with several nodes")]
+    losses: Annotated[list[LossForecast], Field(description="of nodes with ranks, and of domains with several nodes; the same nodes once")]
     left_out: Annotated[int, Field(description="losses that were not looked at, because there are very many")]
 
 
-def topology_table(machine: Machine) -> TopologyTable:
+def topology_steps(machine: Machine) -> Iterator[TopologyTable]:
+    """Make the table in steps, none of which takes long: one for each loss that is looked at. Each gives the same table, which
+    then has one loss more.
+    """
     state = machine.state
     nodes = [node for _, node in sorted(state.places.items())]
-    ranks = {node.name: ranks_on(state, node) for node in nodes}
+    ranks = _ranks(state)
     cases = _cases([node for node in nodes if not node.lost], ranks) if state.ended is None else []
-    return TopologyTable(
+    taken = accumulate(sum(len(ranks.get(name, [])) for name in there) for _, _, there in cases)
+    looked_at = cases[: min(MOST, sum(count <= MOST_RANKS for count in taken))]
+    table = TopologyTable(
         job=state.spec.job,
         keep_together=list(state.spec.keep_together),
-        nodes=[_node(node, ranks[node.name]) for node in nodes],
+        nodes=[_node(node, ranks.get(node.name, [])) for node in nodes],
         groups=[_group(state, group) for group in state.groups],
-        losses=[_loss(state, *case) for case in cases[:MOST]],
-        left_out=max(0, len(cases) - MOST),
+        losses=[],
+        left_out=len(cases) - len(looked_at),
     )
+    yield table
+    for kind, name, there in looked_at:
+        if all(node in state.nodes for node in there):
+            table["losses"].append(_loss(state, kind, name, there))
+            yield table
+
+
+def topology_table(machine: Machine) -> TopologyTable:
+    """Return the whole table at once."""
+    *_, table = topology_steps(machine)
+    return table
 
 
 def offline_topology_table(run_dir: Path) -> TopologyTable:
     """From the journal alone. Raises `NoJournal`."""
     return topology_table(load(run_dir)[0])
+
+
+def _ranks(state: JobState) -> dict[str, list[int]]:
+    """Of each node the ranks whose holder is there and is not gone."""
+    found: dict[str, list[int]] = {}
+    for rank, name in state.ranks.items():
+        worker = state.workers[name]
+        if worker.state not in (WorkerState.LOST, WorkerState.RELEASED):
+            found.setdefault(worker.node, []).append(rank)
+    return found
 
 
 def _node(node: Node, ranks: list[int]) -> NodePlace:
@@ -133,7 +160,7 @@ def _counted(names: Iterable[str]) -> dict[str, int]:
 
 
 def _cases(nodes: list[Node], ranks: dict[str, list[int]]) -> list[tuple[str, str, list[str]]]:
-    """Kind, name and nodes of each loss that would take ranks: domains first, of which there are fewer."""
+    """Kind, name and nodes of each loss that would take ranks: domains first, of which there are fewer, and the same nodes once."""
     found: dict[tuple[str, str], list[str]] = {}
     for kind, name_of in (
         (NVLINK_DOMAIN, nvlink_domain),
@@ -143,9 +170,10 @@ def _cases(nodes: list[Node], ranks: dict[str, list[int]]) -> list[tuple[str, st
         for node in nodes:
             if name := name_of(node):
                 found.setdefault((kind, name), []).append(node.name)
-    several = [(kind, name, there) for (kind, name), there in found.items() if len(there) > 1]
-    cases = [*several, *((NODE, node.name, [node.name]) for node in nodes)]
-    return [case for case in cases if any(ranks[name] for name in case[2])]
+    several = {tuple(there): (kind, name) for (kind, name), there in reversed(found.items()) if len(there) > 1}
+    cases = [(kind, name, list(there)) for there, (kind, name) in reversed(several.items())]
+    cases += [(NODE, node.name, [node.name]) for node in nodes]
+    return [case for case in cases if any(ranks.get(name) for name in case[2])]
 
 
 def _loss(state: JobState, kind: str, name: str, nodes: list[str]) -> LossForecast:
