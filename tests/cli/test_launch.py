@@ -11,6 +11,7 @@ from tests.said import arguments_of, refused
 
 from understudy.cli.flags import Flags
 from understudy.cli.launch import Launch, Usage, ask_torch, launch
+from understudy.links.submission import shared
 from understudy.messages import run_options
 from understudy.messages.base import Message
 
@@ -121,6 +122,11 @@ def test_hang_limit_and_grace() -> None:
 def test_heartbeats() -> None:
     job = plan(heartbeat=1.0, node_timeout=5.0, failure_domain="rack 3")
     assert (job.timeouts.heartbeat, job.timeouts.node_lost, job.domain) == (1.0, 5.0, "rack 3")
+
+
+def test_groups_that_are_kept_together() -> None:
+    assert plan(keep_together=["tp", "cp", "tp"]).spec.keep_together == ("tp", "cp") and plan().spec.keep_together == ()
+    assert shared(plan(keep_together=["tp"]).spec)["keep_together"] == ("tp",), "a job that is submitted has them, too"
 
 
 def test_signals() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.core.core_job import Job, of
 from tests.said import refused
@@ -16,7 +18,7 @@ from understudy.messages import forming, losses
 from understudy.orchestrator.claims_view import floating_spares
 
 
-def spec(ranks: int = 4, nodes: int = 2, spares: int = 0, floats: int = 2, **more: bool) -> JobSpec:
+def spec(ranks: int = 4, nodes: int = 2, spares: int = 0, floats: int = 2, **more: Any) -> JobSpec:
     return JobSpec("job", ranks, ranks // nodes, nodes, spares, floating=floats, **more)
 
 

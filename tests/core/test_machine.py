@@ -15,8 +15,10 @@ from understudy.core.assignment import choose_spare
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
 from understudy.core.state import CHECK, JobState, Node, Stage
+from understudy.core.topology import splits
 from understudy.core.transitions import Phase, Why, WorkerState
-from understudy.messages import forming
+from understudy.messages import forming, recoveries
+from understudy.messages.base import code_of
 
 KINDS = (
     "NodeJoined", "NodesLost", "WorkerStarted", "StartRefused", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerLost",
@@ -25,6 +27,7 @@ KINDS = (
     "MigrationAsked", "ReplicasDiffer", "RedoDiffers", "Believed", "NodeTainted", "Expired",
 )  # fmt: skip
 CLAIMING = ("ClaimEnded", "ClaimedNodeJoined", "ClaimedNodeJoined", "NodeToBeLeft", "Committed", "WorkerWarm")  # of a job that claims nodes
+PLACED = ("GroupsListed", "NodeLabelled", "WorkerWarm", "Committed")  # of a job that keeps groups together
 ENDING = ("Uncovered", "ScriptFailed", "StopAsked")  # no job is long after one of these, so at most one comes, at the end
 PARTS = ("", "", "gpu0", "GPU-1", "eth0")
 BYTE = st.integers(0, 255)
@@ -49,7 +52,7 @@ class Said:
         return self.state.generation + (0 if self.likely else self.pick((0, -1, 1, 2), self.detail))
 
     def event(self, ending: bool = False) -> events.Event:
-        kinds = (*KINDS, *CLAIMING) if self.state.spec.floating else KINDS
+        kinds = (*KINDS, *(CLAIMING if self.state.spec.floating else ()), *(PLACED if self.state.spec.keep_together else ()))
         kind = self.pick(ENDING if ending else kinds, self.kind)
         made: events.Event = getattr(self, f"_{kind}")()
         return made
@@ -58,9 +61,8 @@ class Said:
         node = self.pick((0, 1, 2), self.subject)
         known = self.state.nodes.get(f"n{node}")
         there = tuple(known.workers) if known is not None and self.likely else ()
-        return events.NodeJoined(
-            f"n{node}", "10.0.0.1", node, "", self.pick((-1, 1), self.detail), self.pick((None, there), self.more // 2)
-        )
+        spares, workers = self.pick((-1, 1), self.detail), self.pick((None, there), self.more // 2)
+        return events.NodeJoined(f"n{node}", "10.0.0.1", node, "", spares, workers, labels_of(self.state.spec, node))
 
     def _ClaimedNodeJoined(self) -> events.Event:
         """For a claim that is open, or for any; as before, if one serves it."""
@@ -159,6 +161,16 @@ class Said:
         item = events.StateItem("counter", "train.py", "adopted", True, self.detail)
         return events.StateListed(self.worker(WorkerState.MEMBER), self.state.step(), (item,), self.more)
 
+    def _GroupsListed(self) -> events.Event:
+        world = range(self.state.spec.world_size)
+        ranks = (tuple(world), tuple(world[:2]), tuple(world[1:]), (0,))
+        groups = [events.RankGroup(name, self.pick(ranks, self.detail + number)) for number, name in enumerate(("tp", "cp"))]
+        return events.GroupsListed(self.worker(WorkerState.MEMBER), self.state.step(), tuple(groups[: 1 + self.more // 2 % 2]))
+
+    def _NodeLabelled(self) -> events.Event:
+        labels = (("nvlink-domain", self.pick("ab", self.detail)),) if self.detail % 5 else ()
+        return events.NodeLabelled(self.pick(("n0", "n1", "n2", "n7", "n9"), self.subject), labels)
+
     def _MigrationAsked(self) -> events.Event:
         return events.MigrationAsked(self.pick((0, 1, -1, 7), self.subject), "why not")
 
@@ -206,6 +218,11 @@ class Said:
         return events.StopAsked("enough", self.detail % 4)
 
 
+def labels_of(spec: JobSpec, node: int) -> tuple[tuple[str, str], ...]:
+    """Two nodes in one NVLink domain, and the third in another; of a job that keeps groups together."""
+    return (("nvlink-domain", "aab"[node]),) if spec.keep_together else ()
+
+
 def check(state: JobState) -> None:
     """What must hold after every event."""
     assert state.generation <= state.highest_announced_generation
@@ -239,6 +256,14 @@ def check(state: JobState) -> None:
     check_floating(state)
     check_timers(state)
     check_indexes(state)
+    check_end(state)
+
+
+def check_end(state: JobState) -> None:
+    """No job ends for want of a spare while one could take the rank, wherever it is."""
+    if state.ended is not None and code_of(state.ended.message) in (recoveries.NO_SPARE_LEFT.code, recoveries.WAITED_FOR_SPARE.code):
+        there = [worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].lost]
+        assert not [worker.name for worker in there if worker.prepare is None], state.ended.message
 
 
 def check_drill(state: JobState) -> None:
@@ -313,7 +338,9 @@ def check_floating(state: JobState) -> None:
         assert there or left, f"nobody needs {name}, and it is not given back"
         for worker in there:
             spare = choose_spare(state, worker.rank) if worker.state is WorkerState.MEMBER and worker.moves < drain.ATTEMPTS else None
-            assert spare is None or state.nodes[spare.node].claim >= 0 or state.nodes[spare.node].taint, "a rank stays on a claimed node"
+            where = state.nodes[spare.node] if spare is not None else None
+            stays = where is None or where.taint or where.claim >= 0 or splits(state, worker.rank, where)
+            assert stays, "a rank stays on a claimed node"
     assert left or len(serving) == len(state.claims), "nobody needs the node that is claimed"
     room = [w for w in state.idle(WorkerState.STARTING, WorkerState.WARM) if not state.nodes[w.node].taint]
     more = len(state.claims) < state.spec.floating and floating.TIMER not in state.timers
@@ -384,7 +411,8 @@ def walk(spec: JobSpec, steps: Sequence[tuple[int, int, int, int]], last: tuple[
     machine = Machine(spec, Timeouts())
     state = machine.state
     generation, killed, handled = 0, set(), 0
-    start: list[events.Event] = [events.NodeJoined(f"n{node}", "10.0.0.1", node) for node in range(spec.nodes)]
+    nodes = [(node, labels_of(spec, node)) for node in range(spec.nodes)]
+    start: list[events.Event] = [events.NodeJoined(f"n{node}", "10.0.0.1", node, labels=labels) for node, labels in nodes]
     start += [events.WorkerWarm(f"w{number}", f"10.0.0.1:{number}") for number in range(spec.world_size + spec.spares)]
     journal: list[tuple[float, events.Event]] = []
     for number, numbers in enumerate([*[last] * len(start), *steps, last]):
@@ -440,6 +468,30 @@ def test_any_order_of_events_keeps_the_rules_of_claims(
 ) -> None:
     ranks, nodes = size
     walk(JobSpec("job", ranks, ranks // nodes, nodes, spares[0], replenish, 99, 99, min(1, spares[0]), floating=spares[1]), steps, last)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(BYTE, BYTE, BYTE, BYTE), min_size=60, max_size=150),
+    st.tuples(BYTE, BYTE, BYTE, BYTE),
+    st.booleans(),
+    st.sampled_from([(2, 1), (2, 2), (4, 2)]),
+    st.sampled_from([(2, 0, 0), (2, 1, 0), (3, 2, 0), (2, 0, 1), (1, 1, 2)]),
+)
+def test_any_order_of_events_keeps_the_rules_of_groups(
+    steps: list[tuple[int, int, int, int]],
+    last: tuple[int, int, int, int],
+    replenish: bool,
+    size: tuple[int, int],
+    spares: tuple[int, int, int],
+) -> None:
+    ranks, nodes = size
+    kept = ("tp", "cp")
+    walk(
+        JobSpec("job", ranks, ranks // nodes, nodes, spares[0], replenish, 99, 99, spares[1], floating=spares[2], keep_together=kept),
+        steps,
+        last,
+    )
 
 
 def test_the_orders_that_are_tried_are_long() -> None:

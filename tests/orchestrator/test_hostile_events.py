@@ -23,6 +23,7 @@ from tests.said import codes, refused, said
 
 from understudy.cli import show
 from understudy.cli.events_command import _Lines
+from understudy.cli.show_topology import topology_view
 from understudy.common import bounds
 from understudy.common.bounds import NAME, TEXT, bounded, cut, plain, size
 from understudy.common.names import JOURNAL
@@ -36,8 +37,9 @@ from understudy.orchestrator import journal, metrics, views
 from understudy.orchestrator.jobs import ServedJob
 from understudy.orchestrator.settings import Settings
 from understudy.orchestrator.state_view import state_table
+from understudy.orchestrator.topology_view import topology_table
 
-SPEC = JobSpec("job", 2, 1, nodes=2, spares=1, prepared=1)
+SPEC = JobSpec("job", 2, 1, nodes=2, spares=1, prepared=1, keep_together=("w0", "n0"))
 SETTINGS = Settings(SPEC, Timeouts())
 HOSTILE = ("w\ud800", "\x00", "\x1b[2J\x1b]0;you\x07", "é" * 200_000, "\u202eevil", "[/]", "[bold red]", "\r\n", "", "x" * LIMIT)
 
@@ -139,12 +141,14 @@ def _show(machine: Machine, kept: list[tuple[float, events.Event, str]]) -> None
     terminal = io.StringIO()
     console = Console(file=terminal, width=200)
     status, report, table = views.status(machine, pages), views.report(machine), state_table(machine)
-    for shown in (json.loads(json.dumps(answer, allow_nan=False)) for answer in (status, report, table)):
+    places = topology_table(machine)
+    for shown in (json.loads(json.dumps(answer, allow_nan=False)) for answer in (status, report, table, places)):
         assert all(map(_written, _strings(shown)))
         json.dumps(shown, ensure_ascii=False).encode()
     console.print(show.status_view(cast("dict[str, Any]", status)))
     console.print(show.report_view(cast("dict[str, Any]", report)))
     console.print(show.state_view(cast("dict[str, Any]", table)))
+    console.print(topology_view(cast("dict[str, Any]", places)))
     lines = _Lines(cast("Any", None))
     lines._ranks = dict.fromkeys([getattr(event, "worker", "") for _, event, _ in kept], 0)
     for number, (now, _, text) in enumerate(kept, 1):

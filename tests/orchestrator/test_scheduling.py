@@ -107,6 +107,18 @@ def test_what_is_known_of_a_node_begins_changes_and_ends() -> None:
     assert (last.kind, last.until > 0) == ("drain", True)
 
 
+def test_a_node_s_place_is_told_once_and_again_when_it_changes() -> None:
+    around = Around()
+    for labels in ((), (("nvlink-domain", "c1"),), (("nvlink-domain", "c1"),), (("nvlink-domain", "c2"),), ()):
+        around.sees(NodeSeen("n0", "idle", labels=labels), NodeSeen("n77", "idle", labels=labels))
+        around.turn(2)
+    told = [event for event in around.submitted if isinstance(event, events.NodeLabelled)]
+    assert [(event.node, dict(event.labels).get("nvlink-domain", "")) for event in told] == [("n0", "c1"), ("n0", "c2"), ("n0", "")]
+    around.scheduling = around.new()
+    around.turn()
+    assert len(around.submitted) == 3, "a new leader has it from the journal"
+
+
 def test_what_speaks_against_a_node_only_a_little_is_a_note_and_happens_now_at_the_latest() -> None:
     around = Around()
     around.sees(replace(DOWN, suspect=False, since=0.0), replace(DOWN, name="n3", since=time.time() + 1e6))

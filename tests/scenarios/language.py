@@ -1,7 +1,7 @@
 """The language of the scenario files: events go into the machine, commands come out, and both are readable.
 
     # a comment
-    job world=4 spares=1          a new machine; nodes=2 domains=a,b: on two nodes in different failure domains
+    job world=4 spares=1          a new machine; nodes=2 domains=a,b: on two nodes in different failure domains; racks=a,b: NVLink domains
     training transaction=17       shorthand: nodes join, workers warm, take their ranks and commit; prints nothing
     @ +0.5                        time passes (seconds)
     > WorkerLost w2 cause=killed detail="signal 9" ago=0.01
@@ -41,6 +41,7 @@ class Scenario:
         self.now = START
         self.machine = Machine(JobSpec("job", 1, 1, spares=0), Timeouts())
         self.domains: list[str] = []
+        self.racks: list[str] = []
         self.said: dict[str, Text] = {}  # messages so far: others quote them
 
     def run(self, text: str) -> str:
@@ -89,10 +90,12 @@ class Scenario:
         nodes = int(options.pop("nodes", "1"))
         world = int(options.pop("world"))
         self.domains = options.pop("domains", "," * (nodes - 1)).split(",")
+        self.racks = options.pop("racks", "," * (nodes - 1)).split(",")
+        kept = tuple(options.pop("keep_together").split(",")) if "keep_together" in options else ()
         replenish = options.pop("replenish", "yes") == "yes"
         limits = {name: float(options.pop(name)) for name in ("quiesce",) if name in options}
         rest: dict[str, Any] = {name: int(value) for name, value in options.items()}
-        spec = JobSpec("job", world, world // nodes, nodes=nodes, replenish=replenish, **rest)
+        spec = JobSpec("job", world, world // nodes, nodes=nodes, replenish=replenish, keep_together=kept, **rest)
         self.machine = Machine(spec, Timeouts(**limits))
         self.now = START
 
@@ -100,7 +103,8 @@ class Scenario:
         spec = self.machine.state.spec
         self.now = START - 100
         for node in range(spec.nodes):
-            self._handle(events.NodeJoined(f"n{node}", f"10.0.0.{node}", node, self.domains[node]))
+            labels = (("nvlink-domain", self.racks[node]),) if self.racks[node] else ()
+            self._handle(events.NodeJoined(f"n{node}", f"10.0.0.{node}", node, self.domains[node], labels=labels))
         for number, worker in enumerate(list(self.machine.state.workers.values())):
             self._handle(events.WorkerStarted(worker.name, worker.node, 100 + number))
             self._handle(events.WorkerWarm(worker.name, f"{worker.node}:{7000 + number}"))
@@ -151,6 +155,9 @@ class Scenario:
             case "nodes":
                 happened = self.now - float(raw.get("ago", "0"))
                 return tuple(events.LostNode(name, raw.get("detail", ""), happened) for name in text.split(","))
+            case "groups":  # tp:0,1|tp:2,3
+                parts = [group.split(":") for group in text.split("|")]
+                return tuple(events.RankGroup(name, tuple(map(int, ranks.split(",")))) for name, ranks in parts)
             case "odd":
                 return tuple(int(rank) for rank in text.split(",") if rank)
             case "sides":

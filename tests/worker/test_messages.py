@@ -90,7 +90,12 @@ ALL: list[PeerMessage] = [
     Announced(1, "w4", "allreduce_", "SUM", [("float32", 12)], [], [8, -1], "allreduce (SUM) of float32 (3, 4)"),
     Standing(False, [AwaitedCall({0: "first/0/2/0"}, "", True, "barrier")]),
     CallSequences("w4", {"0|1f": ([0, 1], 3, 2**64 - 1)}),
-    Compared(100, STATE, {"ddp/0/1": SharedObject((0, 1), "DDP over Net", {"layout": [[0, 1], [2]], "switches": (True, None)})}),
+    Compared(
+        100,
+        STATE,
+        {"ddp/0/1": SharedObject((0, 1), "DDP over Net", {"layout": [[0, 1], [2]], "switches": (True, None)})},
+        [GroupMembers("tp", [0, 1])],
+    ),
 ]
 
 

@@ -26,7 +26,7 @@ class AgentConfig:
     claim: int = -1  # the number of the claim that this node serves; -1: none
     streams: bool = False  # what workers print goes to the orchestrator instead of this process's stdout and stderr
     domain: str = ""  # what fails together with this node: a rack, a switch; empty: nothing else
-    labels: tuple[tuple[str, str], ...] = ()  # of its place in the network (`core.assignment.NEAR`)
+    labels: tuple[tuple[str, str], ...] = ()  # of its place in the network (`core.topology`)
     timeouts: Timeouts = field(default_factory=Timeouts)
     orchestrator: str = ""  # its URL; empty: it runs on this node and says so in the run directory
     certificate: str = ""  # the certificate to trust, for https

@@ -21,6 +21,7 @@ from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import Process, environment_entry
 from understudy.common.names import RUN_DIR_VARIABLE, TOKEN_VARIABLE, WORKER_VARIABLE, WORKERS, page_path
 from understudy.core.model import LossCause
+from understudy.core.topology import failure_domain
 
 _OWN_FAULTS = {
     signal.SIGSEGV,
@@ -64,7 +65,7 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     environment["TORCHELASTIC_ERROR_FILE"] = str(config.run_dir / WORKERS / f"{worker}-error.json")  # for torch's @record
     environment["TORCHELASTIC_SIGNALS_TO_HANDLE"] = config.signals
     environment["UNDERSTUDY_NODE"] = config.node
-    environment["UNDERSTUDY_DOMAIN"] = config.domain or config.node
+    environment["UNDERSTUDY_DOMAIN"] = failure_domain(config.node, config.domain, dict(config.labels))
     environment["UNDERSTUDY_ADDRESS"] = config.address  # stores and Gloo listen there, and nowhere else
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun
     # An abort breaks connections on purpose, and torch warns of each with a C++ stack trace.

@@ -260,7 +260,18 @@ class Flags:
         _option(
             NODES,
             "--label",
-            help="KEY=VALUE of this node's place in the network, any number: nvlink, switch or block. A spare with the same is preferred.",
+            help="KEY=VALUE of this node's place, any number: nvlink-domain (see --keep-together), switch (a spare with the same is "
+            "preferred), failure-domain (as the option of this name).",
+        ),
+    ] = None
+    keep_together: Annotated[
+        list[str] | None,
+        _option(
+            NODES,
+            "--keep-together",
+            metavar="GROUP",
+            help="Ranks of such a group stay within one NVLink domain (--label nvlink-domain=...), any number: a dimension of the "
+            "script's device mesh, such as tp, or the group_desc of new_group.",
         ),
     ] = None
     heartbeat: Annotated[float, _option(NODES, "--heartbeat", help="Seconds between two signs of life of a node.")] = Timeouts.heartbeat

@@ -18,6 +18,7 @@ from understudy.cli.client import Denied, NoAnswer, of_job
 from understudy.cli.errors import errors_told
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.show import report_view, state_view, status_view
+from understudy.cli.show_topology import topology_view
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
 from understudy.common.console import say
 from understudy.messages import asking
@@ -29,6 +30,9 @@ def status(
     run_dir: RunDir = None,
     as_json: AsJson = False,
     state: Annotated[bool, typer.Option("--state", help="List what is registered, and what the script changes beside that.")] = False,
+    topology: Annotated[
+        bool, typer.Option("--topology", help="Show where each group of ranks is in the network, and what a loss would do.")
+    ] = False,
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
     token_file: TokenFile = None,
@@ -40,8 +44,15 @@ def status(
 
     [bold]understudy status --state[/bold]
       What is registered, and what the script changes beside that: what of it a newcomer gets, and what starts afresh there, and why.
+
+    [bold]understudy status --topology[/bold]
+      In which NVLink domains, switches and nodes each group of ranks is, and which spare would take which rank if a node, or all nodes of a
+      domain, were lost now.
     """
-    what, view = ("state", state_view) if state else ("status", status_view)
+    if state and topology:
+        say(asking.STATE_AND_TOPOLOGY())
+        raise typer.Exit(2)
+    what, view = ("topology", topology_view) if topology else ("state", state_view) if state else ("status", status_view)
     _print(what, target(run_dir, orchestrator, job, token_file, tls_cert), as_json, view)
 
 
@@ -155,7 +166,7 @@ def _print(what: str, about: Target, as_json: bool, view: Callable[[dict[str, An
 
 
 def answer(what: str, about: Target) -> Any:
-    """Status, state or report, from the orchestrator, else from the journal. Raises `NoAnswer` or `Denied`."""
+    """Status, state, topology or report, from the orchestrator, else from the journal. Raises `NoAnswer` or `Denied`."""
     try:
         if about.server is None:
             raise NoAnswer(asking.ADDRESS_UNKNOWN())
@@ -167,15 +178,16 @@ def answer(what: str, about: Target) -> Any:
 
 
 def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
-    """Status, state, report or events without the orchestrator, which did not answer: that is `why`. Raises `NoAnswer`."""
+    """Status, state, topology, report or events without the orchestrator, which did not answer: that is `why`. Raises `NoAnswer`."""
     if not run.journal_file.exists():
         raise NoAnswer(asking.NO_JOURNAL(path=run.path, reason=str(why))) from why
     # Here, because they bring SQLAlchemy, which the other commands do without.
-    from understudy.orchestrator import migrations, state_view, views
+    from understudy.orchestrator import migrations, state_view, topology_view, views
 
     answers: dict[str, Callable[[Path], Any]] = {
         "status": views.offline_status,
         "state": state_view.offline_state_table,
+        "topology": topology_view.offline_topology_table,
         "report": views.offline_report,
         "events": views.offline_events,
     }

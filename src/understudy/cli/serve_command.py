@@ -87,7 +87,7 @@ def agent(
     slots: Annotated[int, typer.Option("--slots", min=1, help="How many workers this node takes, one for each GPU for instance.")] = 1,
     failure_domain: Annotated[str, typer.Option("--failure-domain", help="What fails together with this node: its rack, its switch.")] = "",
     label: Annotated[
-        list[str] | None, typer.Option("--label", help="KEY=VALUE, any number. nvlink, switch and block say which nodes are near.")
+        list[str] | None, typer.Option("--label", help="KEY=VALUE, any number, of its place: nvlink-domain, switch, failure-domain.")
     ] = None,
     address: Annotated[str, typer.Option("--address", help="Where other nodes reach this one's workers. Default: found out.")] = "",
     state_dir: Annotated[Path, typer.Option("--state-dir", help="Workers' output and what is needed to find them again.")] = STATE,

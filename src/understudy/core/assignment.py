@@ -1,17 +1,45 @@
 """Who takes which rank, and the environment that comes with it.
 
-Known limits: a spare is chosen by where it is and how loaded its node is; the history of nodes is not looked at. A
-newcomer on another node gets a local rank that is free there.
+The spare that takes a rank (`choose_spare`). Each row decides among those that the rows above have left:
+
+| row         | a spare                                                                                                           |
+|-------------|-------------------------------------------------------------------------------------------------------------------|
+| *it could*  | is warm, on a node that is there, and prepared for no other rank, nor for a place whose device is not trusted        |
+| *trust*     | is on a node without a taint; on one with a taint only if no spare is elsewhere, not even one that starts            |
+| *together*  | is in the NVLink domain of the rank's group (`topology.py`), as long as a spare there may come, see below            |
+| *whole*     | of a group of which nobody is left: is in an NVLink domain with spares for all of its ranks, or lacks the fewest     |
+| *own*       | is the job's own before one on a claimed node                                                                       |
+| *away*      | if the rank's node is lost or tainted: is outside its failure domain, where more may be about to fail                |
+| *near*      | differs in the fewest labels of places in the network (`NEAR`)                                                      |
+| *prepared*  | has been through the set-up as this rank; then one that has that before it; then one in the middle of it             |
+| *home*      | is on the rank's own node, which keeps the rank's place among its local peers                                        |
+| *load*      | is on the node that carries the fewest ranks                                                                        |
+| *age*       | is the oldest                                                                                                      |
+
+*Together* is a rule and no wish: a warm spare outside is not taken while one inside may come, and the job holds for it. One may come if
+one is warm or starts there, on nodes as trusted as *trust* asks for. One that is prepared for another rank counts: it is started over. If
+none can come, or none has come within the limit of every set-up, a spare outside takes the rank, with a warning that names the group
+(`topology.GROUP_SPLIT`), because a slow group is better than no job. What would be started only because a spare there was used does not
+count: it would share the device of the rank that has taken it.
+
+Where several ranks are vacant, those that can stay in their domain choose first (`serve`).
+
+Known limits: the history of nodes is not looked at. A newcomer on another node gets a local rank that is free there. A node that is claimed
+is not waited for, as nobody knows in which NVLink domain it will be.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable
+
 from understudy.core.model import JobSpec
 from understudy.core.state import JobState, Node, Worker
+from understudy.core.topology import NEAR, domain_of, nvlink_domain, splits
 from understudy.core.transitions import WorkerState
 
-NEAR = ("nvlink", "switch", "block")  # labels of nodes: those with the same value are near to each other
 _HOLDING = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
+_IDLE = (WorkerState.WARM, WorkerState.STARTING)
 
 
 def spare_share(spec: JobSpec, node_rank: int) -> int:
@@ -23,16 +51,60 @@ def spare_share(spec: JobSpec, node_rank: int) -> int:
 
 
 def choose_spare(state: JobState, rank: int) -> Worker | None:
-    """The warm spare that takes `rank`: one of the job's own before one on a claimed node; if the rank's node is lost or tainted, one
-    outside its failure domain, where more may be about to fail; then one near to it in the network (`NEAR`); then one that is prepared
-    for this rank; then one on the rank's own node, which keeps the rank's place among its local peers; then one on the node that carries
-    the fewest ranks; then the oldest. One on a tainted node only where the job has no other spare, not even one that warms. Never one that
-    is prepared for another rank, or for a place whose device is not trusted.
+    """Return the warm spare that takes `rank`, by the table above; None if there is none, or if one is to be waited for."""
+    pool, domain = _trusted(state), held_to(state, rank)
+    return _best(state, rank, [worker for worker in pool if nvlink_domain(state.nodes[worker.node]) == domain] if domain else pool)
+
+
+def choose_anywhere(state: JobState, rank: int) -> Worker | None:
+    """Return the warm spare that takes `rank` when no spare is waited for any more: as `choose_spare` without the row *together*."""
+    return _best(state, rank, _trusted(state))
+
+
+def held_to(state: JobState, rank: int) -> str:
+    """Return the NVLink domain in which alone `rank` may go to a spare now, because one there may come; "" if it may go anywhere."""
+    domain = domain_of(state, rank)
+    if not domain:
+        return ""
+    return domain if any(nvlink_domain(state.nodes[worker.node]) == domain for worker in _trusted(state)) else ""
+
+
+def serve(state: JobState, ranks: Iterable[int], take: Callable[[int, Worker], None]) -> None:
+    """Call `take` for each of these ranks that a warm spare can take now. Ranks that would leave their NVLink domain wait until all others
+    have chosen, so that they take no spare which another group needs.
     """
-    idle = [worker for worker in state.idle(WorkerState.WARM, WorkerState.STARTING) if not state.nodes[worker.node].lost]
-    trusted = [worker for worker in idle if not state.nodes[worker.node].taint]
+    waiting = list(ranks)
+    while waiting:
+        left: list[int] = []
+        outside: tuple[int, Worker] | None = None
+        for rank in waiting:
+            spare = choose_spare(state, rank)
+            if spare is not None and not splits(state, rank, state.nodes[spare.node]):
+                take(rank, spare)
+                continue
+            left.append(rank)
+            if spare is not None and outside is None:
+                outside = rank, spare
+            if spare is None and not state.together and not any(worker.prepare for worker in state.idle(WorkerState.WARM)):
+                return  # any spare can take any rank
+        if len(left) == len(waiting):
+            if outside is None:
+                return
+            take(*outside)
+            left.remove(outside[0])
+        waiting = left
+
+
+def _trusted(state: JobState) -> list[Worker]:
+    """Spares that are warm or start, on nodes that are there: on those without a taint, if any is."""
+    idle = [worker for worker in state.idle(*_IDLE) if not state.nodes[worker.node].lost]
+    return [worker for worker in idle if not state.nodes[worker.node].taints] or idle
+
+
+def _best(state: JobState, rank: int, pool: list[Worker]) -> Worker | None:
+    """Return the best of those in `pool` that could take the rank."""
     best: dict[str, Worker] = {}  # of each node: the others there are no better
-    for worker in trusted or idle:
+    for worker in pool:
         if worker.state is not WorkerState.WARM or (worker.prepare is not None and worker.prepare.rank != rank):
             continue
         if worker.prepare is not None and worker.local_rank in state.nodes[worker.node].tainted_places():
@@ -40,19 +112,34 @@ def choose_spare(state: JobState, rank: int) -> Worker | None:
         if worker.node not in best or _behind(worker) < _behind(best[worker.node]):
             best[worker.node] = worker
     home = state.nodes[state.holder(rank).node] if rank in state.ranks else None
+    wanted = _wanted(state, rank)
+    room = Counter(nvlink_domain(state.nodes[worker.node]) for worker in _trusted(state)) if wanted else Counter[str]()
 
-    def order(spare: Worker) -> tuple[bool, bool, int, int, bool, int, int]:
+    def order(spare: Worker) -> tuple[int, bool, bool, int, int, bool, int, int]:
         node = state.nodes[spare.node]
+        lacks = max(0, wanted - (room[nvlink_domain(node)] if nvlink_domain(node) else 0))
         away = home is None or node is not home
         doubtful = home is not None and (home.lost or bool(home.taints)) and node.domain == home.domain
-        return node.claim >= 0, doubtful, _far(node, home), _behind(spare), away, len(_on(state, node.name)), _number(spare.name)
+        return lacks, node.claim >= 0, doubtful, _far(node, home), _behind(spare), away, len(_on(state, node.name)), _number(spare.name)
 
     return min(best.values(), key=order, default=None)
 
 
+def _wanted(state: JobState, rank: int) -> int:
+    """Spares that one NVLink domain should have for the rank's group, because it may go to any as a whole; 0: nothing of that kind."""
+    part = state.together.get(rank, ())
+    home = nvlink_domain(state.nodes[state.holder(rank).node]) if rank in state.ranks else ""
+    if not part or not home or domain_of(state, rank):
+        return 0
+    return sum(other in state.ranks and state.holder(other).state in (WorkerState.LOST, WorkerState.RELEASED) for other in part)
+
+
 def _far(node: Node, home: Node | None) -> int:
     """How many of the labels of places in the network say that the two are not in one."""
-    return sum(node.labels[near] != home.labels[near] for near in NEAR if near in node.labels and near in home.labels) if home else 0
+    if home is None:
+        return 0
+    here, there = node.labels, home.labels
+    return sum(here[near] != there[near] for near in NEAR if near in here and near in there)
 
 
 def _behind(spare: Worker) -> int:

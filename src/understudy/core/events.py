@@ -23,7 +23,7 @@ class NodeJoined:
     domain: str = ""  # empty: of its own
     spares: int = -1  # spares wanted on this node; -1: its share of the job's. A node with a rank beyond the job's has nothing else
     workers: tuple[str, ...] | None = None
-    labels: tuple[tuple[str, str], ...] = ()  # of its place in the network
+    labels: tuple[tuple[str, str], ...] = ()  # of its place in the network (`topology.py`)
     claim: int = -1  # the number of the claim (`ClaimNode`) that it serves; negative: none
 
 
@@ -339,6 +339,23 @@ class StateListed:
 
 
 @dataclass(frozen=True)
+class RankGroup:
+    """Ranks that communicate with each other. `name`: of their mesh dimension, or the description of their process group."""
+
+    name: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GroupsListed:
+    """From rank 0, after a comparison of all ranks: the groups with a name that the script has made; "world": all ranks."""
+
+    worker: str
+    step: int
+    groups: tuple[RankGroup, ...]
+
+
+@dataclass(frozen=True)
 class DrillAsked:
     """From the API: prove that a spare computes the same bits as `rank`, or, if that is -1, as the rank whose turn it is. `step`: that the
     job has reached, if it is by itself that a drill is due; -1: somebody has asked.
@@ -388,6 +405,14 @@ class NodeReleased:
 
 
 @dataclass(frozen=True)
+class NodeLabelled:
+    """From the orchestrator's service: what the scheduler knows of a node's place in the network (`topology.py`), all of it."""
+
+    node: str
+    labels: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Observed:
     """From the orchestrator's service: evidence, as `detectors.base.Evidence` has it. It changes nothing: what follows from it is an event
     of its own. But people, the next orchestrator and whoever tries out another policy can see it.
@@ -429,6 +454,7 @@ FromWorker = (
     | DrillBroken
     | Registered
     | StateListed
+    | GroupsListed
     | PhaseDone
     | Verified
     | VerifyFailed
@@ -452,6 +478,7 @@ Event = (
     | DrillAsked
     | Believed
     | NodeTainted
+    | NodeLabelled
     | Observed
     | StopAsked
     | Expired

@@ -26,6 +26,7 @@ from understudy.core.events import ClaimEnded, MigrationAsked, NodeJoined
 from understudy.core.membership import fence
 from understudy.core.migration import move
 from understudy.core.state import MOVES, Claim, JobState, Node, Worker
+from understudy.core.topology import splits
 from understudy.core.transitions import Why, WorkerState
 from understudy.messages import floating_spares, forming
 from understudy.messages.base import Message
@@ -220,7 +221,9 @@ def _go(state: JobState) -> bool:
             if worker.state is not WorkerState.MEMBER or worker.moves >= MOVES:
                 continue
             spare = choose_spare(state, worker.rank)
-            if spare is not None and state.nodes[spare.node].claim < 0 and not state.nodes[spare.node].taints:
+            if spare is None or splits(state, worker.rank, state.nodes[spare.node]):
+                continue
+            if state.nodes[spare.node].claim < 0 and not state.nodes[spare.node].taints:
                 worker.moves += 1
                 move(state, MigrationAsked(worker.rank, floating_spares.OWN_SPARE(node=node.name)), spare)
                 return True

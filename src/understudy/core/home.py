@@ -5,7 +5,7 @@ there, and the spares that they took are free again.
     due        the time is over: spares are started there for the ranks that were started on this node and are elsewhere
     go         in plain training: one after the other moves to one of these spares, as if somebody had asked for it
 
-A rank whose move home has failed twice stays where it is.
+A rank whose move home has failed twice stays where it is. A group that is kept together (`topology.py`) goes home as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from understudy.core import migration
 from understudy.core.events import MigrationAsked
 from understudy.core.membership import top_up
 from understudy.core.state import JobState, Node, Worker
+from understudy.core.topology import nvlink_domain, splits
 from understudy.core.transitions import Phase, WorkerState
 from understudy.messages import moves
 
@@ -61,7 +62,7 @@ def go(state: JobState) -> None:
             continue
         for rank in _away(state, node):
             spare = _spare(node, rank)
-            if spare is None or state.unmoved.get(rank, 0) >= ATTEMPTS:
+            if spare is None or state.unmoved.get(rank, 0) >= ATTEMPTS or not _goes_with_group(state, rank, node):
                 continue
             state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
             if node.awaits and state.spec.replenish:
@@ -80,6 +81,20 @@ def _away(state: JobState, node: Node) -> list[int]:
     first = node.rank * state.spec.workers_per_node
     started = range(first, first + state.spec.workers_per_node)
     return [rank for rank in started if rank in state.ranks and state.holder(rank).node != node.name]
+
+
+def _goes_with_group(state: JobState, rank: int, node: Node) -> bool:
+    """Whether its group is kept together: the others are in the node's NVLink domain, or can all go home there."""
+    if not splits(state, rank, node):
+        return True
+    here = nvlink_domain(node)
+
+    def comes(other: int) -> bool:
+        home = state.places.get(other // state.spec.workers_per_node)
+        return home is not None and nvlink_domain(home) == here and home.home_at < 0 and not home.lost
+
+    others = {other: state.nodes[state.holder(other).node] for other in state.together[rank]}
+    return all(nvlink_domain(where) == here or comes(other) for other, where in others.items())
 
 
 def _spare(node: Node, rank: int) -> Worker | None:

@@ -24,7 +24,7 @@ from understudy.core.events import (
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
 from understudy.core.model import LossCause, Timeouts
-from understudy.core.quiesce import advance, begin, fill, no_spare, want_more
+from understudy.core.quiesce import advance, begin, fill, waited, want_more
 from understudy.core.state import JobState, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
 from understudy.messages import losses as texts
@@ -167,7 +167,7 @@ def expired(state: JobState, event: Expired) -> None:
         late = [state.workers[name] for name in sorted(recovery.waiting)]
         lose(state, [Loss(worker, LossCause.HUNG, detail, state.now) for worker in late])
     elif event.timer == "hold" and state.vacant():
-        state.end(1, no_spare(state, state.vacant(), waited=state.timeouts.hang_first))
+        waited(state)
     elif event.timer == "migration" and state.migration is not None:
         detail = texts.NOT_READY(seconds=state.timeouts.hang_first)
         newcomer = state.workers[state.migration.newcomer]

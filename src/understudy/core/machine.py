@@ -35,7 +35,7 @@ What holds at all times
 
 Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
 `forming.py`, `loss.py`, `device_faults.py`, `devices.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `drain.py`,
-`admission.py`, `home.py`, `preparation.py`, `floating.py`, `drill.py`, `dispute.py`: one chapter each.
+`admission.py`, `home.py`, `preparation.py`, `floating.py`, `drill.py`, `dispute.py`, `topology.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from understudy.core import (
     quiesce,
     resume,
     taints,
+    topology,
     workers,
 )
 from understudy.core.commands import Command
@@ -134,6 +135,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.DrillBroken: drill.broken,
     events.Registered: proofs.registered,
     events.StateListed: _state_listed,
+    events.GroupsListed: topology.listed,
     events.PhaseDone: resume.phase_done,
     events.Verified: resume.verified,
     events.VerifyFailed: loss.verify_failed,
@@ -152,6 +154,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.NodeTainted: taints.node_tainted,
     events.NodeChecked: taints.node_checked,
     events.NodeReleased: drain.released,
+    events.NodeLabelled: topology.labelled,
     events.Observed: _observed,
     events.StopAsked: _stop_asked,
     events.Expired: loss.expired,

@@ -10,8 +10,9 @@ from understudy.core.assignment import environment, local_rank
 from understudy.core.commands import Assign, KillWorker, StartWorker
 from understudy.core.incident import OpenIncident
 from understudy.core.state import JobState, Node, Worker
+from understudy.core.topology import domain_of, shown, splits
 from understudy.core.transitions import WorkerState
-from understudy.messages import recoveries
+from understudy.messages import recoveries, topology
 
 
 def start_worker(state: JobState, node: Node, spare: bool) -> None:
@@ -29,6 +30,12 @@ def fence(state: JobState, worker: Worker, reason: str) -> None:
 
 def give_rank(state: JobState, worker: Worker, rank: int, generation: int, store: str, *, newcomer: bool, planned: bool = False) -> None:
     """`worker` sets up as `rank`. The caller decides when it becomes the rank's holder."""
+    if newcomer and splits(state, rank, state.nodes[worker.node]):
+        where = {"node": worker.node, "domain": domain_of(state, rank), "groups": shown(state, rank)}
+        warning = topology.GROUP_SPLIT(rank=rank, **where)
+        state.tell(warning)
+        if state.incident is not None:
+            state.incident.note(warning)
     local = local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
     worker.rank, worker.local_rank = rank, local
     state.become(worker, WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER)

@@ -12,19 +12,23 @@ alive.
     make_room    the same for a rank that is to leave its node
     keep         a loss calls a drill off whose spare is in a rank's set-up: it is one more of these, until the incident is over
 
-Ranks that are to leave their node come first, then those on tainted nodes, then those on the spare's own node. A preparation costs nobody
-anything when it fails: the spare is replaced, and a rank in whose set-up two have failed is left alone.
+Ranks that are to leave their node come first, then those on tainted nodes, then those on the spare's own node; last come ranks whose group
+is kept together in another NVLink domain. A preparation costs nobody anything when it fails: the spare is replaced, and a rank in whose
+set-up two have failed is left alone.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from understudy.core import drill
-from understudy.core.assignment import environment, local_rank
+from understudy.core.assignment import environment, held_to, local_rank
 from understudy.core.commands import Prepare, Publish
 from understudy.core.drain import ATTEMPTS as MOVES
 from understudy.core.events import Prepared
 from understudy.core.membership import fence, start_worker, top_up
 from understudy.core.state import JobState, Worker
+from understudy.core.topology import nvlink_domain, splits
 from understudy.core.transitions import WorkerState
 from understudy.messages import drills
 
@@ -102,9 +106,10 @@ def _likely(state: JobState, worker: Worker) -> int | None:
     covered = {spare.prepare.rank for spare in state.idle(WorkerState.WARM) if spare.prepare is not None and _serves(state, spare)}
     open_ranks = [rank for rank in state.ranks if rank not in covered and state.unprepared.get(rank, 0) < ATTEMPTS]
 
-    def order(rank: int) -> tuple[bool, bool, bool, int]:
+    def order(rank: int) -> tuple[bool, bool, bool, bool, int]:
         node = state.nodes[state.holder(rank).node]
-        return not _is_left(state, rank), not node.taint, node.name != worker.node, rank
+        outside = splits(state, rank, state.nodes[worker.node])
+        return outside, not _is_left(state, rank), not node.taint, node.name != worker.node, rank
 
     return min(open_ranks, key=order, default=None)
 
@@ -165,23 +170,32 @@ def publish_again(state: JobState, member: Worker) -> None:
             state.emit(Publish(member.name, spare.prepare.generation, spare.prepare.store, (spare.prepare.rank,)))
 
 
-def start_over(state: JobState, vacant: int) -> None:
-    """So many ranks wait for a spare, and those that are warm are prepared for others."""
-    wanted = vacant - len(state.idle(WorkerState.STARTING))
+def start_over(state: JobState, vacant: list[int]) -> None:
+    """These ranks wait for a spare, and those that are warm are prepared for others, or are not where the ranks may go."""
+    domains = Counter(held_to(state, rank) for rank in vacant)
+    starting = state.idle(WorkerState.STARTING)
     others = prepared_spares(state)
     others.sort(key=lambda worker: not state.trusted(state.nodes[worker.node]))  # stable
-    for worker in others[: max(0, wanted)]:
-        _anew(state, worker, "a rank is lost for which it is not prepared")
+    for domain in sorted(domains, reverse=True):  # those that may go anywhere last
+        coming = [worker for worker in starting if _is_in(state, worker, domain)][: domains[domain]]
+        starting = [worker for worker in starting if worker not in coming]
+        for worker in [other for other in others if _is_in(state, other, domain)][: domains[domain] - len(coming)]:
+            others.remove(worker)
+            _anew(state, worker, "a rank is lost for which it is not prepared")
 
 
 def make_room(state: JobState, rank: int) -> bool:
     """A rank is to leave its node, and the spares elsewhere are prepared for others: one of them is started over for it. False: none is
     there, or one starts that may take it.
     """
-    home = state.holder(rank).node
-    if any(state.trusted(state.nodes[worker.node]) and worker.node != home for worker in state.idle(WorkerState.STARTING)):
+    home, domain = state.holder(rank).node, held_to(state, rank)
+
+    def fits(worker: Worker) -> bool:
+        return state.trusted(state.nodes[worker.node]) and worker.node != home and _is_in(state, worker, domain)
+
+    if any(map(fits, state.idle(WorkerState.STARTING))):
         return False
-    there = [worker for worker in prepared_spares(state) if state.trusted(state.nodes[worker.node]) and worker.node != home]
+    there = list(filter(fits, prepared_spares(state)))
     staying = [worker for worker in there if worker.prepare is not None and not _is_left(state, worker.prepare.rank)]
     if not staying or state.unprepared.get(rank, 0) >= ATTEMPTS:
         return False
@@ -197,6 +211,11 @@ def _is_left(state: JobState, rank: int) -> bool:
     of_device = [taint for taint in node.device_taints.values() if holder.device and taint.device == holder.device]
     leaves = any(taint.leave for taint in (*node.taints.values(), *of_device))
     return leaves and state.unmoved.get(rank, 0) < MOVES
+
+
+def _is_in(state: JobState, worker: Worker, domain: str) -> bool:
+    """Whether it is in this NVLink domain; "": any will do."""
+    return not domain or nvlink_domain(state.nodes[worker.node]) == domain
 
 
 def _anew(state: JobState, worker: Worker, why: str) -> None:

@@ -11,7 +11,7 @@ nobody waits for them, and they keep what they have set up.
 from __future__ import annotations
 
 from understudy.core import drill, floating, forming, proofs
-from understudy.core.assignment import choose_spare
+from understudy.core.assignment import choose_anywhere, serve
 from understudy.core.commands import Abort, Recover
 from understudy.core.commit import BOUNDARY, REDO, Decision, InvariantBroken, decide
 from understudy.core.events import Quiesced
@@ -19,8 +19,8 @@ from understudy.core.membership import fence, give_back, give_rank, open_inciden
 from understudy.core.migration import disrupted, outcome
 from understudy.core.mismatch import Crashes
 from understudy.core.model import LossCause, Stand
-from understudy.core.preparation import keep, prepared_spares, start_over
-from understudy.core.state import JobState, Recovery, Stage
+from understudy.core.preparation import keep, start_over
+from understudy.core.state import JobState, Recovery, Stage, Worker
 from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
 from understudy.messages import losses, recoveries
 from understudy.messages.base import Text
@@ -85,27 +85,36 @@ def _finished_then_lost(state: JobState) -> list[tuple[int, LossCause]]:
 
 def fill(state: JobState) -> None:
     """Warm spares take the vacant ranks. If there are too few, hold for one that is warming, or for a node that is claimed."""
-    for rank in state.vacant():
-        spare = choose_spare(state, rank)
-        if spare is None and not prepared_spares(state):
-            break  # any spare can take any rank
-        if spare is None:
-            continue
-        give_rank(state, spare, rank, state.generation, state.store, newcomer=True)
-        state.ranks[rank] = spare.name
-        state.tell(recoveries.TAKES_OVER(spare=spare.name, node=spare.node, rank=rank))
-        if state.incident is not None:
-            state.incident.assigned(rank, spare.name, state.now)
+    serve(state, state.vacant(), lambda rank, spare: _take(state, rank, spare))
     vacant = state.vacant()
     if not vacant:
         state.cancel("hold")
         return
-    start_over(state, len(vacant))
+    start_over(state, vacant)
     top_up(state)
     floating.ask(state)
     if _may_come(state) and "hold" not in state.timers:
         state.tell(recoveries.HOLDS_FOR_SPARE(ranks=_ranks(vacant)))
         state.timer("hold", state.timeouts.hang_first)
+
+
+def waited(state: JobState) -> None:
+    """The limit of waiting for spares is over: those that are warm take the ranks, wherever they are, or the job ends."""
+    for rank in state.vacant():
+        spare = choose_anywhere(state, rank)
+        if spare is None:
+            state.end(1, no_spare(state, state.vacant(), waited=state.timeouts.hang_first))
+            return
+        _take(state, rank, spare)
+    advance(state)
+
+
+def _take(state: JobState, rank: int, spare: Worker) -> None:
+    give_rank(state, spare, rank, state.generation, state.store, newcomer=True)
+    state.ranks[rank] = spare.name
+    state.tell(recoveries.TAKES_OVER(spare=spare.name, node=spare.node, rank=rank))
+    if state.incident is not None:
+        state.incident.assigned(rank, spare.name, state.now)
 
 
 def _may_come(state: JobState) -> bool:

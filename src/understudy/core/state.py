@@ -18,7 +18,7 @@ from itertools import chain
 
 from understudy.core.commands import Abort, Assign, Command, EndJob, GiveBackNode, Pause, Prepare, Recover, SetTimer, Tell
 from understudy.core.commit import Decision
-from understudy.core.events import Event, Observed, PhaseDone, Quiesced, StateListed
+from understudy.core.events import Event, Observed, PhaseDone, Quiesced, RankGroup, StateListed
 from understudy.core.incident import OpenIncident
 from understudy.core.mismatch import Crashes
 from understudy.core.model import DrillResult, Incident, JobSpec, LossCause, Timeouts
@@ -80,7 +80,8 @@ class Node:
     lost: bool = False
     claim: int = -1  # the number of the claim that it serves, or has served; -1: it is the job's own
     gone: bool = False  # given back to the scheduler, and nothing was wrong with the node, as far as is known here
-    labels: dict[str, str] = field(default_factory=dict)  # of its place in the network, as its agent was given them
+    given: dict[str, str] = field(default_factory=dict)  # labels of its place in the network, as its agent was given them
+    found: dict[str, str] = field(default_factory=dict)  # ... as the scheduler has them
     taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # by source and part
     device_taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # the same, of single devices (`devices.py`)
     devices: dict[int, str] = field(default_factory=dict)  # by local rank: on which device a worker there computes, as far as it is known
@@ -89,6 +90,11 @@ class Node:
     awaits: int = 0  # of its spares, those that are there for this
     trusted_at: float = 0.0  # unix time at which a person last said that it is to be trusted; 0: nobody has
     workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Where it is in the network, as its agent says, or else the scheduler (`topology.py`)."""
+        return self.found | self.given
 
     @property
     def taint(self) -> str:
@@ -243,6 +249,8 @@ class JobState:
     void: int = 0  # the number of the last drill before what is registered has changed
     roles: tuple[int, ...] = ()  # alike for ranks that hold entries of the same names; empty: not known yet
     fingerprint: str = ""  # of these names
+    groups: tuple[RankGroup, ...] = ()  # that the script has made, as rank 0 has told last
+    together: dict[int, tuple[int, ...]] = field(default_factory=dict)  # rank -> all ranks with which it is kept together
     incident: OpenIncident | None = None
     incidents: list[Incident] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)

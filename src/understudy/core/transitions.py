@@ -118,6 +118,7 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
     events.DrillBroken: frozenset({MEMBER, LEAVING}),
     events.Registered: frozenset({MEMBER}),
     events.StateListed: frozenset({MEMBER}),
+    events.GroupsListed: frozenset({MEMBER}),
     events.NewcomerReady: frozenset({NEWCOMER}),
     events.Verified: frozenset({NEWCOMER}),
     events.VerifyFailed: frozenset({NEWCOMER}),

@@ -17,10 +17,10 @@ from understudy.core.preparation import missed, prepare, publish_again
 from understudy.core.quiesce import advance, fill, want_more
 from understudy.core.state import JobState, Migration, Node, Stage, Worker
 from understudy.core.taints import leave
+from understudy.core.topology import failure_domain, meanings
 from understudy.core.transitions import Phase, Why, WorkerState
 from understudy.messages import forming
 
-MOST_LABELS = 64  # of a node
 MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no more workers on a node either
 
 
@@ -42,9 +42,10 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
     if taken or (event.spares < 0 and event.node_rank >= state.spec.nodes + state.spec.spare_nodes):
         state.tell(forming.NODE_RANK_TAKEN(node=event.node, node_rank=event.node_rank))
         return
-    domain, labels = event.domain or event.node, dict(event.labels[:MOST_LABELS])
+    labels = meanings(event.labels)
+    domain = failure_domain(event.node, event.domain, labels)
     spares = _spares(state, event)
-    node = Node(event.node, event.address, event.node_rank, spares, domain, spares, labels=labels, claim=max(-1, event.claim))
+    node = Node(event.node, event.address, event.node_rank, spares, domain, spares, given=labels, claim=max(-1, event.claim))
     if before is not None:
         node.taints, node.device_taints, node.trusted_at = before.taints, before.device_taints, before.trusted_at
     state.nodes[event.node] = state.places[node.rank] = node

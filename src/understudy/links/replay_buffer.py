@@ -16,6 +16,7 @@ _REPEATED = (
     events.DrillBroken,
     events.Registered,
     events.StateListed,
+    events.GroupsListed,
     events.Verified,
     events.VerifyFailed,
     events.Uncovered,

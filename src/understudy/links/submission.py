@@ -39,6 +39,11 @@ class Submission(BaseModel):
         description="the step at which the first drill begins by itself, one for each role of a rank, and then at steps 2^n; 0: none does",
     )
     require_drill: bool = Field(default=False, description="a drill that finds a rank not survivable ends the job, with exit code 3")
+    keep_together: tuple[Annotated[str, Field(min_length=1, max_length=1 << 8)], ...] = Field(
+        default=(),
+        max_length=64,
+        description="groups of ranks that are to stay within one NVLink domain: by the dimension of a device mesh, or their description",
+    )
     max_restarts: int = Field(
         default=3, ge=0, description="how often the job may start anew when a rank is lost before the first transaction"
     )

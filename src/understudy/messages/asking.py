@@ -247,6 +247,18 @@ STATE_UNKNOWN = Message(
     remedy="Ask again after the first step.",
 )
 
+STATE_AND_TOPOLOGY = Message(
+    "US2357",
+    "--state and --topology are two questions: ask one at a time",
+    cause="`understudy status` was given both options.",
+    remedy="Ask twice, once with each option.",
+)
+GROUPS_UNKNOWN = Message(
+    "US2358",
+    "no group of ranks is known yet: ranks report their groups when they are compared, for the first time before the first step",
+    cause="`understudy status --topology` was asked while the script still sets up, or before ranks were given out.",
+    remedy="Ask again after the first step.",
+)
 NOTHING_LOST = Message(
     "US2356",
     "nothing was lost, nothing was moved",

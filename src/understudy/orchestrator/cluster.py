@@ -20,6 +20,7 @@ from understudy.core.events import LostNode, NodesLost, StopAsked
 from understudy.core.model import Timeouts
 from understudy.core.placement import Offer, place
 from understudy.core.state import CHECK
+from understudy.core.topology import failure_domain
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, Seen, StartPart, decode, encode
 from understudy.links.submission import Submission
@@ -140,7 +141,7 @@ class Cluster:
             return
         for name in list(self.waiting):
             request = self._requests[name]
-            offers = [Offer(n.hello.node, n.hello.domain or n.hello.node, n.free()) for n in self._trusted()]
+            offers = [Offer(n.hello.node, failure_domain(n.hello.node, n.hello.domain, n.hello.labels), n.free()) for n in self._trusted()]
             parts = place(request.spec(), offers)
             if isinstance(parts, str):
                 self.waiting[name] = service_jobs.WAITS_FOR_SLOTS(reason=parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
@@ -30,6 +32,7 @@ from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.security import Role
 from understudy.orchestrator.state_view import StateTable, state_table
+from understudy.orchestrator.topology_view import TopologyTable, topology_steps
 
 STATUS = TypeAdapter(views.Status)
 
@@ -69,6 +72,15 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
     async def state(job: str) -> StateTable:
         """What is registered, and what the script changes beside that, as all ranks were compared last. Also after the job's end."""
         return state_table(found(job).service.machine)
+
+    @app.get("/v1/jobs/{job}/topology", **read, responses=NO_ANSWER)
+    async def topology(job: str) -> TopologyTable:
+        """Where each group of ranks is in the network, and what the loss of a node or domain would do now. Also after the job's end."""
+        steps = topology_steps(found(job).service.machine)
+        table = next(steps)
+        for _ in steps:
+            await asyncio.sleep(0)  # agents are served in between
+        return table
 
     @app.get("/v1/jobs/{job}/report", **read, responses=NO_ANSWER)
     async def report(job: str) -> views.Report:

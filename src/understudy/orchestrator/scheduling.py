@@ -14,8 +14,9 @@ from contextlib import suppress
 
 from understudy.core import floating
 from understudy.core.drain import ranks_on, releasable
-from understudy.core.events import ClaimEnded, Event, NodeReleased, StopAsked
+from understudy.core.events import ClaimEnded, Event, NodeLabelled, NodeReleased, StopAsked
 from understudy.core.state import Claim, JobState
+from understudy.core.topology import meanings
 from understudy.core.transitions import WorkerState
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.messages import service_jobs
@@ -183,6 +184,9 @@ class Scheduling:
         """What is new since the last look. What ended while nobody looked is still there as a taint."""
         now = time.time()
         for name, node in seen.items():
+            known = state.nodes.get(name)
+            if known is not None and meanings(node.labels) != known.found:
+                self._submit(NodeLabelled(name, node.labels))
             before = self._known.get(name)
             was = {before.trouble} if before is not None else _journalled(state, scheduler, name)
             for kind in was - {node.trouble, ""}:

@@ -123,6 +123,7 @@ class NodeSeen:
     suspect: bool = False  # work should leave it
     reason: str = ""  # what is said there, by whom and since when, for a person
     since: float = 0.0  # unix time; 0: not known
+    labels: tuple[tuple[str, str], ...] = ()  # of its place in the network, if the scheduler knows it (`core.topology`)
 
 
 @dataclass(frozen=True)

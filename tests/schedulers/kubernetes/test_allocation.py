@@ -120,6 +120,13 @@ def test_what_the_resource_is_changed_into_and_cannot_be_changes_nothing(server:
     assert ours.cancelled() == kubernetes_jobs.RESOURCE_DELETED(kind="UnderstudyJob", namespace="ml", job="gpt")
 
 
+def test_a_pod_is_where_its_node_is(server: Server, ours: KubernetesAllocation) -> None:
+    labels = {"nvidia.com/gpu.clique": "c1.3", "rack": "r7"}
+    server.put(path("nodes", ""), {"metadata": {"name": "w2", "labels": labels}, "spec": {}, "status": {}})
+    found = {node.name: node.labels for node in ours.look()}
+    assert found["gpt-1"] == (("nvlink-domain", "c1.3"), ("switch", "r7")) and found["gpt-0"] == ()
+
+
 def test_one_that_cannot_be_looked_at_leaves_no_thread(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
     """An orchestrator tries once a second."""
 

@@ -124,7 +124,7 @@ def test_of_one_node_others_may_need_the_address(programs: Programs) -> None:
     ("names", "kinds", "labels"),
     [
         ("spine.leaf3.n7", "switch.switch.node", (("switch", "leaf3"),)),
-        ("b1.s2.n7", "block.switch.node", (("block", "b1"), ("switch", "s2"))),
+        ("b1.s2.n7", "block.switch.node", (("nvlink-domain", "b1"), ("switch", "s2"))),
         ("n7", "node", ()),
         ("a.b", "switch", ()),
         (".n7", "switch.node", ()),

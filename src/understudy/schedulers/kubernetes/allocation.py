@@ -18,6 +18,7 @@ from understudy.schedulers.kubernetes import names, pods, standing, trouble
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
 from understudy.schedulers.kubernetes.devices import Devices
 from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.places import labels_of
 from understudy.schedulers.kubernetes.resource import Job
 from understudy.schedulers.kubernetes.watched import Watched
 
@@ -57,13 +58,18 @@ class KubernetesAllocation(Allocation):
         self._job = self._read(self._job)
         nodes = {node["metadata"]["name"]: node for node in self._nodes.objects()}
         there = {name: pod for name, pod in self._ours().items() if name not in self._gone}
-        found = [trouble.seen(pod, self._troubles(pod, nodes)) for pod in there.values() if _runs(pod)]
+        found = [self._seen(pod, nodes) for pod in there.values() if _runs(pod)]
         for name in self._known.keys() - there.keys() - self._gone:
             if self._keys.claim not in self._known[name]["metadata"]["labels"]:
                 # of those that are claimed, `claims` tells
                 found.append(NodeSeen(name, "gone", TAKEN, True, kubernetes_jobs.POD_GONE()))
         self._known |= there
         return found
+
+    def _seen(self, pod: Object, nodes: Mapping[str, Object]) -> NodeSeen:
+        where = nodes.get(pod["spec"].get("nodeName") or "")
+        labels = labels_of(where, self._job.spec.topology_key) if where is not None else ()
+        return replace(trouble.seen(pod, self._troubles(pod, nodes)), labels=labels)
 
     def cancelled(self) -> str:
         if not self._job.deleted:

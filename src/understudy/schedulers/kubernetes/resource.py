@@ -83,6 +83,7 @@ class Spec(_Part):
     timeouts: Times = Times()
     evidence: Evidence = Evidence()
     topology_key: str = ""  # claimed pods go rather where this label of a node has the value that it has for the ranks' first node
+    keep_together: tuple[str, ...] = ()  # groups of ranks that are to stay within one NVLink domain
     tls_secret_name: str = ""
     template: Object
 
@@ -171,6 +172,7 @@ class Job:
             prepared=spec.spares.prepared,
             drill_at=spec.drill.at if spec.spares.pods else 0,
             require_drill=spec.drill.required,
+            keep_together=spec.keep_together,
         )
 
     def timeouts(self) -> Timeouts:

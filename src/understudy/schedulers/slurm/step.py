@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from understudy.common.bounds import plain
+from understudy.core.topology import NVLINK_DOMAIN, SWITCH
 from understudy.messages import slurm
 from understudy.schedulers.base import Place
 from understudy.schedulers.slurm import commands
 
 NAME = "slurm"
 ORCHESTRATORS = 3  # nodes that may run one: any one of them may be lost
+LABELS = {"switch": SWITCH, "block": NVLINK_DOMAIN}  # what Slurm's words for places in the network are as labels of a node
 OTHER_STEPS = 0xFFFFFFF0  # from here on Slurm numbers steps that no srun of the user's has made: the batch script, a shell
 SLOTS, FIRST_PORT = 2048, 16384  # below the ports that systems give out by themselves
 
@@ -81,9 +83,11 @@ def _number(environment: Mapping[str, str], name: str, otherwise: int) -> int:
 
 
 def topology(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """ "spine.leaf3.n7" with the pattern "switch.switch.node": the nearest of each kind. Slurm's blocks are NVLink domains."""
+    """Return the labels of this node: of "spine.leaf3.n7" with the pattern "switch.switch.node" the nearest of each kind. A block of
+    Slurm's is an NVLink domain.
+    """
     names = environment.get("SLURM_TOPOLOGY_ADDR", "").split(".")
     kinds = environment.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
     if len(names) != len(kinds):
         return ()
-    return tuple({kind: plain(name) for kind, name in zip(kinds, names, strict=True) if kind in ("switch", "block") and name}.items())
+    return tuple({LABELS[kind]: plain(name) for kind, name in zip(kinds, names, strict=True) if kind in LABELS and name}.items())

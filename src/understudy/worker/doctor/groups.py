@@ -199,6 +199,14 @@ def _nccl() -> None:
     holds(issubclass(Derived, kind), "NCCL's communicator can be derived from")
 
 
+def _names() -> None:
+    with world() as group:
+        has(group, "group_desc")
+        make = module("torch.distributed.device_mesh").init_device_mesh  # with a backend of its own a dimension has a group of its own
+        described = make("cpu", (1, 1), mesh_dim_names=("dp", "tp"), backend_override={"tp": "gloo"}).get_group("tp").group_desc
+        holds(described == "mesh_tp", f"a device mesh describes its groups as mesh_ and their dimension (it says {described})")
+
+
 GROUPS = (
     Internal(
         "bindings",
@@ -245,6 +253,14 @@ GROUPS = (
         ("transport.groups", "script.collectives"),
         ("_world",),
         _tables,
+    ),
+    Internal(
+        "group-names",
+        "groups are known by their dimension of a device mesh, for --keep-together and status --topology",
+        ("transport.groups",),
+        (),
+        _names,
+        without="groups of a device mesh have other names, and --keep-together must name these",
     ),
     Internal(
         "group-helper",

@@ -251,6 +251,7 @@ class Compared(PeerMessage):
     every: StrictInt  # steps between two comparisons on the side: rank 0's counts
     state: StateDigests
     frameworks: dict[StrictStr, SharedObject]
+    groups: list[GroupMembers]  # those with a name of which the rank is the first member
 
 
 @dataclass

@@ -28,7 +28,7 @@ from dataclasses import replace
 import torch
 
 from understudy.core.coverage import Replicas, refine
-from understudy.core.events import Registered, StateListed
+from understudy.core.events import GroupsListed, RankGroup, Registered, StateListed
 from understudy.core.judgement import is_training_state
 from understudy.messages import coverage as texts
 from understudy.worker.encoding.codec import encode
@@ -37,6 +37,7 @@ from understudy.worker.encoding.messages import Compared, pack, unpack
 from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.frameworks.base import brief, disagreement
 from understudy.worker.protocol.coverage_report import coverage
+from understudy.worker.protocol.group_listing import groups_of
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import PostVoteChanges
@@ -92,6 +93,7 @@ class Comparison:
         self._proof = -1  # the transaction before which a recovery is proven
         self._seen: dict[str, int] = {}  # digests of the last comparison, of entries that were the same on all replicas of this rank
         self._roles: tuple[tuple[int, ...], str] | None = None  # as rank 0 has told them
+        self._groups: tuple[RankGroup, ...] = ()  # on rank 0: as it has told them
         self._layouts = b""  # on rank 0: what steers collectives on all ranks, as they told last
         self._parted = False  # the last vote has told that what all ranks had alike is not the same any more
         self._reading: _Reading | None = None
@@ -257,6 +259,12 @@ class Comparison:
                 self._roles = told
                 control.send(Registered(control.worker, progress.generation, progress.step, *told))
 
+    def _tell_groups(self, groups: tuple[RankGroup, ...]) -> None:
+        if groups != self._groups and not self._progress.finished:
+            self._groups = groups
+            control = self._membership.control
+            control.send(GroupsListed(control.worker, self._progress.step, groups))
+
     def _tell_state(self, replicas: Replicas) -> None:
         progress, control = self._progress, self._membership.control
         if progress.rank == 0 and not progress.finished:  # of a script that has ended nothing is there any more
@@ -275,11 +283,14 @@ class Comparison:
         """What every rank has to tell, this one's digests being `table`. All go by how often rank 0 compares."""
         channel, frameworks = self._membership.channel, self._held.frameworks
         assert channel is not None
-        mine = Compared(self.every, self.summary(table).message(), brief(frameworks.described()))
+        mine = Compared(
+            self.every, self.summary(table).message(), brief(frameworks.described()), self._membership.groups.named(self._progress.rank)
+        )
         heard = [unpack(Compared, data) for data in channel.gather(pack(mine))]
         self.every = heard[0].every
         if self._progress.rank == 0:
             self._layouts = encode([there.frameworks for there in heard])
+            self._tell_groups(groups_of(there.groups for there in heard))
         if different := disagreement({rank: there.frameworks for rank, there in enumerate(heard)}):
             raise Misuse(texts.LAYOUTS_DIFFER(transaction=self._progress.transaction, different=different))
         told = [StateSummary.of(there.state) for there in heard]

@@ -30,6 +30,8 @@ from understudy.worker.transport.backends.base import Backend, Communicator
 from understudy.worker.transport.backends.registry import backends
 from understudy.worker.transport.rendezvous import Rendezvous
 
+MESH = "mesh_"  # begins the description of a group that a device mesh has made; its dimension follows
+UNNAMED = ("", "undefined", "default")  # descriptions of groups to which nobody has given one; the last of a mesh's group of all ranks
 PROBE = 512  # numbers in a sum that shows the order in which a group adds up
 FIRST_TYPE = 16  # BackendType values from here on are free
 LAST_TYPE = 255
@@ -130,6 +132,17 @@ class Groups:
 
     def describe(self) -> list[GroupMembers]:
         return [GroupMembers(name, ranks) for _, name, ranks in self.members()]
+
+    def named(self, rank: int) -> list[GroupMembers]:
+        """Return the groups of several ranks that have a name and of which `rank`, this worker's, is the first member. The name is the
+        dimension of a device mesh, or the description that the script has given; "world" is the group of all ranks.
+        """
+        found = []
+        for number, (group, _, ranks) in enumerate(self.members()):
+            described = "world" if number == 0 else str(group.group_desc).removeprefix(MESH)
+            if described not in UNNAMED and len(ranks) > 1 and min(ranks) == rank:
+                found.append(GroupMembers(described, ranks))
+        return found
 
     def abort(self) -> None:
         for made in list(self._made):

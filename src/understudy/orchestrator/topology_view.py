@@ -1,0 +1,182 @@
+"""Where each group of ranks is, and what a loss would do (`understudy status --topology`). As `views.py`, plain JSON values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from understudy.core.events import RankGroup
+from understudy.core.forecast import forecast
+from understudy.core.machine import Machine
+from understudy.core.state import JobState, Node
+from understudy.core.topology import FAILURE_DOMAIN, NVLINK_DOMAIN, SWITCH, nvlink_domain
+from understudy.core.transitions import WorkerState
+from understudy.orchestrator.views import load
+
+MOST = 100  # losses that are looked at, so that the answer of a large job takes no long time ...
+MOST_RANKS = 2000  # ... and ranks that these would take, together
+NODE = "node"
+
+
+class NodePlace(TypedDict):
+    """A node of the job, and where it is in the network."""
+
+    node: Annotated[str, Field(description="its name")]
+    nvlink_domain: Annotated[str, Field(description="its NVLink domain; empty: nothing says so")]
+    failure_domain: Annotated[str, Field(description="what fails together with it; its own name: nothing else")]
+    switch: Annotated[str, Field(description="its switch; empty: nothing says so")]
+    labels: Annotated[dict[str, str], Field(description="all labels of its place, those without a meaning included")]
+    ranks: Annotated[list[int], Field(description="that are there")]
+    spares: Annotated[int, Field(description="warm ones there")]
+    lost: Annotated[bool, Field(description="whether it is lost or given back")]
+
+
+class GroupPlace(TypedDict):
+    """A group of ranks that the script has made, and where it is."""
+
+    group: Annotated[str, Field(description="its dimension of a device mesh, or its description; world: all ranks")]
+    ranks: Annotated[list[int], Field(description="its members")]
+    kept_together: Annotated[bool, Field(description="whether --keep-together names it")]
+    nvlink_domains: Annotated[dict[str, int], Field(description="its ranks in each; with an empty name: where nothing says so")]
+    failure_domains: Annotated[dict[str, int], Field(description="its ranks in each")]
+    switches: Annotated[dict[str, int], Field(description="its ranks at each")]
+    nodes: Annotated[dict[str, int], Field(description="its ranks on each")]
+    split: Annotated[bool, Field(description="whether it is to be kept together, and spans several NVLink domains")]
+
+
+class RankMove(TypedDict):
+    """What becomes of a rank when it is lost."""
+
+    rank: Annotated[int, Field(description="its number")]
+    spare: Annotated[str | None, Field(description="the warm spare that takes it over; null: none can at once")]
+    node: Annotated[str | None, Field(description="where that spare is")]
+    splits: Annotated[bool, Field(description="whether its group would span one more NVLink domain")]
+
+
+class LossForecast(TypedDict):
+    """What the loss of a node, or of all nodes of a domain, would do now."""
+
+    kind: Annotated[str, Field(description=f"`{NODE}`, `{NVLINK_DOMAIN}`, `{FAILURE_DOMAIN}` or `{SWITCH}`")]
+    name: Annotated[str, Field(description="of the node or domain")]
+    nodes: Annotated[list[str], Field(description="that would be lost")]
+    ranks: Annotated[list[RankMove], Field(description="that would be lost, and what becomes of each")]
+    spares_coming: Annotated[int, Field(description="spares that would still start, for ranks that none takes at once")]
+
+
+class TopologyTable(TypedDict):
+    """Where a job is in the network."""
+
+    job: Annotated[str, Field(description="its name")]
+    keep_together: Annotated[list[str], Field(description="groups that are to stay within one NVLink domain")]
+    nodes: Annotated[list[NodePlace], Field(description="in the order of their ranks")]
+    groups: Annotated[list[GroupPlace], Field(description="that the script has made; empty until the first comparison of all ranks")]
+    losses: Annotated[list[LossForecast], Field(description="of nodes with ranks, and of domains with several nodes; the same nodes once")]
+    left_out: Annotated[int, Field(description="losses that were not looked at, because there are very many")]
+
+
+def topology_steps(machine: Machine) -> Iterator[TopologyTable]:
+    """Make the table in steps, none of which takes long: one for each loss that is looked at. Each gives the same table, which
+    then has one loss more.
+    """
+    state = machine.state
+    nodes = [node for _, node in sorted(state.places.items())]
+    ranks = _ranks(state)
+    cases = _cases([node for node in nodes if not node.lost], ranks) if state.ended is None else []
+    taken = accumulate(sum(len(ranks.get(name, [])) for name in there) for _, _, there in cases)
+    looked_at = cases[: min(MOST, sum(count <= MOST_RANKS for count in taken))]
+    table = TopologyTable(
+        job=state.spec.job,
+        keep_together=list(state.spec.keep_together),
+        nodes=[_node(node, ranks.get(node.name, [])) for node in nodes],
+        groups=[_group(state, group) for group in state.groups],
+        losses=[],
+        left_out=len(cases) - len(looked_at),
+    )
+    yield table
+    for kind, name, there in looked_at:
+        if all(node in state.nodes for node in there):
+            table["losses"].append(_loss(state, kind, name, there))
+            yield table
+
+
+def topology_table(machine: Machine) -> TopologyTable:
+    """Return the whole table at once."""
+    *_, table = topology_steps(machine)
+    return table
+
+
+def offline_topology_table(run_dir: Path) -> TopologyTable:
+    """From the journal alone. Raises `NoJournal`."""
+    return topology_table(load(run_dir)[0])
+
+
+def _ranks(state: JobState) -> dict[str, list[int]]:
+    """Of each node the ranks whose holder is there and is not gone."""
+    found: dict[str, list[int]] = {}
+    for rank, name in state.ranks.items():
+        worker = state.workers[name]
+        if worker.state not in (WorkerState.LOST, WorkerState.RELEASED):
+            found.setdefault(worker.node, []).append(rank)
+    return found
+
+
+def _node(node: Node, ranks: list[int]) -> NodePlace:
+    return NodePlace(
+        node=node.name,
+        nvlink_domain=nvlink_domain(node),
+        failure_domain=node.domain,
+        switch=node.labels.get(SWITCH, ""),
+        labels=node.labels,
+        ranks=ranks,
+        spares=len(node.idle(WorkerState.WARM)),
+        lost=node.lost,
+    )
+
+
+def _group(state: JobState, group: RankGroup) -> GroupPlace:
+    nodes = [state.nodes[state.holder(rank).node] for rank in group.ranks if rank in state.ranks]
+    kept = group.name in state.spec.keep_together
+    domains = _counted(nvlink_domain(node) for node in nodes)
+    return GroupPlace(
+        group=group.name,
+        ranks=list(group.ranks),
+        kept_together=kept,
+        nvlink_domains=domains,
+        failure_domains=_counted(node.domain for node in nodes),
+        switches=_counted(node.labels.get(SWITCH, "") for node in nodes),
+        nodes=_counted(node.name for node in nodes),
+        split=kept and len(domains.keys() - {""}) > 1,
+    )
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(names).items()))
+
+
+def _cases(nodes: list[Node], ranks: dict[str, list[int]]) -> list[tuple[str, str, list[str]]]:
+    """Kind, name and nodes of each loss that would take ranks: domains first, of which there are fewer, and the same nodes once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for kind, name_of in (
+        (NVLINK_DOMAIN, nvlink_domain),
+        (FAILURE_DOMAIN, lambda node: node.domain),
+        (SWITCH, lambda node: node.labels.get(SWITCH, "")),
+    ):
+        for node in nodes:
+            if name := name_of(node):
+                found.setdefault((kind, name), []).append(node.name)
+    several = {tuple(there): (kind, name) for (kind, name), there in reversed(found.items()) if len(there) > 1}
+    cases = [(kind, name, list(there)) for there, (kind, name) in reversed(several.items())]
+    cases += [(NODE, node.name, [node.name]) for node in nodes]
+    return [case for case in cases if any(ranks.get(name) for name in case[2])]
+
+
+def _loss(state: JobState, kind: str, name: str, nodes: list[str]) -> LossForecast:
+    found = forecast(state, nodes)
+    moves = [RankMove(rank=one.rank, spare=one.worker or None, node=one.node or None, splits=one.splits) for one in found.ranks]
+    return LossForecast(kind=kind, name=name, nodes=nodes, ranks=moves, spares_coming=found.coming)
