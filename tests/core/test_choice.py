@@ -13,7 +13,7 @@ from understudy.core.assignment import choose_anywhere, choose_spare, held_to, s
 from understudy.core.commands import Prepare
 from understudy.core.events import GroupsListed, RankGroup
 from understudy.core.model import JobSpec, Timeouts
-from understudy.core.state import DEVICE, FailedDevice, JobState, Node, Taint, Worker
+from understudy.core.state import DEVICE, JobState, Node, Taint, Worker
 from understudy.core.topology import domain_of, listed, splits
 from understudy.core.transitions import WorkerState
 
@@ -47,10 +47,9 @@ def could_later(state: JobState, worker: Worker) -> bool:
 def could_now(state: JobState, worker: Worker, rank: int) -> bool:
     if worker.state is not WorkerState.WARM:
         return False
-    broken = any(
-        one.node == worker.node and one.local_rank == worker.local_rank and (DEVICE, one.device) in state.nodes[worker.node].taints
-        for one in state.failed_devices
-    )
+    node = state.nodes[worker.node]
+    device = node.devices.get(worker.local_rank, "")
+    broken = any(taint.device == device for taint in node.device_taints.values())
     return worker.prepare is None or (worker.prepare.rank == rank and not broken)
 
 
@@ -132,8 +131,10 @@ def cluster(draw: random.Random) -> JobState:
         node.lost = draw.random() < 0.2
         node.claim = draw.choice((-1, -1, -1, number))
         if draw.random() < 0.2:
-            node.taints[DEVICE, "gpu0"] = Taint(DEVICE, "errors", "gpu0")
-            state.failed_devices.append(FailedDevice("w99", node.name, "gpu0", 0, 0, 0, "ecc"))
+            node.taints[DEVICE, ""] = Taint(DEVICE, "errors of several devices")
+        if draw.random() < 0.2:
+            node.devices = {0: "gpu0", 1: "gpu1"}
+            node.device_taints[DEVICE, "gpu0"] = Taint(DEVICE, "errors", "gpu0", device="gpu0")
         state.nodes[node.name] = state.places[number] = node
     for rank in range(ranks):
         found = enlist(state, draw, draw.choice((*HOLDS, WorkerState.MEMBER, WorkerState.LOST, WorkerState.LOST, WorkerState.RELEASED)))
