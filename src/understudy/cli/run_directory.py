@@ -10,6 +10,8 @@ workers/w3.log      what worker w3 printed; w3.page is where it stands
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import secrets
@@ -32,6 +34,17 @@ def _started(job: Path) -> float:
         return 0.0
 
 
+def _fresh(path: Path) -> Path:
+    """Make a folder that nobody else has made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        one = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            one.mkdir()
+            return one
+    raise AssertionError("numbers do not end")
+
+
 class NoRun(ValueError):
     """There is no such run; the text says what to do."""
 
@@ -42,12 +55,15 @@ class RunDirectory:
 
     @staticmethod
     def create(path: Path | None, name: str) -> RunDirectory:
-        """A new one: `path`, or `name` below `RUNS`. Raises `NoRun` if it holds a run already."""
-        path = (path or RUNS / name).absolute()
-        if (path / JOB).exists():
-            raise NoRun(asking.RUN_DIRECTORY_TAKEN(path=path))
+        """A new one: `path`, or `name` below `RUNS`, with a number behind it if that is taken: pods that share a folder may be started in
+        the same second, each as process 1. Raises `NoRun` if `path` holds a run already.
+        """
+        if path is None:
+            path = _fresh(RUNS / name)
+        elif (path / JOB).exists():
+            raise NoRun(asking.RUN_DIRECTORY_TAKEN(path=path.absolute()))
         (path / WORKERS).mkdir(parents=True, exist_ok=True)
-        return RunDirectory(path)
+        return RunDirectory(path.absolute())
 
     @staticmethod
     def find(path: Path | None) -> RunDirectory:
