@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import tiers, watchdog
 from tests.tiers import pytest_addoption as pytest_addoption
@@ -18,6 +19,10 @@ def pytest_configure(config: pytest.Config) -> None:
     watchdog.pytest_configure(config)
     tiers.pytest_configure(config)
 
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 # Most tests mean to use their only spare themselves. Those of drills say so (`--drill`).
 os.environ["UNDERSTUDY_DRILL"] = "off"

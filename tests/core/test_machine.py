@@ -209,8 +209,8 @@ class Said:
         members = self.state.members()
         if [worker.name for worker in members] == [name] and self.more % 8:
             name = "w99"  # as in `_WorkerLost`
-        error, device = self.pick(("ECC", "IllegalAddress"), self.detail), self.pick(("", "gpu0", "gpu1"), self.more)
-        transaction, certain, blamed = self.detail % 5 - 1, self.more % 2 == 0, self.more % 3 != 0
+        error, device = f"error {self.detail % 8}", self.pick(("", "gpu0", "gpu1"), self.more)  # many: two of a kind end the job
+        transaction, certain, blamed = self.detail // 8 % 8 - 1, self.more % 2 == 0, self.more % 3 != 0
         rank = self.state.workers[name].rank if name in self.state.workers else 0
         return events.DeviceFailed(name, rank, transaction, 1, error, certain, blamed, device, float(self.more), "it failed", "...")
 

@@ -177,11 +177,9 @@ def test_what_it_leaves_running_is_killed_and_not_waited_for(mark: Mark) -> None
 
 
 def test_who_leaves_the_group_with_its_pipes_is_not_waited_for(mark: Mark, tmp_path: Path) -> None:
-    script = f"setsid sh -c 'echo $$ > {tmp_path}/pid; mv {tmp_path}/pid {tmp_path}/daemon; exec sleep 1000' & " + (
-        f"while [ ! -e {tmp_path}/daemon ]; do :; done; exit 1"
-    )
-    only(shell(mark, script).look())
-    pid = int((tmp_path / "daemon").read_text())
+    daemon = f"echo $$ > {tmp_path}/pid; : > {tmp_path}/ready; exec sleep 1000"  # nothing else runs in it, which could outlive it
+    only(shell(mark, f"setsid sh -c '{daemon}' & while [ ! -e {tmp_path}/ready ]; do :; done; exit 1").look())
+    pid = int((tmp_path / "pid").read_text())
     send(pid, signal.SIGKILL)
     wait_for_end(pid)
 

@@ -76,7 +76,16 @@ def test_status_and_report_from_the_journal_alone(tmp_path: Path) -> None:
     status = views.offline_status(tmp_path)
     assert status == views.status(machine, pages)
     assert (status["job"], status["state"], status["generation"], status["step"]) == ("job", "recovering", 1, 5)
-    assert status["ranks"][1] == {"rank": 1, "worker": "w2", "pid": 102, "node": "n0", "state": "training", "step": 6, "proven": None}
+    assert status["ranks"][1] == {
+        "rank": 1,
+        "worker": "w2",
+        "pid": 102,
+        "node": "n0",
+        "device": "",
+        "state": "training",
+        "step": 6,
+        "proven": None,
+    }
     assert status["spares"] == [] and status["notices"] == ["rank 0: a value cannot survive"]
 
     report = views.offline_report(tmp_path)

@@ -5,7 +5,7 @@ The spare that takes a rank (`choose_spare`). Each row decides among those that 
 | row         | a spare                                                                                                           |
 |-------------|-------------------------------------------------------------------------------------------------------------------|
 | *it could*  | is warm, on a node that is there, and prepared for no other rank, nor for a place whose device is not trusted        |
-| *trust*     | is on a node without a taint; on one with a taint only if no spare is elsewhere, not even one that starts            |
+| *trust*     | is on a node without a taint; on one with a taint only if no spare is elsewhere, not even one that starts, or none came |
 | *together*  | is in the NVLink domain of the rank's group (`topology.py`), as long as a spare there may come, see below            |
 | *whole*     | of a group of which nobody is left: is in an NVLink domain with spares for all of its ranks, or lacks the fewest     |
 | *own*       | is the job's own before one on a claimed node                                                                       |
@@ -57,8 +57,11 @@ def choose_spare(state: JobState, rank: int) -> Worker | None:
 
 
 def choose_anywhere(state: JobState, rank: int) -> Worker | None:
-    """Return the warm spare that takes `rank` when no spare is waited for any more: as `choose_spare` without the row *together*."""
-    return _best(state, rank, _trusted(state))
+    """Return the warm spare that takes `rank` when no spare is waited for any more: as `choose_spare` without the row *together*, and on a
+    node with a taint if none elsewhere is warm.
+    """
+    idle = [worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].lost]
+    return _best(state, rank, _trusted(state)) or _best(state, rank, idle)
 
 
 def held_to(state: JobState, rank: int) -> str:

@@ -19,12 +19,13 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import TOKEN, Service
 from tests.integration.training import LONG
+from tests.said import said
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from understudy.core import events
 from understudy.links.messages import LIMIT, Hello, Lines, Pages, PartEnded, encode
-from understudy.messages import http_requests
+from understudy.messages import http_requests, service_jobs
 from understudy.messages.base import code_of
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -123,6 +124,8 @@ def test_an_agent_says_who_it_is_or_goes(service: Service) -> None:
 def test_junk_of_an_agent_changes_nothing(service: Service) -> None:
     """Malformed, oversized, other nodes', unknown jobs': the connection stays, or is closed, and the service serves on."""
     submit(service, "untouched")
+    about = f"{service.url}/v1/jobs/untouched/status"  # at first it waits for nodes that were there before the orchestrator was started
+    wait_until(lambda: said(httpx.get(about, headers=HEADERS).json()["message"], service_jobs.WAITS_FOR_SLOTS), "the job waits", LONG)
     before = httpx.get(f"{service.url}/v1/jobs/untouched/status", headers=HEADERS).json()
     hello = Hello("junk", "127.0.0.1", 0, "", {}, ())
     chance = random.Random(11)
