@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.said import said
+from tests.said import refused, said
 
 from understudy.checks import gpu
 from understudy.checks.base import Result, Verdict
@@ -148,3 +148,15 @@ def test_a_product_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_device_that_fails_is_told() -> None:
     assert "Error" in devices.examined(torch.device("meta"), 2, 0, 32, 1024)["error"]
+
+
+def test_one_device_is_all_that_the_program_sees() -> None:
+    shown = "import json, os; print(json.dumps({'built': os.environ['CUDA_VISIBLE_DEVICES'], 'devices': []}))"
+    found = Gpu(Options(devices=("gpu1", "GPU-5ad8")), command=(sys.executable, "-c", shown)).run()
+    assert said(found.detail, node_checks.GPUS_UNSEEN, built="1,GPU-5ad8")
+
+
+@pytest.mark.parametrize("name", ["1", "gpu", "cuda:1", "0000:3b:00.0", "gpu1,gpu2"])
+def test_what_is_no_name_of_a_gpu_is_refused(name: str) -> None:
+    with refused(ValueError, node_checks.NO_DEVICE_NAME, name=name):
+        Options(devices=(name,))

@@ -130,6 +130,45 @@ def test_what_was_said_of_the_node_before_a_rank_was_known_there_stays_so() -> N
     assert node.taints == {}
 
 
+def asked(rank: int, to: str, device: str = "") -> events.MigrationAsked:
+    return events.MigrationAsked(rank, "asked", to, device)
+
+
+def test_a_person_says_to_which_node_and_device() -> None:
+    job = known(JobSpec("job", 2, 1, nodes=2, spares=4))
+    to_usual = assigned(known(JobSpec("job", 2, 1, nodes=2, spares=4)).submit(asked(0, "n1")))
+    assert job.node_of(to_usual.worker) == "n1" and to_usual.environment["LOCAL_RANK"] == "1"
+    to_device = assigned(job.submit(asked(0, "n1", "gpu3")))
+    assert job.node_of(to_device.worker) == "n1" and to_device.environment["LOCAL_RANK"] == "3"
+
+
+@pytest.mark.parametrize(
+    "to, device, why",
+    [
+        ("n7", "", moves.NO_SUCH_NODE(node="n7", known="n0, n1")),
+        ("n1", "gpu0", moves.DEVICE_TAKEN(node="n1", device="gpu0", rank=1)),
+        ("n1", "GPU-0", moves.DEVICE_TAKEN(node="n1", device="GPU-0", rank=1)),
+        ("n1", "MIG-1", moves.NO_SUCH_DEVICE(node="n1", device="MIG-1", known="0000:00:00.0, GPU-0, gpu0")),
+    ],
+)
+def test_or_hears_why_it_cannot_go_there(to: str, device: str, why: str) -> None:
+    job = known(JobSpec("job", 2, 1, nodes=2, spares=2))
+    assert job.machine.migration_refusal(0, to, device) == why
+    assert moves.REFUSED(rank=0, why=why) in told(job.submit(asked(0, to, device))) and job.machine.state.migration is None
+
+
+def test_it_goes_to_no_tainted_place_and_to_none_without_a_spare() -> None:
+    job = known(JobSpec("job", 2, 1, nodes=2, spares=2))
+    job.lose(job.machine.state.nodes["n1"].idle(WorkerState.WARM)[0].name)
+    assert job.machine.migration_refusal(0, "n1") == moves.NO_SPARE_THERE(node="n1")
+    job.warm()
+    assert job.machine.migration_refusal(0, "n1") == ""
+    job.submit(seen("gpu0", "n1"))
+    assert job.machine.migration_refusal(0, "n1", "gpu0") == moves.NOT_THERE(node="n1", why="gpu0 is tainted")
+    job.submit(seen("", "n1"))
+    assert job.machine.migration_refusal(0, "n1") == moves.NOT_THERE(node="n1", why="it is hot")
+
+
 def test_a_drain_is_of_the_node() -> None:
     job = known(JobSpec("job", 2, 1, nodes=2, spares=2))
     job.submit(events.NodeTainted("n0", "a new kernel", *DRAIN, leave=True))

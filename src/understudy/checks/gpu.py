@@ -69,7 +69,15 @@ class Gpu(Check):
         return ""
 
     def run(self) -> Result:
-        done = subprocess.run(self._command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LIMIT)
+        done = subprocess.run(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT,
+            env={**os.environ, **_only(self.options.devices)},
+        )
         if done.returncode or len(done.stdout) > MOST_OUTPUT:
             how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else f"ended with exit code {done.returncode}"
             last = first_line((done.stderr.strip().splitlines() or [""])[-1])
@@ -87,6 +95,14 @@ class Gpu(Check):
         figures += [Figure(name=f"{one.device} memory", value=one.bytes / MIB, unit="MiB") for one in found.devices]
         models = ", ".join(f"{count} x {model}" for model, count in Counter(one.model for one in found.devices).items())
         return self.judged(failures, node_checks.GPUS_COMPUTE(models=models), figures)
+
+
+def _only(devices: Sequence[str]) -> dict[str, str]:
+    """What lets a process see these GPUs and no others, NVIDIA's and AMD's alike."""
+    if not devices:
+        return {}
+    names = ",".join(name.removeprefix("gpu") for name in devices)
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": names, "HIP_VISIBLE_DEVICES": names}
 
 
 def _unseen(built: str) -> str:

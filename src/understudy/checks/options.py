@@ -16,6 +16,7 @@ from understudy.messages import node_checks
 MIB = 1 << 20
 Name = Literal["detectors", "compute", "memory", "disk", "gpu", "network"]
 NAMES: tuple[Name, ...] = get_args(Name)  # in the order in which they are run: what is quick comes first
+_DEVICE = re.compile(r"gpu[0-9]{1,4}|(?:GPU|MIG)-[0-9A-Za-z/-]+")
 _PEER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -32,9 +33,18 @@ def _is_peer(peer: str) -> str:
     return peer
 
 
+def _is_device(name: str) -> str:
+    if _DEVICE.fullmatch(name) is None:
+        raise ValueError(node_checks.NO_DEVICE_NAME(name=name[:80]))
+    return name
+
+
 Peer = Annotated[str, Field(max_length=300), AfterValidator(_is_peer)]
 Names = Annotated[tuple[Name, ...], Field(max_length=100)]
 Share = Annotated[float, Field(gt=0, le=0.9, allow_inf_nan=False)]
+
+
+DeviceName = Annotated[str, Field(max_length=100), AfterValidator(_is_device)]
 
 
 class Options(Configured):
@@ -50,6 +60,7 @@ class Options(Configured):
     network_seconds: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 2.0  # in each direction, for each peer
     min_gbits: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.0  # 10^9 bits a second
     gpu_share: Share = 0.25  # of each device's free memory
+    devices: Annotated[tuple[DeviceName, ...], Field(max_length=64)] = ()  # GPUs to be tried out; none: all
     gpu_repeats: Annotated[int, Field(ge=2, le=10_000)] = 5
 
     def chosen(self) -> list[Name]:

@@ -49,6 +49,9 @@ class Flags:
     memory_most: Annotated[int, _option(HOW_MUCH, "--memory-most", help="But no more than so many MiB.")] = DEFAULT.memory_most
     disk_size: Annotated[int, _option(HOW_MUCH, "--disk-size", help="MiB to be written and read back.")] = DEFAULT.disk_size
     min_free: Annotated[float, _option(HOW_MUCH, "--min-free", help="GiB that must be free on that disk.")] = DEFAULT.min_free
+    device: Annotated[
+        list[str] | None, _option(HOW_MUCH, "--device", metavar="GPU", help="Try out this GPU only: gpu1, or its UUID; any number.")
+    ] = None
     gpu_share: Annotated[float, _option(HOW_MUCH, "--gpu-share", help="Share of each GPU's free memory, up to 0.9.")] = DEFAULT.gpu_share
     gpu_repeats: Annotated[int, _option(HOW_MUCH, "--gpu-repeats", help="Times that each GPU does the same work.")] = DEFAULT.gpu_repeats
     peer: Annotated[
@@ -89,6 +92,9 @@ def check_node(flags: Flags) -> None:
 
     [bold]understudy check-node --only memory --memory-share 0.8 --memory-most 1000000[/bold]
       Most of the memory, which takes longer.
+
+    [bold]understudy check-node --only gpu --device gpu1[/bold]
+      One GPU, while ranks train on the others.
     """
     signal.signal(signal.SIGTERM, _interrupted)
     try:
@@ -132,9 +138,11 @@ def verdict(report: Report) -> str:
 
 def _options(flags: Flags) -> Options:
     """Raises `ValueError`."""
-    named = {"compute_passes": "passes", "peers": "peer", "network_seconds": "seconds"}
+    named = {"compute_passes": "passes", "peers": "peer", "network_seconds": "seconds", "devices": "device"}
     given = {name: getattr(flags, named.get(name, name)) for name in Options.model_fields}
-    return read(Options, {**given, **{name: given[name] or () for name in ("only", "skip", "peers")}, "folder": str(flags.folder)})
+    return read(
+        Options, {**given, **{name: given[name] or () for name in ("only", "skip", "peers", "devices")}, "folder": str(flags.folder)}
+    )
 
 
 def _secrets(flags: Flags) -> list[str]:

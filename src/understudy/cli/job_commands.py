@@ -75,6 +75,7 @@ def migrate(
     rank: Annotated[int, typer.Option("--rank", help="The rank to move.")],
     run_dir: RunDir = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the report.")] = "",
+    to: Annotated[str, typer.Option("--to", metavar="NODE[:DEVICE]", help="Where to. Default: where a spare is best.")] = "",
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
     token_file: TokenFile = None,
@@ -83,8 +84,12 @@ def migrate(
     """Move a healthy rank to a spare at a step boundary, without losing a step.
 
     [bold]understudy migrate --rank 2 --reason "fan of GPU 2"[/bold]
+
+    [bold]understudy migrate --rank 2 --to node3:gpu1[/bold]
     """
-    _ask("migrate", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
+    node, _, device = to.partition(":")
+    wish = {"rank": rank, "reason": reason, "to": node, "device": device}
+    _ask("migrate", target(run_dir, orchestrator, job, token_file, tls_cert), wish)
     say(asking.MIGRATES(rank=rank))
 
 

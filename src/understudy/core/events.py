@@ -299,6 +299,8 @@ class MigrationAsked:
 
     rank: int
     reason: str
+    to: str = ""  # this node; empty: wherever a spare is best
+    device: str = ""  # of that node; empty: any
 
 
 @dataclass(frozen=True)

@@ -202,9 +202,9 @@ class Machine:
             commands = commands[: commands.index(state.ended) + 1]
         return commands
 
-    def migration_refusal(self, rank: int) -> str:
-        """Why `rank` cannot migrate now; empty if it can."""
-        return migration.refusal(self.state, rank)
+    def migration_refusal(self, rank: int, to: str = "", device: str = "") -> str:
+        """Why `rank` cannot migrate now, to that node and device if they are given; empty if it can."""
+        return migration.refusal(self.state, rank, to, device)
 
     def drill_refusal(self, rank: int) -> str:
         """Why no spare can be drilled for `rank` (-1: any) now; empty if one can."""

@@ -28,15 +28,18 @@ def fence(state: JobState, worker: Worker, reason: str) -> None:
     state.emit(KillWorker(worker.name, reason))
 
 
-def give_rank(state: JobState, worker: Worker, rank: int, generation: int, store: str, *, newcomer: bool, planned: bool = False) -> None:
-    """`worker` sets up as `rank`. The caller decides when it becomes the rank's holder."""
+def give_rank(
+    state: JobState, worker: Worker, rank: int, generation: int, store: str, *, newcomer: bool, planned: bool = False, local: int = -1
+) -> None:
+    """`worker` sets up as `rank`, with this local rank; -1: the usual one. The caller decides when it becomes the rank's holder."""
     if newcomer and splits(state, rank, state.nodes[worker.node]):
         where = {"node": worker.node, "domain": domain_of(state, rank), "groups": shown(state, rank)}
         warning = topology.GROUP_SPLIT(rank=rank, **where)
         state.tell(warning)
         if state.incident is not None:
             state.incident.note(warning)
-    local = local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
+    if local < 0:
+        local = local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
     worker.rank, worker.local_rank = rank, local
     state.become(worker, WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER)
     node = state.nodes[worker.node]

@@ -17,7 +17,7 @@ and is in nobody's state. If the newcomer is not lost, the job ends.
 
 from __future__ import annotations
 
-from understudy.core import drill
+from understudy.core import destination, drill
 from understudy.core.assignment import choose_spare
 from understudy.core.commands import Pause, Publish
 from understudy.core.events import MigrationAsked, NewcomerReady
@@ -28,12 +28,15 @@ from understudy.core.transitions import Phase, Why, WorkerState
 from understudy.messages import moves
 
 
-def refusal(state: JobState, rank: int) -> str:
-    """Why `rank` cannot migrate now; empty if it can."""
+def refusal(state: JobState, rank: int, to: str = "", device: str = "") -> str:
+    """Why `rank` cannot migrate now, to that node and device if they are given; empty if it can."""
     if rank not in range(state.spec.world_size):
         return moves.NO_SUCH_RANK(rank=rank, last=state.spec.world_size - 1)
     if why_not := state.unsettled():
         return why_not
+    if to:
+        place = destination.find(state, rank, to, device)
+        return "" if isinstance(place, destination.Place) else place
     if choose_spare(state, rank) is None:
         warming = bool(state.idle(WorkerState.STARTING))
         if not warming and any(spare.prepare is not None for spare in state.idle(WorkerState.WARM)):
@@ -43,17 +46,22 @@ def refusal(state: JobState, rank: int) -> str:
 
 
 def asked(state: JobState, event: MigrationAsked) -> None:
-    why_not = refusal(state, event.rank)
+    why_not = refusal(state, event.rank, event.to, event.device)
     if why_not:
         state.tell(moves.REFUSED(rank=event.rank, why=why_not))
+        return
+    if event.to:
+        place = destination.find(state, event.rank, event.to, event.device)
+        assert isinstance(place, destination.Place), "else it is refused"
+        move(state, event, place.spare, place.local_rank)
         return
     spare = choose_spare(state, event.rank)
     assert spare is not None, "else it is refused"
     move(state, event, spare)
 
 
-def move(state: JobState, event: MigrationAsked, spare: Worker) -> None:
-    """In plain training: `spare`, which is warm, sets up for the rank."""
+def move(state: JobState, event: MigrationAsked, spare: Worker, local: int = -1) -> None:
+    """In plain training: `spare`, which is warm, sets up for the rank, with this local rank; -1: the usual one."""
     drill.call_off(state, f"rank {event.rank} migrates")
     leaver = state.holder(event.rank)
     donors = [worker for worker in state.members() if worker is not leaver]
@@ -63,7 +71,7 @@ def move(state: JobState, event: MigrationAsked, spare: Worker) -> None:
     state.tell(moves.MIGRATES(rank=event.rank, leaver=leaver.name, newcomer=spare.name))
     for worker in state.members():
         state.emit(Publish(worker.name, generation, store, (event.rank,)))
-    give_rank(state, spare, event.rank, generation, store, newcomer=True, planned=True)
+    give_rank(state, spare, event.rank, generation, store, newcomer=True, planned=True, local=local)
     state.timer("migration", state.timeouts.hang_first)
 
 

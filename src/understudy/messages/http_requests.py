@@ -130,6 +130,13 @@ JOB_HAS_NO_NODE = Message(
     remedy="Look at the nodes in `understudy status`.",
 )
 
+DEVICE_OF_WHICH_NODE = Message(
+    "US5244",
+    "{device} of which node?",
+    cause="A rank was to move to a device, and no node was given.",
+    remedy="Give both: `understudy migrate --rank R --to NODE:DEVICE`.",
+)
+
 NODE_HAS_NO_DEVICE = Message(
     "US5243",
     "no rank is known to compute on {device} of node {node}; known devices: {known}",

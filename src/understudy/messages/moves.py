@@ -99,6 +99,30 @@ DEVICE_FAILED = Message(
     cause="An exception on a rank says that its device has failed.",
     remedy="Have the device checked, and say that it is trusted again with `understudy taint --node NODE --remove`.",
 )
+NOT_THERE = Message(
+    "US4232",
+    "node {node} is not trusted: {why}",
+    cause="A rank was to move to a node or a device that is tainted or lost.",
+    remedy="Choose another one, or say that it is to be trusted with `understudy taint --remove`.",
+)
+NO_SUCH_DEVICE = Message(
+    "US4233",
+    "{device} of node {node} is not known; known devices: {known}",
+    cause="A rank was to move to a device of which no worker has told, and whose name is no index (gpu3) either.",
+    remedy="Give one of the names that are listed, or an index.",
+)
+DEVICE_TAKEN = Message(
+    "US4234",
+    "rank {rank} is on {device} of node {node}",
+    cause="A rank was to move to a device on which another rank computes.",
+    remedy="Choose another device, or move that rank first.",
+)
+NO_SPARE_THERE = Message(
+    "US4235",
+    "no spare is warm on node {node} that could take the rank",
+    cause="A rank was to move to a node on which no spare is warm, or only such as are prepared for other ranks or devices.",
+    remedy="Wait for one, or leave out where the rank is to go.",
+)
 DEVICE_TAINTED = Message(
     "US4229",
     "{device} of node {node} is tainted: {reason}",

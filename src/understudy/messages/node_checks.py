@@ -184,6 +184,12 @@ GPUS_COMPUTE = Message(
     "{models}: all compute the same, and their memory holds",
     cause="All GPUs of one model came to the same results, and gave back what was written into their memory.",
 )
+NO_DEVICE_NAME = Message(
+    "US3249",
+    "{name} is no GPU's name: give gpu1, GPU-UUID or MIG-UUID",
+    cause="`understudy check-node --device` takes the index or the UUID of a GPU, as `nvidia-smi -L` lists them.",
+    remedy="Give one of these.",
+)
 NO_GPU = Message(
     "US3671",
     "there is no GPU here",

@@ -18,6 +18,8 @@ class Migrate(BaseModel):
     """A wish to move a rank."""
 
     rank: int = Field(ge=0, description="which")
+    to: str = Field(default="", max_length=1000, description="to this node; empty: wherever a spare is best")
+    device: str = Field(default="", max_length=200, description="of that node: index (gpu1), UUID or PCI address; empty: any")
     reason: str = Field(default="", max_length=1000, description="for the report")
 
 

@@ -95,10 +95,12 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
     async def migrate(job: str, wish: Migrate) -> Accepted:
         """Move a healthy rank to a spare at a step boundary. Not during an incident, before the first step, or without a warm spare."""
         service = found(job).service
-        why_not = service.machine.migration_refusal(wish.rank)
+        if wish.device and not wish.to:
+            raise HTTPException(409, http_requests.DEVICE_OF_WHICH_NODE(device=wish.device))
+        why_not = service.machine.migration_refusal(wish.rank, wish.to, wish.device)
         if why_not:
             raise HTTPException(409, why_not)
-        service.submit(MigrationAsked(wish.rank, wish.reason))
+        service.submit(MigrationAsked(wish.rank, wish.reason, wish.to, wish.device))
         return Accepted()
 
     @app.post("/v1/jobs/{job}/drill", **operate, responses=REFUSED)

@@ -1,0 +1,59 @@
+"""Where a person wants a rank to move: to a node, or to one device of it. Asked for, it goes there or nowhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from understudy.core import devices
+from understudy.core.state import JobState, Node, Worker
+from understudy.core.transitions import WorkerState
+from understudy.messages import moves
+from understudy.messages.base import Text
+
+_HOLDING = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
+_INDEX = re.compile(r"gpu(\d{1,4})")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The spare that takes the rank, and with which local rank; -1: any."""
+
+    spare: Worker
+    local_rank: int = -1
+
+
+def find(state: JobState, rank: int, to: str, device: str = "") -> Place | Text:
+    """Return the place, or why the rank cannot go there now."""
+    node = state.nodes.get(to)
+    if node is None:
+        return moves.NO_SUCH_NODE(node=to, known=", ".join(sorted(state.nodes)) or "none yet")
+    if node.lost or node.taints:
+        return moves.NOT_THERE(node=to, why=node.taint or "it is lost")
+    local = _local_rank(node, device) if device else -1
+    if device and local < 0:
+        known = ", ".join(sorted({*node.devices.values(), *node.device_names})) or "none"
+        return moves.NO_SUCH_DEVICE(node=to, device=device, known=known)
+    if local in node.tainted_places():
+        return moves.NOT_THERE(node=to, why=f"{device} is tainted")
+    there = [worker for worker in node.workers.values() if worker.state in _HOLDING and worker.local_rank == local >= 0]
+    if there:
+        return moves.DEVICE_TAKEN(node=to, device=device, rank=there[0].rank)
+    fitting = [spare for spare in node.idle(WorkerState.WARM) if _fits(node, spare, rank, local)]
+    if not fitting:
+        return moves.NO_SPARE_THERE(node=to)
+    return Place(min(fitting, key=lambda spare: (not spare.ready, int(spare.name[1:]))), local)
+
+
+def _fits(node: Node, spare: Worker, rank: int, local: int) -> bool:
+    if spare.prepare is None:
+        return True
+    return spare.prepare.rank == rank and spare.local_rank not in node.tainted_places() and local in (-1, spare.local_rank)
+
+
+def _local_rank(node: Node, device: str) -> int:
+    """The one with which a script goes to that device: as a worker there has told, else its index; -1: neither is known."""
+    name = devices.of(node, device) or device
+    told = [local for local, known in node.devices.items() if known == name]
+    index = _INDEX.fullmatch(name)
+    return told[-1] if told else int(index[1]) if index is not None and int(index[1]) not in node.devices else -1
