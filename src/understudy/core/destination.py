@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from understudy.core import devices
 from understudy.core.state import JobState, Node, Worker
 from understudy.core.transitions import WorkerState
 from understudy.messages import moves
@@ -53,7 +52,7 @@ def _fits(node: Node, spare: Worker, rank: int, local: int) -> bool:
 
 def _local_rank(node: Node, device: str) -> int:
     """The one with which a script goes to that device: as a worker there has told, else its index; -1: neither is known."""
-    name = devices.of(node, device) or device
+    name = node.device_of(device) or device
     told = [local for local, known in node.devices.items() if known == name]
     index = _INDEX.fullmatch(name)
     return told[-1] if told else int(index[1]) if index is not None and int(index[1]) not in node.devices else -1

@@ -36,12 +36,6 @@ def note(state: JobState, worker: Worker, device: str, names: tuple[str, ...] = 
     node.device_names.update(dict.fromkeys(names, device))
 
 
-def of(node: Node, part: str) -> str:
-    """The device that a part is, if ranks are known to compute on it; else ""."""
-    device = node.device_names.get(part, part)
-    return device if device and device in node.devices.values() else ""
-
-
 def taint_of(state: JobState, worker: Worker) -> Taint | None:
     """What is said of the device of `worker`; what asks to leave it first."""
     found = [taint for taint in state.nodes[worker.node].device_taints.values() if worker.device and taint.device == worker.device]

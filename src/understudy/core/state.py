@@ -101,6 +101,11 @@ class Node:
         """Why it is not trusted; "" if it is."""
         return "; ".join(dict.fromkeys(taint.reason for taint in self.taints.values()))
 
+    def device_of(self, part: str) -> str:
+        """The device that a part is, by whichever of its names, if ranks are known to compute on it; else ""."""
+        device = self.device_names.get(part, part)
+        return device if device and device in self.devices.values() else ""
+
     def tainted_places(self) -> set[int]:
         """Local ranks whose device is not trusted."""
         tainted = {taint.device for taint in self.device_taints.values()}

@@ -58,8 +58,8 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
 
 def _speaks_of(node: Node, key: tuple[str, str], part: str) -> bool:
     """Whether what is said there is about this part, by whichever of its names; about the node everything is."""
-    device = devices.of(node, part)
-    return part in ("", key[1]) or (device != "" and devices.of(node, key[1]) == device)
+    device = node.device_of(part)
+    return part in ("", key[1]) or (device != "" and node.device_of(key[1]) == device)
 
 
 def node_checked(state: JobState, event: NodeChecked) -> None:
@@ -74,7 +74,7 @@ def taint(state: JobState, name: str, new: Taint) -> None:
     node = state.nodes[name]
     key = new.source, new.part
     known = node.known(*key)
-    device = devices.of(node, new.part) if key not in node.taints else ""
+    device = node.device_of(new.part) if key not in node.taints else ""
     new = replace(new, device=device)
     person = new.source == OPERATOR or key == DRAIN
     if known is not None and not person:

@@ -8,7 +8,6 @@ from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
-from understudy.core import devices
 from understudy.core.events import Believed, DrillAsked, MigrationAsked, NodeTainted, StopAsked
 from understudy.messages import http_requests
 from understudy.orchestrator import drains, views
@@ -136,7 +135,7 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
         node = service.machine.state.nodes.get(wish.node)
         if node is None:
             raise HTTPException(409, http_requests.JOB_HAS_NO_NODE(job=job, node=wish.node))
-        if wish.device and not devices.of(node, wish.device):
+        if wish.device and not node.device_of(wish.device):
             known = ", ".join(sorted({*node.devices.values(), *node.device_names})) or "none"
             raise HTTPException(409, http_requests.NODE_HAS_NO_DEVICE(node=wish.node, device=wish.device, known=known))
         service.submit(NodeTainted(wish.node, wish.reason, part=wish.device))
