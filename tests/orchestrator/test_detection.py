@@ -12,7 +12,7 @@ from tests.core.core_job import Job
 from tests.said import arguments_of, said
 
 from understudy import extensions
-from understudy.core.events import Committed, Event, MigrationAsked, NodeTainted, WorkerLost
+from understudy.core.events import Committed, Event, MigrationAsked, NodeTainted, UsesDevice, WorkerLost
 from understudy.core.model import JobSpec, LossCause
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
 from understudy.messages import policies, service_jobs
@@ -87,6 +87,21 @@ def test_evidence_becomes_an_event_once() -> None:
     assert job.sees(Evidence("hang", Subject.WORKER, job.state.ranks[0], Severity.LOST, "still", 9.0), 104.0) == WorkerLost(
         job.state.ranks[0], LossCause.HUNG, "still", 9.0
     )
+
+
+def test_a_policy_may_end_who_computes_on_a_device() -> None:
+    """A device that is gone answers nobody: its rank cannot give its state to a newcomer, as it would when it leaves."""
+    job = Answered('[[rule]]\nname = "gone"\nkind = "xid-79"\nsubject = ["device"]\naction = "lost"')
+    worker = job.state.ranks[1]
+    node = job.state.workers[worker].node
+    job.job.submit(UsesDevice(worker, "gpu1", ("GPU-5a",)))
+    gone = Evidence("kernel", Subject.DEVICE, node, Severity.SUSPECT, "it fell off the bus", 100.0, "xid-79", "GPU-5a")
+    why = policies.DECIDED(detail="it fell off the bus", detector="kernel", rule="gone")
+    assert job.sees(gone, 101.0) == WorkerLost(worker, LossCause.DEVICE, why, 100.0)
+    assert {taint.device for taint in job.state.nodes[node].device_taints.values()} == {"gpu1"}
+    assert job.state.holder(1).name != worker
+    again = job.sees(replace(gone, happened=102.0), 102.0)
+    assert isinstance(again, NodeTainted) and again.part == "GPU-5a" and not again.leave, "nobody computes there any more"
 
 
 def test_a_note_is_for_a_person_and_told_once() -> None:

@@ -25,7 +25,7 @@ from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
 from understudy.core.model import LossCause, Timeouts
 from understudy.core.quiesce import advance, begin, fill, waited, want_more
-from understudy.core.state import JobState, Worker
+from understudy.core.state import DEVICE, JobState, Taint, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
 from understudy.messages import losses as texts
 
@@ -73,7 +73,10 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
 
 
 def worker_lost(state: JobState, event: WorkerLost) -> None:
-    lose(state, [Loss(state.workers[event.worker], event.cause, event.detail, event.happened)])
+    worker = state.workers[event.worker]
+    if event.cause is LossCause.DEVICE and worker.device:  # a policy says so; its spare goes to another one
+        taints.taint(state, worker.node, Taint(DEVICE, event.detail, worker.device))
+    lose(state, [Loss(worker, event.cause, event.detail, event.happened)])
 
 
 def worker_warm(state: JobState, event: WorkerWarm) -> None:

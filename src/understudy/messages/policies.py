@@ -90,9 +90,9 @@ EMPTY_HOURS = Message(
 )
 LOST_IS_FOR_WORKERS = Message(
     "US3456",
-    'action = "lost" ends a worker: say subject = ["worker"]',
-    cause="A rule would end workers because of evidence about nodes or their parts.",
-    remedy='Add subject = ["worker"] to the rule, or take the action "leave".',
+    'action = "lost" ends workers: say subject = ["worker"], ["device"] or both',
+    cause="A rule would end all workers of a node because of evidence about it, or about a link.",
+    remedy='Say in the rule of what it is, subject = ["worker", "device"], or take the action "leave".',
 )
 TWO_RULES = Message(
     "US3457",

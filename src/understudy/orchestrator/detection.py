@@ -132,6 +132,10 @@ class Responses:
         away = node is not None and node.lost and evidence.detector != HEARTBEAT  # that one is about just this
         if node is None or away or 0 < evidence.happened <= node.trusted_at:
             return None
+        if decision.action is Action.LOST:
+            if (holder := _on_device(node, evidence.part)) is not None:
+                return WorkerLost(holder, LossCause.DEVICE, decision.why, evidence.happened)
+            decision = replace(decision, action=Action.TAINT)  # nobody computes there, or not any more
         if decision.action is Action.LEAVE and evidence.subject is Subject.WORKER:
             return self._move(evidence.name, decision.why, node, state, now)
         if decision.over:
@@ -245,6 +249,12 @@ class Responses:
             part = f"{evidence.part} of " if evidence.part else ""
             about = f"{part}{'node' if evidence.subject is not Subject.WORKER else 'worker'} {evidence.name}"
             self._tell(service_jobs.NOTED(about=about, reason=decision.why))
+
+
+def _on_device(node: Node, part: str) -> str | None:
+    """Who holds a rank on this device, as far as that is known."""
+    device, holding = node.device_of(part), (WorkerState.MEMBER, WorkerState.NEWCOMER, WorkerState.LEAVING)
+    return next((worker.name for worker in node.workers.values() if device and worker.device == device and worker.state in holding), None)
 
 
 def _last(ends: Collection[float]) -> float:

@@ -124,7 +124,7 @@ _DONE = {
     Action.NOTE: "it is told",
     Action.TAINT: "the node gets no more ranks and spares",
     Action.LEAVE: "the node gets no more ranks and spares, and its ranks leave it",
-    Action.LOST: "the worker is ended and its rank goes to a spare",
+    Action.LOST: "the worker, or who computes on the device, is ended and its rank goes to a spare",
 }
 
 

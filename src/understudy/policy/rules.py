@@ -62,7 +62,7 @@ class Action(StrEnum):
     NOTE = "note"  # told to people, once
     TAINT = "taint"  # the node gets no more ranks and spares
     LEAVE = "leave"  # ... and its ranks move to other nodes; of a worker: its rank moves to a spare
-    LOST = "lost"  # of a worker: it is ended, and its rank goes to a spare
+    LOST = "lost"  # of a worker, or of a device: who computes there is ended, and its rank goes to a spare
 
 
 def seconds(value: Any) -> Any:
@@ -132,7 +132,7 @@ class Rule(_Part):
 
     @model_validator(mode="after")
     def _possible(self) -> Rule:
-        if self.action is Action.LOST and self.subject != {Subject.WORKER}:
+        if self.action is Action.LOST and not self.subject <= {Subject.WORKER, Subject.DEVICE}:
             raise ValueError(policies.LOST_IS_FOR_WORKERS())
         return self
 
