@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from understudy.core.state import JobState, Node, Worker
@@ -11,7 +10,7 @@ from understudy.messages import moves
 from understudy.messages.base import Text
 
 _HOLDING = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
-_INDEX = re.compile(r"gpu(\d{1,4})")
+INDEXED = "gpu"  # what devices are called that have an index
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,8 @@ def _fits(node: Node, spare: Worker, rank: int, local: int) -> bool:
 def _local_rank(node: Node, device: str) -> int:
     """The one with which a script goes to that device: as a worker there has told, else its index; -1: neither is known."""
     name = node.device_of(device) or device
-    told = [local for local, known in node.devices.items() if known == name]
-    index = _INDEX.fullmatch(name)
-    return told[-1] if told else int(index[1]) if index is not None and int(index[1]) not in node.devices else -1
+    if told := [local for local, known in node.devices.items() if known == name]:
+        return told[-1]
+    index = name.removeprefix(INDEXED)
+    known_index = name.startswith(INDEXED) and index.isascii() and index.isdecimal() and len(index) < 5
+    return int(index) if known_index and int(index) not in node.devices else -1
