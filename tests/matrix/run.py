@@ -34,7 +34,7 @@ from understudy.cli.client import NoAnswer, of_job
 from understudy.cli.target import Target, target
 
 SPARES = 3
-PACE = 0.05  # seconds of a step, so that there are not too many of them
+PACE = 0.2  # seconds of a step, so that there are not too many of them
 BEYOND = 2  # steps that all ranks commit after a cell
 FEWEST = 256  # steps of an undisturbed run
 PATIENCE = 120.0  # seconds from a fault to its outcome
