@@ -24,8 +24,9 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from recovery import MODELS, SETTLE, closed, wait_for  # noqa: E402
 from running import RunningJob  # noqa: E402
 from understudy.chaos.armed import Armed, Folder  # noqa: E402
+from understudy.chaos.base import Value  # noqa: E402
 
-FAULTS = ("sigkill", "device_error")
+FAULTS: dict[str, dict[str, Value]] = {"sigkill": {}, "device_error": {"kind": "ecc"}}  # with their parameters
 POINT = "backward"
 
 
@@ -36,11 +37,11 @@ def measure(pairs: int, ranks: int, seed: int, folder: Path) -> dict[str, list[f
     with RunningJob(folder, arguments, ranks=ranks, options=("--chaos",)) as job:
         waiting = Folder(job.run_dir)
         for number in range(2 * pairs):
-            fault, name = FAULTS[number % 2], f"{number}"
+            fault, name = list(FAULTS)[number % 2], f"{number}"
             wait_for(job, "a warm spare", lambda: any(spare["state"] == "warm" for spare in job.status().get("spares", [])))
             first = job.metrics.last_step()
             wait_for(job, f"{SETTLE} steady steps", lambda first=first: job.metrics.last_step() >= first + SETTLE)  # type: ignore[misc]
-            waiting.arm(Armed(name, fault, chance.randrange(ranks), POINT))
+            waiting.arm(Armed(name, fault, chance.randrange(ranks), POINT, values=FAULTS[fault]))
             wait_for(job, fault, lambda name=name: waiting.has_fired(name))  # type: ignore[misc]
             happened = waiting.fired(name)
             assert happened is not None
