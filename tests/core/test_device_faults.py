@@ -117,6 +117,24 @@ def test_anything_else_of_the_newcomer_is_its_devices(second: events.DeviceFaile
     assert taints(job) >= {("n0", "gpu1"), ("n0", second.device)}
 
 
+def test_a_disk_is_the_nodes_and_one_for_all_its_ranks() -> None:
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
+    job.submit(events.UsesDevice("w0", "gpu0"))
+    disk = replace(failed("w0", 0, error="EIO", device="disk"), computes=False)
+    assert assigned(job.submit(disk)).rank == 0
+    node = job.machine.state.nodes["n0"]
+    assert set(node.taints) == {(DEVICE, "disk")} and node.device_taints == {}, "not the GPU of that rank"
+    assert not ended(job.submit(replace(disk, worker="w1", rank=1)))
+    assert set(node.taints) == {(DEVICE, "disk")}, "two ranks with one disk are no two devices"
+
+
+def test_what_a_worker_has_told_of_its_device_counts_and_not_what_is_assumed_at_the_end() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1))
+    job.submit(events.UsesDevice("w1", "gpu6"))
+    job.submit(failed("w1", 1, device="gpu1"))
+    assert taints(job) == {("n0", "gpu6")}
+
+
 def test_without_a_known_device_each_worker_counts_as_one() -> None:
     job = Job(JobSpec("job", 2, 2, spares=3))
     job.submit(failed("w1", 1, device=""))

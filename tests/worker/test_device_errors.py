@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from understudy.chaos.faults.device import KINDS
 from understudy.worker.protocol.device_in_use import Device, assumed, in_use
 from understudy.worker.recovery import device_errors
-from understudy.worker.recovery.device_errors import ACCELERATOR, DeviceError, Kind, judge
+from understudy.worker.recovery.device_errors import ACCELERATOR, DISK, DeviceError, Kind, judge
 
 HINT = "\nSearch for `{name}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\nCUDA kernel"
 NCCL = (
@@ -101,7 +101,7 @@ def test_nccl_says_on_whose_side_it_was() -> None:
 
 @pytest.mark.parametrize("number", sorted(device_errors.FILES))
 def test_a_disk_that_does_not_answer_is_a_device(number: int) -> None:
-    assert judge(OSError(number, os.strerror(number), "/data/shard")) == DeviceError(Kind.DEVICE_LOST, errno.errorcode[number])
+    assert judge(OSError(number, os.strerror(number), "/data/shard")) == DeviceError(Kind.DEVICE_LOST, errno.errorcode[number], part=DISK)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ENOENT, errno.EACCES, errno.EPIPE, errno.ECONNRESET, errno.ENOMEM])
@@ -120,7 +120,7 @@ class Broken(Dataset[int]):
 def test_so_is_one_below_a_process_of_a_loader() -> None:
     with pytest.raises(OSError) as told:
         list(DataLoader(Broken(), num_workers=1))
-    assert judge(told.value) == DeviceError(Kind.DEVICE_LOST, "EIO")
+    assert judge(told.value) == DeviceError(Kind.DEVICE_LOST, "EIO", part=DISK)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ A script's fault trusts again what was tainted for it, and burns no further spar
 An error that comes when a peer is lost already, and may come from that, is blamed on nobody: its rank is lost (its process cannot go on),
 and nothing is remembered.
 
+What all ranks of a node share, such as a disk, is one device, and a taint of it speaks of the node.
+
 Known limit: where no device is known, as on a CPU, each worker counts as one of its own.
 """
 
@@ -34,7 +36,8 @@ WITHIN = 1  # transactions between two failures that count as one event on a nod
 def device_failed(state: JobState, event: DeviceFailed) -> None:
     worker = state.workers[event.worker]
     if event.blamed:
-        here = FailedDevice(worker.name, worker.node, event.device, worker.local_rank, event.rank, event.transaction, event.error)
+        device = (event.computes and worker.device) or event.device  # what the worker has told of itself before is no assumption
+        here = FailedDevice(worker.name, worker.node, device, worker.local_rank, event.rank, event.transaction, event.error)
         training = worker.rank >= 0 and worker.state is not WorkerState.REHEARSING
         if training and (before := _same_of_script(state, here, certain=event.certain)):
             _blame_script(state, event, worker, before)
@@ -82,7 +85,8 @@ def _blame_device(state: JobState, here: FailedDevice, event: DeviceFailed) -> N
     ]
     state.failed_devices = [*state.failed_devices, here][-KEPT:]
     if here.device:
-        devices.note(state, state.workers[here.worker], here.device)
+        if event.computes:
+            devices.note(state, state.workers[here.worker], here.device)
         taints.taint(state, here.node, Taint(DEVICE, moves.DEVICE_FAILED(rank=here.rank, error=here.error), here.device))
     if near:
         reason = "; ".join(f"rank {one.rank} on {_place(one)}: {one.error}" for one in [*near, here])

@@ -273,6 +273,7 @@ class DeviceFailed:
     happened: float
     summary: str
     traceback: str
+    computes: bool = True  # the rank computes on it. False: it is a part that all ranks of the node share, such as a disk
 
 
 @dataclass(frozen=True)

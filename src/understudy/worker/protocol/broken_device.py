@@ -51,7 +51,7 @@ def _comes_from_a_loss(found: DeviceError, control: Control, aborted: Callable[[
 
 def _leave(found: DeviceError, error: BaseException, control: Control, progress: Progress | None, *, blamed: bool) -> None:
     role = control.role
-    device = assumed(role.environment if role is not None else {})
+    device = found.part or assumed(role.environment if role is not None else {})
     transaction = progress.transaction if progress is not None else -1
     where = f"before transaction {transaction}" if transaction >= 0 else "in the set-up"
     if progress is not None and progress.kind:
@@ -61,7 +61,6 @@ def _leave(found: DeviceError, error: BaseException, control: Control, progress:
         device=device or "its device", error=found.name, where=where, told=f"{type(error).__name__}: {first}"[:2000]
     )
     text = "".join(traceback.format_exception(error))
-    print(f"{text}understudy: {told}", file=sys.stderr)
     event = DeviceFailed(
         worker=control.worker,
         rank=role.rank if role is not None else -1,
@@ -71,11 +70,13 @@ def _leave(found: DeviceError, error: BaseException, control: Control, progress:
         certain=found.kind is Kind.DEVICE_LOST,
         blamed=blamed,
         device=device,
+        computes=not found.part,
         happened=time.time(),
         summary=told,
         traceback=text[-100_000:],
     )
-    control.send(event)
+    control.send(event)  # first: writing may block
+    print(f"{text}understudy: {told}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(EXIT_CODE)

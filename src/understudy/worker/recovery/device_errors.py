@@ -51,13 +51,15 @@ class DeviceError:
     """What `judge` has found.
 
     `name`: of the error, the same for the same fault in every process. `final`: every later call of this process on the device fails as
-    well. `reaches_peers`: it may come from what a lost peer has left in the middle.
+    well. `reaches_peers`: it may come from what a lost peer has left in the middle. `part`: of the node, if that has failed and not what
+    the rank computes on.
     """
 
     kind: Kind
     name: str
     final: bool = True
     reaches_peers: bool = False
+    part: str = ""
 
     @property
     def speaks_of_device(self) -> bool:
@@ -121,6 +123,7 @@ NCCL: Mapping[str, Kind] = {
     "ncclInvalidArgument": _P,
     "ncclInvalidUsage": _P,
 }
+DISK = "disk"  # a part of the node: all ranks there share it
 PEERS = frozenset({205, 206, 220, 226})  # of ACCELERATOR: what happens in memory that ranks share with each other
 FILES = frozenset({errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.EREMOTEIO, errno.EUCLEAN})
 
@@ -225,7 +228,7 @@ def _files(error: BaseException) -> DeviceError | None:
     number = error.errno
     if number is None and (told := _ERRNO.findall(str(error))):  # torch raises that of a process of a DataLoader anew, as a text
         number = int(told[-1])
-    return DeviceError(Kind.DEVICE_LOST, errno.errorcode[number]) if number in FILES else None
+    return DeviceError(Kind.DEVICE_LOST, errno.errorcode[number], part=DISK) if number in FILES else None
 
 
 _RULES: tuple[Rule, ...] = (_memory, _nccl, _library, _accelerator, _files)
