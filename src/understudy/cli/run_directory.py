@@ -35,7 +35,7 @@ def _started(job: Path) -> float:
 
 
 def _fresh(path: Path) -> Path:
-    """Make a folder that nobody else has made."""
+    """Create a new folder and return it: `path`, or `path` with a number appended if that exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for number in itertools.count(1):
         one = path if number == 1 else path.with_name(f"{path.name}-{number}")
@@ -55,7 +55,7 @@ class RunDirectory:
 
     @staticmethod
     def create(path: Path | None, name: str) -> RunDirectory:
-        """A new one: `path`, or `name` below `RUNS`, with a number behind it if that is taken: pods that share a folder may be started in
+        """Create one: `path`, or `name` below `RUNS`, with a number appended if that is taken. Pods that share a folder may start in
         the same second, each as process 1. Raises `NoRun` if `path` holds a run already.
         """
         if path is None:

@@ -1,6 +1,6 @@
 """A device that fails under its rank, and whose fault that is.
 
-A rank whose exception speaks of its device (`DeviceFailed`) is lost, like one whose process was killed: it gives its state to nobody. What
+A rank whose exception speaks of its device (`DeviceFailed`) is lost, like one whose process was killed: no other rank gets its state. What
 else follows depends on whether others have said the same. The first row that fits decides:
 
     | the same error at the same transaction                   | another device                  | the script's fault: the job ends |

@@ -65,7 +65,7 @@ DEVICE_FAILED = Message(
     "US4069",
     f"the device of {_WHO} failed: {{detail}}",
     cause="An exception on this rank says that its device cannot go on: an uncorrectable memory error, a device that is gone, a disk that "
-    "does not answer, or a kernel that was broken off. The rank left at once, gave its state to nobody, and a spare takes the rank. The "
+    "does not answer, or a kernel that was broken off. The rank left at once, without giving its state to others; a spare takes it. The "
     "same error at the same transaction on another device would be the script's, and ends the job.",
     remedy="Have the device that is named checked (`understudy check-node`, the kernel log). It is tainted until somebody says that it is "
     "trusted again.",

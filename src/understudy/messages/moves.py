@@ -95,7 +95,7 @@ TAINTED = Message(
 )
 DEVICE_FAILED = Message(
     "US4228",
-    "rank {rank} lost it: {error}",
+    "it failed under rank {rank}: {error}",
     cause="An exception on a rank says that its device has failed.",
     remedy="Have the device checked, and say that it is trusted again with `understudy taint --node NODE --remove`.",
 )
@@ -108,7 +108,7 @@ NOT_THERE = Message(
 NO_SUCH_DEVICE = Message(
     "US4233",
     "{device} of node {node} is not known; known devices: {known}",
-    cause="A rank was to move to a device of which no worker has told, and whose name is no index (gpu3) either.",
+    cause="A rank was to move to a device that no worker has reported, and whose name is not an index (gpu3).",
     remedy="Give one of the names that are listed, or an index.",
 )
 DEVICE_TAKEN = Message(

@@ -116,7 +116,7 @@ SCRIPT_EXITED = Message(
 )
 DEVICE_FAILED = Message(
     "US4909",
-    "{device} failed with {error} {where}, so this worker leaves: {told}",
+    "{device} failed with {error} {where}, so this worker leaves: {detail}",
     cause="An exception says that the device of this rank cannot go on. The worker ends without touching it again, and a spare takes the "
     "rank.",
     remedy="Have the device checked (`understudy check-node`, the kernel log) before it is used again.",

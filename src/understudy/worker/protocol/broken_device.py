@@ -1,8 +1,8 @@
 """The way out of a job for a rank whose device has failed.
 
-The worker says what happened and leaves at once. It touches the device no more, since any call to a lost one can hang, also those that the
-exit of a process makes: so no exit handlers, no collectives, no hand-over of state. If even the exit hangs, the agent ends the process:
-the orchestrator fences whoever says that its device has failed.
+The worker reports what happened and leaves at once. It does not touch the device again, because any call to a lost one can hang, those of
+an exiting process included: no exit handlers, no collectives, no state for other ranks. If even the exit hangs, the agent ends the process:
+the orchestrator fences every worker that reports such a failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXPLAINED = 1.0  # seconds for the news of a lost peer that an error may come fr
 
 
 def leave_if_device_failed(error: BaseException, control: Control, progress: Progress | None, aborted: Callable[[], bool]) -> None:
-    """Ends this worker if `error`, or what led to it, says that its device has failed. `progress`: None before the script has joined.
+    """End this worker if `error`, or what led to it, says that its device has failed. `progress`: None before the script has joined.
     `aborted`: whether the end of the present generation was announced.
     """
     if isinstance(error, UnderstudyError | GenerationAborted | PeerLost):
@@ -57,8 +57,8 @@ def _leave(found: DeviceError, error: BaseException, control: Control, progress:
     if progress is not None and progress.kind:
         where = f"in {progress.running} (transaction {transaction})"
     first = (str(error).splitlines() or [""])[0]
-    told = worker_processes.DEVICE_FAILED(
-        device=device or "its device", error=found.name, where=where, told=f"{type(error).__name__}: {first}"[:2000]
+    summary = worker_processes.DEVICE_FAILED(
+        device=device or "its device", error=found.name, where=where, detail=f"{type(error).__name__}: {first}"[:2000]
     )
     text = "".join(traceback.format_exception(error))
     event = DeviceFailed(
@@ -72,11 +72,11 @@ def _leave(found: DeviceError, error: BaseException, control: Control, progress:
         device=device,
         computes=not found.part,
         happened=time.time(),
-        summary=told,
+        summary=summary,
         traceback=text[-100_000:],
     )
     control.send(event)  # first: writing may block
-    print(f"{text}understudy: {told}", file=sys.stderr)
+    print(f"{text}understudy: {summary}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(EXIT_CODE)

@@ -148,7 +148,7 @@ class Membership:
         return False
 
     def leave_if_device_failed(self, error: BaseException) -> None:
-        """Ends this worker if `error` says that its own device has failed: it can do nothing more, and gives its state to nobody."""
+        """End this worker if `error` says that its own device has failed. Its state goes to no other rank."""
         leave_if_device_failed(error, self.control, self.progress, self.aborted)
 
     def quiesce_after(self, error: BaseException) -> Recover:
