@@ -6,8 +6,8 @@ TORCH_NEWEST ?= 2.14.1
 # What Understudy is compared with, in an environment of its own.
 TORCHFT_VERSION ?= 0.2.0
 NVRX_VERSION ?= 0.4.1
-# Two cores: most tests wait for processes most of the time.
-TESTS_AT_ONCE ?= 2
+# For two cores: most tests wait for processes most of the time.
+TESTS_AT_ONCE ?= 3
 VENV := .venv
 PEERS := .venv-peers
 NEWEST := .venv-newest

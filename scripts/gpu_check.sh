@@ -27,7 +27,7 @@ echo "== The machine"
 import importlib.util
 import sys
 
-wanted = "fastapi httpx msgpack numpy psutil pydantic rich sqlalchemy torch typer uvicorn websockets xxhash".split()
+wanted = "cryptography fastapi httpx jwt msgpack numpy prometheus_client psutil pydantic rich sqlalchemy torch typer uvicorn uvloop websockets xxhash".split()
 missing = [name for name in wanted if importlib.util.find_spec(name) is None]
 if missing:
     sys.exit(f"missing: {' '.join(missing)}. Bring their wheels and name the folder: WHEELS=folder scripts/gpu_check.sh")
@@ -102,3 +102,7 @@ for kind in "${kinds[@]}"; do
         echo "yes"
     fi
 done
+
+echo "== Is a fault of the GPU seen for what it is? (gloo)"
+"$python" -m tests.contract.device_fault gloo
+echo "yes"

@@ -261,7 +261,7 @@ def options(module: DistributedDataParallel) -> dict[str, Any]:
         "static_graph": bool(module.static_graph),
         "bucket_bytes_cap": int(module.bucket_bytes_cap),
         "gradient_as_bucket_view": bool(module.gradient_as_bucket_view),
-        "broadcast_buffers": bool(module.forward_sync_buffers),
+        "broadcast_buffers": bool(module.broadcast_buffers),
         "parameters that require gradients": [name for name, p in module.module.named_parameters() if p.requires_grad],
     }
 

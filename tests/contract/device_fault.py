@@ -1,0 +1,118 @@
+"""`python -m tests.contract.device_fault gloo`: is a real fault of a GPU seen for what it is? For `scripts/gpu_check.sh`, on a GPU.
+
+Jobs of two ranks and two spares, which may all share one GPU: a fault ends only the context of its own process. In the middle of a
+step of rank 1
+
+    nothing           happens: the reference
+    illegal-address   a kernel writes to an address that is not mapped, once: the rank is replaced; the result is that of the reference
+    assert            an assertion of a kernel fails: the script's fault, whose traceback ends the job; no spare is used
+    memory            more memory is asked for than there is: the script's fault as well
+
+Exit code 0 if each ended so. `train FAULT FOLDER BACKEND` is what a rank runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+import understudy
+
+STEPS, STEP_OF_FAULT = 12, 6
+NOWHERE = 'extern "C" __global__ void nowhere() { *(volatile int*)16 = 1; }'
+LIMIT = 120.0  # seconds for one job
+
+
+def fault(kind: str) -> None:
+    """The device fails; whatever uses it next finds out."""
+    if kind == "illegal-address":
+        torch.cuda._compile_kernel(NOWHERE, "nowhere")(grid=(1, 1, 1), block=(1, 1, 1), args=[])
+    elif kind == "assert":
+        torch.zeros(4, device="cuda")[torch.tensor([9], device="cuda")]
+    elif kind == "memory":
+        torch.empty(2**44, dtype=torch.uint8, device="cuda")
+
+
+def train(kind: str, folder: Path, backend: str) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+    import devices
+
+    device = devices.choose("cuda")
+    job = understudy.join(backend=backend)
+    torch.manual_seed(1)
+    parts = (torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Dropout(0.1), torch.nn.Linear(256, 64))
+    model = DistributedDataParallel(torch.nn.Sequential(*parts).to(device))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    job.register(model=model, optimizer=optimizer)
+
+    @job.step
+    def step(number: int) -> None:
+        batch = torch.randn(32, 64, generator=torch.Generator().manual_seed(1000 * number + job.rank)).to(device)
+        loss = (model(batch) - batch).square().mean()
+        if job.rank == 1 and number == STEP_OF_FAULT:
+            strike(kind, folder / "struck")
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    while job.committed < STEPS:
+        step(job.committed)
+    state = [*model.parameters(), *(value for one in optimizer.state.values() for value in one.values())]
+    numbers = b"".join(tensor.detach().cpu().contiguous().numpy().tobytes() for tensor in state)
+    digests = {"state": hashlib.sha256(numbers).hexdigest(), "rng": torch.cuda.get_rng_state().tolist()}
+    (folder / f"rank{job.rank}.json").write_text(json.dumps(digests))
+
+
+def strike(kind: str, struck: Path) -> None:
+    if kind != "nothing" and not struck.exists():
+        struck.touch()
+        fault(kind)
+
+
+def ends(kind: str, folder: Path, backend: str) -> tuple[int, str, int]:
+    """Exit code of a job with this fault, its output, and the number of its incidents."""
+    folder.mkdir()
+    run = [sys.executable, "-m", "understudy.cli", "run", "--run-dir", str(folder / "run"), "--nproc-per-node", "2", "--spares", "2"]
+    script = [__file__, "train", kind, str(folder), backend]
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [*run, *script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT, env={**os.environ, "PYTHONPATH": paths}
+    )
+    report = [sys.executable, "-m", "understudy.cli", "report", "--run-dir", str(folder / "run"), "--json"]
+    incidents = json.loads(subprocess.run(report, stdout=subprocess.PIPE, text=True, check=True).stdout)["incidents"]
+    return done.returncode, done.stdout, len(incidents)
+
+
+def results(folder: Path) -> list[object]:
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+def main(backend: str) -> int:
+    good = True
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        for kind, (code, incidents) in {"nothing": (0, 0), "illegal-address": (0, 1), "assert": (1, 0), "memory": (1, 0)}.items():
+            found_code, output, found_incidents = ends(kind, root / kind, backend)
+            fits = (found_code, found_incidents) == (code, incidents)
+            if fits and kind == "illegal-address":
+                fits = results(root / kind) == results(root / "nothing")
+            print(f"{kind}: exit code {found_code}, incidents {found_incidents}: {'as it should be' if fits else 'WRONG'}", flush=True)
+            if not fits or kind == "illegal-address":
+                print(output[-6000:], flush=True)
+            good = good and fits
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "train":
+        train(sys.argv[2], Path(sys.argv[3]), sys.argv[4])
+    else:
+        sys.exit(main(sys.argv[1]))
