@@ -48,7 +48,7 @@ def _made() -> None:
 def _switches() -> None:
     with world():
         model = _wrapped()
-        names = ("require_backward_grad_sync", "require_forward_param_sync", "forward_sync_buffers", "modules_buffers", "static_graph")
+        names = ("require_backward_grad_sync", "require_forward_param_sync", "broadcast_buffers", "modules_buffers", "static_graph")
         has(model, *names, "find_unused_parameters", "bucket_bytes_cap", "gradient_as_bucket_view", "process_group", "logger")
         before = model._has_rebuilt_buckets
         _trained(model)

@@ -214,7 +214,7 @@ def steering_of(module: DistributedDataParallel, layout: Layout) -> Steering:
     """The same with a layout that is known."""
     counted = bool(module.static_graph and module._static_graph_delay_allreduce_enqueued)
     # A rank may well have had a forward alone, as for an evaluation: without buffers that means nothing.
-    broadcasts = module.forward_sync_buffers and len(module.modules_buffers) > 0
+    broadcasts = module.broadcast_buffers and len(module.modules_buffers) > 0
     forward_sync = module.require_forward_param_sync or not broadcasts
     return Steering(layout, settled(module), module.require_backward_grad_sync, forward_sync, counted)
 
