@@ -51,19 +51,21 @@ def total() -> list[float]:
 
 
 class Blocked:
-    """A thread that waits for a sum to which not all members come."""
+    """A thread that starts a sum to which not all members come, and waits for it. With NCCL the start may wait already: what the algorithm
+    for this size needs is connected when it is first used."""
 
     def __init__(self) -> None:
         self.numbers = torch.full((1 << 20,), float(rank), device=device)
         self.error: BaseException | None = None
-        self._work: Any = dist.all_reduce(self.numbers, async_op=True)
-        self._thread = threading.Thread(target=self._wait)
+        self._work: Any = None
+        self._thread = threading.Thread(target=self._sum)
         self._thread.start()
         until(lambda: groups.waits() != 0)
         found["waits"] = groups.waits()
 
-    def _wait(self) -> None:
+    def _sum(self) -> None:
         try:
+            self._work = dist.all_reduce(self.numbers, async_op=True)
             self._work.wait()
             if device == "cuda":
                 torch.cuda.synchronize()

@@ -140,11 +140,12 @@ def _import() -> None:
     import understudy.worker.transport.rendezvous
     from understudy.extensions import entries
     from understudy.worker.frameworks.registry import GROUP as FRAMEWORKS
+    from understudy.worker.recovery.device_errors import GROUP as DEVICE_ERRORS
     from understudy.worker.transport.backends.registry import GROUP as BACKENDS
 
     understudy.worker.encoding.messages.prepare()
     understudy.worker.census.roots.prepare()
-    for group in (BACKENDS, FRAMEWORKS):
+    for group in (BACKENDS, FRAMEWORKS, DEVICE_ERRORS):
         with contextlib.suppress(ValueError):  # whoever uses them says so
             entries(group)
 

@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.distributed import Work
 
 from understudy.messages import newcomers
@@ -29,7 +28,7 @@ from understudy.worker.encoding.messages import Announced, AwaitedCall, pack, un
 from understudy.worker.protocol.held_calls import FITS, UNLIKE, HeldCalls
 from understudy.worker.script.announcements import too_long, unlike
 from understudy.worker.script.call_sequences import Lane, Lanes, announced
-from understudy.worker.script.collectives import BETWEEN_TWO, Collective, Kernels
+from understudy.worker.script.collectives import BETWEEN_TWO, Collective, Kernels, work_of
 from understudy.worker.transport.rendezvous import Rendezvous
 
 MOST = 2000
@@ -147,9 +146,7 @@ class Announcing(Kernels):
                 text = newcomers.UNLIKE_MESSAGE(found=found, number=number, group=lane.shown, tag=tag)
                 self._calls.read(self._calls.verdict(UNLIKE, text))
         result = operate()
-        work = result[-1] if isinstance(result, tuple) else result
-        if isinstance(work, torch.ScriptObject):
-            held = Work.unbox(work)
+        if (held := work_of(result)) is not None:
             shown = f"{this.shown}, message {number} on {lane.shown} with tag {tag}"
             self._messages[id(held)] = held, AwaitedCall({peer: theirs}, anybody, False, shown)
         return result

@@ -24,7 +24,7 @@ from torch.distributed import Work
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from understudy.messages import script
-from understudy.worker.script.collectives import Collective, Kernels
+from understudy.worker.script.collectives import Collective, Kernels, work_of
 
 _OWN = 2  # references to a Work that nobody else holds: of the list, and of the call that counts
 
@@ -142,8 +142,7 @@ class _Noting(Kernels):
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         result = operate()
-        work = result[-1] if isinstance(result, tuple) else result
-        if isinstance(work, torch.ScriptObject):
-            self.works.append(Work.unbox(work))
+        if (work := work_of(result)) is not None:
+            self.works.append(work)
             self.names.append(f"{collective.operator.strip('_')} on group {collective.group.group_name!r}")
         return result

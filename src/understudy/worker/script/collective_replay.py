@@ -32,7 +32,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
-from torch.distributed import ProcessGroup, Work
+from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -40,7 +40,7 @@ from understudy.messages import set_up
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import RecordedCollective, SetupRecord, pack, unpack
 from understudy.worker.errors import Misuse
-from understudy.worker.script.collectives import BETWEEN_TWO, Collective, Kernels, below, shapes
+from understudy.worker.script.collectives import BETWEEN_TWO, Collective, Kernels, below, shapes, work_of
 
 WHOLE = 256 << 10  # bytes of one output up to which it is kept whole even if it is registered state
 LIMIT = int(os.environ.get("UNDERSTUDY_SETUP_LIMIT", 64 << 20))  # bytes of all outputs kept whole
@@ -104,9 +104,8 @@ class Recorder(Kernels):
         if name in BETWEEN_TWO:
             self._late.append((len(self.entries) - 1, tensors, before))
             return result
-        work = result[-1] if isinstance(result, tuple) else result
-        if isinstance(work, torch.ScriptObject):
-            Work.unbox(work).wait()
+        if (work := work_of(result)) is not None:
+            work.wait()
         self._settle()
         self._note(len(self.entries) - 1, tensors, before)
         return result

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch.distributed import ProcessGroup, distributed_c10d
+from torch.distributed import ProcessGroup, Work, distributed_c10d
 
 # operator -> the arguments that it writes into, and those that it reads
 OPERATORS = {
@@ -89,6 +89,13 @@ def below(arguments: Any) -> Any:
     """The keys of the kernel that does the work."""
     cuda = any(tensor.is_cuda for tensor in tensors_in(arguments))
     return torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA if cuda else torch._C.DispatchKey.CPU)
+
+
+def work_of(result: Any) -> Work | None:
+    """The Work in what an operator gives. None if there is nothing to wait for: NCCL gives no Work for a call that is not asynchronous,
+    because its kernel is on the caller's stream."""
+    work = result[-1] if isinstance(result, tuple) else result
+    return Work.unbox(work) if isinstance(work, torch.ScriptObject) else None
 
 
 class Kernels:

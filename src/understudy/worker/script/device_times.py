@@ -32,7 +32,7 @@ from typing import Any, Protocol
 import torch
 from torch.distributed import Work
 
-from understudy.worker.script.collectives import Collective, Kernels
+from understudy.worker.script.collectives import Collective, Kernels, work_of
 
 INTERVAL = 0.5  # seconds between two measurements, at least
 PAUSE = 100.0  # times what a measurement has cost: 1% of the time
@@ -188,9 +188,11 @@ class _Timing(Kernels):
         self.cost += self._clock() - began
         result = operate()
         began = self._clock()
-        work = result[-1] if isinstance(result, tuple) else result
         try:
-            self._events.mark_end(Work.unbox(work), ended.append)
+            if (work := work_of(result)) is not None:
+                self._events.mark_end(work, ended.append)
+            else:
+                ended.append(self._events.mark())
         except Exception:  # this Work has no future: nothing of it is needed to train
             self.failed = True
         self._collectives.append((issued, ended, collective.arguments.get("async_op") is False))

@@ -35,7 +35,7 @@ from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.errors import GenerationAborted
-from understudy.worker.script.collectives import BETWEEN_TWO, FROM_ROOT, Collective, Kernels, shapes
+from understudy.worker.script.collectives import BETWEEN_TWO, FROM_ROOT, Collective, Kernels, shapes, work_of
 
 _c10d: Any = c10d  # for what its stub does not list
 _OF_TORCH = str(Path(torch.distributed.__file__).parent)
@@ -149,7 +149,7 @@ class StepRecorder(Kernels):
             return operate()
         result = operate()
         outputs = collective.outputs
-        work = result[-1] if isinstance(result, tuple) else result
+        work = work_of(result)
 
         def done() -> None:
             try:
@@ -160,10 +160,10 @@ class StepRecorder(Kernels):
             except Exception as error:  # as above
                 self._fail(error)
 
-        if not outputs or not isinstance(work, torch.ScriptObject):
+        if not outputs or work is None:
             done()
             return result
-        watched = _Watched(Work.unbox(work), done)
+        watched = _Watched(work, done)
         self._works.append(watched)
         return collective.answer(watched.boxed())
 

@@ -1,0 +1,96 @@
+"""A backend that gives no Work for a call that is not asynchronous, as NCCL does: whatever stands in front of collectives goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore, Work
+
+from understudy.worker.encoding.messages import DrilledCollective
+from understudy.worker.script.async_work import Works
+from understudy.worker.script.call_sequences import Sequences
+from understudy.worker.script.collective_replay import Recorder
+from understudy.worker.script.collectives import Collective, Kernels, work_of
+from understudy.worker.script.step_replay import StepRecorder
+
+TWICE = [2.0, 2.0]
+
+
+class OnTheStream(Kernels):
+    """Below the others: what NCCL answers, by Gloo's sums."""
+
+    def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
+        result = operate()
+        if collective.arguments.get("async_op", True):
+            return result
+        work = work_of(result)
+        assert work is not None
+        work.wait()
+        return collective.answer(Work.boxed(None))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    below = OnTheStream()
+    below.install()
+    yield
+    below.remove()
+    dist.destroy_process_group()
+
+
+def both_kinds() -> list[torch.Tensor]:
+    """What is in the tensors behind a call that is not asynchronous, and one that is."""
+    first, second = torch.full((2,), 2.0), torch.full((2,), 2.0)
+    assert dist.all_reduce(first) is None
+    work = dist.all_reduce(second, async_op=True)
+    assert work is not None
+    work.wait()
+    return [first, second]
+
+
+def test_the_set_up_s_recorder_has_them(group: None) -> None:
+    recorder = Recorder()
+    recorder.install()
+    try:
+        found = both_kinds()
+    finally:
+        recorder.remove()
+    assert [tensor.tolist() for tensor in found] == [TWICE, TWICE]
+    assert [entry.operator for entry in recorder.entries] == ["allreduce_", "allreduce_"]
+
+
+def test_a_drill_gets_what_they_gave(group: None) -> None:
+    given, failed = list[DrilledCollective](), list[Exception]()
+    recorder = StepRecorder(given.append, failed.append)
+    recorder.install()
+    try:
+        both_kinds()
+    finally:
+        recorder.remove()
+    assert not failed
+    assert [output.tolist() for entry in given for output in entry.outputs] == [TWICE, TWICE]
+
+
+def test_a_vote_waits_for_those_that_can_be_waited_for(group: None) -> None:
+    works = Works()
+    works.begin("step", closely=True)
+    try:
+        assert [tensor.tolist() for tensor in both_kinds()] == [TWICE, TWICE]
+        works.settle()
+        assert works.left("step") == ""
+    finally:
+        works.end()
+
+
+def test_calls_are_counted(group: None) -> None:
+    sequences: Kernels = Sequences((0, "w0"))
+    sequences.install()
+    try:
+        assert [tensor.tolist() for tensor in both_kinds()] == [TWICE, TWICE]
+    finally:
+        sequences.remove()
