@@ -13,7 +13,9 @@ from tests.integration.training import JOBS, LONG, Outcome
 from tests.matrix.cells import RANKS, Cell
 from tests.matrix.results import Result
 from tests.matrix.run import Finished, compare, last_step, log_of, undisturbed
+from tests.said import said
 from tests.slurm.cluster import NODES, Cluster
+from understudy.messages import asking
 
 PACE = 0.05  # seconds of a step of a job that goes on, so that there are not too many of them
 SRUN = "srun --no-kill --kill-on-bad-exit=0 --wait=0"
@@ -95,9 +97,20 @@ class Submitted:
         return self.folder / "understudy-runs" / f"slurm-{self.number}.0{again}-{node}"
 
     def ask(self, what: str, node: str = "n1") -> dict[str, Any]:
-        """On that node, which must be up: `understudy status` or `report`."""
+        """On that node, which must be up: `understudy status` or `report`. Waits while the orchestrators choose which of them leads."""
         words = [sys.executable, "-m", "understudy.cli", what, "--json", "--run-dir", str(self.run_directory(node))]
-        found: dict[str, Any] = json.loads(self.cluster.run(self.user, *words))
+        answers: list[str] = []
+
+        def answered() -> bool:
+            done = self.cluster.attempt(self.user, *words)
+            if done.returncode and said(done.stderr, asking.NONE_LEADS):
+                return False
+            assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+            answers.append(done.stdout)
+            return True
+
+        self.wait_until(answered, f"an answer to {what}")
+        found: dict[str, Any] = json.loads(answers[-1])
         return found
 
     def ends(self, node: str = "n1", state: str = "COMPLETED") -> Outcome:
