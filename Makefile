@@ -106,6 +106,7 @@ whole: $(PARTS)
 
 whole-units: setup
 	$(PYTEST) -m whole --ignore tests/integration --ignore tests/faults --ignore tests/conformance --ignore tests/slurm --ignore tests/kubernetes
+	$(PYTEST) -m hypothesis --hypothesis-profile searching
 
 model: setup
 	$(BIN)/python -m tests.model

@@ -56,7 +56,7 @@ def test_the_newcomer_may_be_on_the_same_node_and_gets_another_device() -> None:
 def test_a_rank_that_has_moved_is_not_asked_to_move_again() -> None:
     job = known(JobSpec("job", 2, 2, spares=2))
     job.submit(seen("gpu1", leave=True))
-    newcomer = job.machine.state.migration.newcomer if job.machine.state.migration else ""
+    newcomer = job.machine.state.migration.moves[0].newcomer if job.machine.state.migration else ""
     job.submit(events.NewcomerReady(newcomer, job.machine.state.highest_announced_generation))
     job.rest()
     job.verify()

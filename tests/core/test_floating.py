@@ -159,7 +159,7 @@ def test_a_rank_whose_move_has_failed_twice_stays_on_its_claimed_node() -> None:
     for _ in range(3):
         job.warm()
         if job.machine.state.migration is not None:
-            job.lose(job.machine.state.migration.newcomer)
+            job.lose(job.machine.state.migration.moves[0].newcomer)
     job.warm()
     assert job.machine.state.migration is None and floating.open_claims(job.machine.state)
 

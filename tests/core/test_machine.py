@@ -125,7 +125,8 @@ class Said:
     def _NewcomerReady(self) -> events.Event:
         migration = self.state.migration
         if migration is not None and self.likely:
-            return events.NewcomerReady(migration.newcomer, migration.generation)
+            move = next((move for move in migration.moves if not move.ready), migration.moves[0])
+            return events.NewcomerReady(move.newcomer, migration.generation)
         return events.NewcomerReady(self.worker(WorkerState.NEWCOMER), self.generation())
 
     def _Prepared(self) -> events.Event:
@@ -235,9 +236,9 @@ def check(state: JobState) -> None:
         assert len(members) <= 1 and len(newcomers) <= 1 and len(leaving) <= 1
         migration = state.migration
         if members and newcomers:
-            assert migration is not None and migration.rank == rank and migration.stage is not Stage.MOVING
+            assert migration is not None and rank in migration.ranks and migration.stage is not Stage.MOVING
         if leaving and state.phase is not Phase.ENDED:
-            assert migration is not None and migration.stage is Stage.MOVING and not members
+            assert migration is not None and rank in migration.ranks and migration.stage is Stage.MOVING and not members
         for worker in holding:
             assert worker.prepare is None or worker.prepare.rank == rank, "it is another rank's"
         for worker in members:

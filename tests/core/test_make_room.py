@@ -69,3 +69,12 @@ def test_it_is_not_started_over_for_ever(fails: int) -> None:
                 said = made.submit(events.WorkerLost(worker.name, LossCause.KILLED, "signal 9", made.now))
                 ended += len(of(commands.KillWorker, said))
     assert ended <= 12 and state.ended is None
+
+
+def test_room_is_made_when_the_spare_that_would_have_come_is_lost() -> None:
+    made = job()
+    (other,) = [name for name, (node, _) in prepared(made).items() if node == "n0"]
+    made.submit(events.NodeJoined("n2", "10.0.0.2", 2, spares=1))
+    assert not of(commands.KillWorker, made.submit(events.NodeTainted("n1", "it is hot", leave=True))), "one starts on n2"
+    said = made.submit(events.NodesLost((events.LostNode("n2", "gone", 0.0),)))
+    assert other in [command.worker for command in of(commands.KillWorker, said)]

@@ -184,9 +184,9 @@ def _records(state: JobState, member: Worker) -> list[commands.Command]:
     """For whom it publishes the record of its set-up: the newcomer of a migration and spares, as long as they set up."""
     found: list[commands.Command] = []
     if state.migration is not None and state.migration.stage is Stage.PREPARING:
-        assign = state.workers[state.migration.newcomer].assign
+        assign = state.workers[state.migration.moves[0].newcomer].assign
         assert assign is not None
-        found.append(commands.Publish(member.name, assign.generation, assign.store, (assign.rank,)))
+        found.append(commands.Publish(member.name, assign.generation, assign.store, state.migration.ranks))
     for spare in state.idle(WorkerState.WARM):
         if spare.prepare is not None and not spare.ready:
             found.append(commands.Publish(member.name, spare.prepare.generation, spare.prepare.store, (spare.prepare.rank,)))

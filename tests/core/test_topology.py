@@ -286,7 +286,7 @@ def finish(job: Job) -> None:
     if state.migration is None:
         return
     migration = state.migration
-    job.submit(events.NewcomerReady(migration.newcomer, migration.generation))
+    job.submit(events.NewcomerReady(migration.moves[0].newcomer, migration.generation))
     for name in sorted(state.recovery.waiting if state.recovery else ()):
         job.submit(events.Quiesced(name, migration.generation, Position(1, Stand.IDLE), (), 1))
     job.verify()

@@ -209,7 +209,7 @@ def _same_spare(state: JobState, rank: int) -> Any:
     return found[0] if found else None
 
 
-def _any_spare(state: JobState, rank: int) -> Any:
+def _any_spare(state: JobState, rank: int, taken: Any = ()) -> Any:
     """A spare is taken without a look at which rank it is prepared for."""
     return next(iter(state.idle(WorkerState.WARM)[::-1]), None)
 
@@ -217,9 +217,10 @@ def _any_spare(state: JobState, rank: int) -> Any:
 def _moves_unasked(state: JobState, event: events.NewcomerReady) -> None:
     """The newcomer takes the rank without a boundary."""
     if state.migration is not None:
-        leaver, newcomer = state.workers[state.migration.leaver], state.workers[state.migration.newcomer]
+        (move,) = state.migration.moves
+        leaver, newcomer = state.workers[move.leaver], state.workers[move.newcomer]
         state.become(newcomer, WorkerState.MEMBER)
-        state.ranks[state.migration.rank] = newcomer.name
+        state.ranks[move.rank] = newcomer.name
         membership.fence(state, leaver, "moved")
         state.migration = None
 
@@ -235,8 +236,8 @@ disrupted = migration.disrupted
 
 def _back_at_once(state: JobState, lost: set[str], why: str) -> None:
     """While a rank moves its newcomer is lost, and nobody looks whether others have gone on with that."""
-    leaver = state.leaver()
-    if state.migration is None or leaver is None or leaver.name in lost or state.migration.newcomer not in lost:
+    leaver = next(iter(state.leavers()), None)
+    if state.migration is None or leaver is None or leaver.name in lost or state.migration.moves[0].newcomer not in lost:
         disrupted(state, lost, why)
         return
     state.become(leaver, WorkerState.MEMBER)
@@ -252,7 +253,7 @@ def _counts_drilled(state: JobState) -> None:
             membership.start_worker(state, node, spare=True)
 
 
-def _takes_drilled(state: JobState, rank: int) -> Any:
+def _takes_drilled(state: JobState, rank: int, taken: Any = ()) -> Any:
     """The spare of a drill is taken for a warm one."""
     drilled = [worker for worker in state.workers.values() if worker.state is WorkerState.REHEARSING]
     return next(iter(drilled), None) or choose_spare(state, rank)

@@ -121,6 +121,17 @@ def _device_to_leave(moves: Moves, state: State, spent: State) -> Steps:
             yield f"{known.device} of {known.node} is to be left", partial(moves.submit, spent, seen)
 
 
+def _shared_device_to_leave(moves: Moves, state: State, spent: State) -> Steps:
+    """The same of a device on which all ranks but the last compute."""
+    sharing = state.machine.state.members()[:-1]
+    silent = next((known for known in sharing if not known.device), None)
+    if silent is not None:
+        yield f"{silent.name} computes on gpu0", partial(moves.submit, state, events.UsesDevice(silent.name, "gpu0"))
+    elif sharing:
+        seen = events.NodeTainted(sharing[0].node, "it is about to fail", "detector", "gpu0", leave=True)
+        yield "gpu0 is to be left", partial(moves.submit, spent, seen)
+
+
 def _wears(moves: Moves, state: State, spent: State) -> Steps:
     """What was seen of it is over."""
     for node in state.machine.state.nodes.values():
@@ -347,6 +358,7 @@ FAULTS: dict[str, Fault] = {
     "crash": _crash,
     "takeover": _takeover,
     "migrate": _migrate,
+    "leave shared device": _shared_device_to_leave,
     "drill": _drill,
     "early": _early,
     "repeat": _repeat,

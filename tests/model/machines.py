@@ -165,7 +165,8 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
         ),
         s.drilled, None if drill is None else (drill.number, drill.rank, drill.worker, drill.holder, drill.running),
         None if migration is None else (
-            migration.rank, migration.leaver, migration.newcomer, migration.generation, migration.stage.value, migration.boundary
+            tuple((move.rank, move.leaver, move.newcomer, move.ready) for move in migration.moves),
+            migration.generation, migration.stage.value, migration.boundary,
         ),
         tuple((claim.number, claim.node) for claim in s.claims.values()), s.claimed,
         None if s.crashes is None else (

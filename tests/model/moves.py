@@ -360,7 +360,7 @@ def _is_over(machine: Machine, event: events.Event) -> bool:
         case events.Committed() | events.Quiesced() | events.VerifyFailed() | events.CommunicationBroken():
             return event.generation < s.generation
         case events.NewcomerReady():
-            may = worker.state in (WorkerState.STARTING, WorkerState.WARM) or (s.migration and s.migration.newcomer == worker.name)
+            may = worker.state in (WorkerState.STARTING, WorkerState.WARM) or (s.migration and s.migration.to(worker.name))
             return event.generation < s.highest_announced_generation or not may
         case _:
             return False

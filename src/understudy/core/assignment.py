@@ -31,7 +31,7 @@ is not waited for, as nobody knows in which NVLink domain it will be.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from understudy.core.model import JobSpec
 from understudy.core.state import JobState, Node, Worker
@@ -50,9 +50,11 @@ def spare_share(spec: JobSpec, node_rank: int) -> int:
     return spread // spec.nodes + (1 if node_rank < spread % spec.nodes else 0)
 
 
-def choose_spare(state: JobState, rank: int) -> Worker | None:
-    """Return the warm spare that takes `rank`, by the table above; None if there is none, or if one is to be waited for."""
-    pool, domain = _trusted(state), held_to(state, rank)
+def choose_spare(state: JobState, rank: int, taken: Container[str] = ()) -> Worker | None:
+    """Return the warm spare that takes `rank`, by the table above; None if there is none, or if one is to be waited for. `taken`: the names
+    of spares that other ranks are about to take.
+    """
+    pool, domain = [worker for worker in _trusted(state) if worker.name not in taken], held_to(state, rank)
     return _best(state, rank, [worker for worker in pool if nvlink_domain(state.nodes[worker.node]) == domain] if domain else pool)
 
 

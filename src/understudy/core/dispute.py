@@ -30,7 +30,7 @@ from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
 from understudy.core.model import DrillVerdict, LossCause
 from understudy.core.quiesce import advance, begin
-from understudy.core.state import CORRUPT, Dispute, JobState, Stage, Taint, Worker
+from understudy.core.state import CORRUPT, Dispute, JobState, Taint, Worker
 from understudy.core.taints import taint
 from understudy.core.transitions import Phase, Why, WorkerState
 from understudy.messages import disputes
@@ -54,10 +54,7 @@ def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
 
 def _at(state: JobState, rank: int) -> Worker:
     """Who holds the state of `rank` that was compared: while a rank moves that is its old worker."""
-    migration = state.migration
-    if migration is not None and migration.stage is Stage.MOVING and migration.rank == rank:
-        return state.workers[migration.leaver]
-    return state.holder(rank)
+    return next((leaver for leaver in state.leavers() if leaver.rank == rank), state.holder(rank))
 
 
 def _replace(state: JobState, odd: list[Worker], detail: str) -> None:

@@ -102,7 +102,7 @@ def released(state: JobState, event: NodeReleased) -> None:
 def hindrance(state: JobState, node: Node) -> str:
     """What the ranks there wait for; empty if they need not, or one is on its way."""
     ranks = ranks_on(state, node)
-    leaves = state.migration is not None and state.workers[state.migration.leaver].node == node.name
+    leaves = state.migration is not None and any(state.workers[leaver].node == node.name for leaver in state.migration.leavers)
     if not ranks or node.drain is None or not node.drain.leave or leaves:
         return ""
     if state.unsettled():
@@ -125,8 +125,8 @@ def overdue(state: JobState) -> list[Worker]:
             continue
         node.taints[DRAIN] = replace(drain, deadline=0.0, leave=drain.lose)
         there = [worker for worker in node.workers.values() if worker.rank >= 0 and worker.state is not WorkerState.RELEASED]
-        moving = state.migration.leaver if state.migration is not None else ""
-        ranks = sorted({worker.rank for worker in there if drain.lose or worker.name != moving})
+        moving = state.migration.leavers if state.migration is not None else set()
+        ranks = sorted({worker.rank for worker in there if drain.lose or worker.name not in moving})
         if ranks:
             late = moves.OVERDUE_GIVEN_UP if drain.lose else moves.OVERDUE_LEFT
             state.tell(late(node=node.name, ranks=_named(ranks), are="are" if ranks[1:] else "is"))

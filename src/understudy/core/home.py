@@ -11,7 +11,6 @@ A rank whose move home has failed twice stays where it is. A group that is kept 
 from __future__ import annotations
 
 from understudy.core import migration
-from understudy.core.events import MigrationAsked
 from understudy.core.membership import top_up
 from understudy.core.state import JobState, Node, Worker
 from understudy.core.topology import nvlink_domain, splits
@@ -68,7 +67,7 @@ def go(state: JobState) -> None:
             if node.awaits and state.spec.replenish:
                 node.spares = max(0, node.spares - 1)
             node.awaits = max(0, node.awaits - 1)
-            migration.move(state, MigrationAsked(rank, moves.RETURNS(node=node.name)), spare)
+            migration.begin(state, [migration.Taker(rank, spare, moves.RETURNS(node=node.name))])
             return
 
 

@@ -173,8 +173,8 @@ def expired(state: JobState, event: Expired) -> None:
         waited(state)
     elif event.timer == "migration" and state.migration is not None:
         detail = texts.NOT_READY(seconds=state.timeouts.hang_first)
-        newcomer = state.workers[state.migration.newcomer]
-        lose(state, [Loss(newcomer, LossCause.HUNG, detail, state.now)])
+        late = [state.workers[move.newcomer] for move in state.migration.moves if not move.ready]
+        lose(state, [Loss(newcomer, LossCause.HUNG, detail, state.now) for newcomer in late])
     elif event.timer == drill.TIMER:
         drill.overdue(state)
     elif event.timer == taints.TIMER:
@@ -219,6 +219,8 @@ def lose(state: JobState, losses: list[Loss]) -> None:
     _lose_holders(state, held)
     for loss, was in idle:
         workers.idle_lost(state, loss.worker, was, loss.detail)
+    if idle and state.ended is None:
+        taints.leave(state)  # a rank may have waited for one of them
     if room and state.ended is None:
         floating.release(state)
         want_more(state)
@@ -239,7 +241,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         if worker.finished and state.phase is Phase.TRAINING and not interrupts and loss.cause is not LossCause.CORRUPT:
             state.finished_then_lost.add(worker.rank)
             continue
-        preparing = migration is not None and worker.name == migration.newcomer and not state.holds(worker)
+        preparing = migration is not None and migration.to(worker.name) is not None and not state.holds(worker)
         if preparing and not boundary:
             continue
         interrupts = True

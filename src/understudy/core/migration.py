@@ -1,21 +1,24 @@
-"""A planned migration: a healthy rank moves to a spare at a step boundary.
+"""A planned migration: healthy ranks move to spares at a step boundary, all of them at the same.
 
-    asked           Publish to all, Assign(planned) to a spare: it sets up while training goes on
-    newcomer_ready  Pause to all: they agree on a boundary and quiesce there
-    (quiesce.py)    Recover with the leaver as a donor
-    (resume.py)     the newcomer is verified: the old worker is released
+    asked           Publish to all, Assign(planned) to each spare: it sets up while training goes on
+    newcomer_ready  the last one: Pause to all, who agree on a boundary and quiesce there
+    (quiesce.py)    Recover with the leavers as donors
+    (resume.py)     a newcomer is verified: the old worker is released
 
-`disrupted` is what a loss in the middle makes of it: the lost leaver's rank goes to the newcomer, which has set up
-for it; a lost newcomer's rank stays with the leaver; the loss of another rank calls the migration off. While the rank
-moves the newcomer may have been verified, and may have voted, before anybody heard of it here. So whoever is lost then,
-unless it is the leaver, the others' positions tell whether the rank is given back to the leaver (`quiesce._decide`).
+`disrupted` is what a loss in the middle makes of it. If a newcomer is lost while it sets up, its rank stays where it is, and the others
+move without it. If a leaver is lost, its rank goes to the newcomer, which has set up for it. The other moves are called off then, as by
+any other loss. While ranks move a newcomer may have been verified, and may have voted, before anybody heard of it here. So whoever is lost
+then, the others' positions tell whether ranks are given back to the leavers that are there (`quiesce._decide`). For that, one rank at
+least stays where it is (`most`).
 
-Known limit: where nobody but the leaver is left, no position tells. If the newcomer is lost as well, the job goes on
-with what the leaver has, from the boundary; what the newcomer and the other ranks have done behind that is done again,
-and is in nobody's state. If the newcomer is not lost, the job ends.
+Known limit: where nobody but leavers is left, no position tells. If the newcomers are lost as well, the job goes on
+with what the leavers have, from the boundary; what the newcomers and the other ranks have done behind that is done again,
+and is in nobody's state. If they are not lost, the job ends.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from understudy.core import destination, drill
 from understudy.core.assignment import choose_spare
@@ -23,7 +26,7 @@ from understudy.core.commands import Pause, Publish
 from understudy.core.events import MigrationAsked, NewcomerReady
 from understudy.core.membership import give_back, give_rank, open_incident, top_up
 from understudy.core.model import LossCause
-from understudy.core.state import JobState, Migration, Recovery, Stage, Worker
+from understudy.core.state import JobState, Migration, Move, Recovery, Stage, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
 from understudy.messages import moves
 
@@ -53,53 +56,83 @@ def asked(state: JobState, event: MigrationAsked) -> None:
     if event.to:
         place = destination.find(state, event.rank, event.to, event.device)
         assert isinstance(place, destination.Place), "else it is refused"
-        move(state, event, place.spare, place.local_rank)
+        begin(state, [Taker(event.rank, place.spare, event.reason, place.local_rank)])
         return
     spare = choose_spare(state, event.rank)
     assert spare is not None, "else it is refused"
-    move(state, event, spare)
+    begin(state, [Taker(event.rank, spare, event.reason)])
 
 
-def move(state: JobState, event: MigrationAsked, spare: Worker, local: int = -1) -> None:
-    """In plain training: `spare`, which is warm, sets up for the rank, with this local rank; -1: the usual one."""
-    drill.call_off(state, f"rank {event.rank} migrates")
-    leaver = state.holder(event.rank)
-    donors = [worker for worker in state.members() if worker is not leaver]
-    store = donors[0].store if donors else spare.store
+@dataclass(frozen=True)
+class Taker:
+    """`spare`, which is warm, is to set up for the rank, with this local rank; -1: the usual one."""
+
+    rank: int
+    spare: Worker
+    reason: str
+    local: int = -1
+
+
+def most(state: JobState) -> int:
+    """Ranks that may move at once."""
+    return max(1, state.spec.world_size - 1)
+
+
+def begin(state: JobState, takers: list[Taker]) -> None:
+    """In plain training: these ranks are going to move."""
+    ranks = tuple(taker.rank for taker in takers)
+    drill.call_off(state, f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} {'migrate' if ranks[1:] else 'migrates'}")
+    stay = [worker for worker in state.members() if worker.rank not in ranks]
+    store = stay[0].store if stay else takers[0].spare.store
     generation = state.next_generation()
-    state.migration = Migration(event.rank, leaver.name, spare.name, generation, event.reason)
-    state.tell(moves.MIGRATES(rank=event.rank, leaver=leaver.name, newcomer=spare.name))
+    every = [Move(taker.rank, state.holder(taker.rank).name, taker.spare.name, taker.reason) for taker in takers]
+    state.migration = Migration(generation, every)
+    for move in every:
+        state.tell(moves.MIGRATES(rank=move.rank, leaver=move.leaver, newcomer=move.newcomer))
     for worker in state.members():
-        state.emit(Publish(worker.name, generation, store, (event.rank,)))
-    give_rank(state, spare, event.rank, generation, store, newcomer=True, planned=True, local=local)
+        state.emit(Publish(worker.name, generation, store, ranks))
+    for taker in takers:
+        give_rank(state, taker.spare, taker.rank, generation, store, newcomer=True, planned=True, local=taker.local)
     state.timer("migration", state.timeouts.hang_first)
 
 
 def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     migration = state.migration
-    if migration is None or migration.stage is not Stage.PREPARING or event.worker != migration.newcomer:
+    move = migration.to(event.worker) if migration is not None else None
+    if migration is None or move is None or migration.stage is not Stage.PREPARING:
         state.refuse(event, Why.OVER)
-        return
-    newcomer = state.workers[migration.newcomer]
-    if event.generation != migration.generation or newcomer.assign is None:
+    elif event.generation != migration.generation:
         state.refuse(event, Why.GENERATION)
-        return
-    if state.broken:  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
+    elif state.broken:  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
         state.refuse(event, Why.PHASE)
+    elif move.ready:
+        state.refuse(event, Why.AGAIN)
+    else:
+        move.ready = True
+        _pause(state, migration)
+
+
+def _pause(state: JobState, migration: Migration) -> None:
+    """If all newcomers have set up."""
+    if state.broken or not all(move.ready for move in migration.moves):
         return
     state.cancel("migration")
     if any(worker.finished for worker in state.members()):
-        give_back(state, newcomer, "the job is about to finish")
         state.migration = None
-        state.tell(moves.NO_LONGER(rank=migration.rank))
+        for move in migration.moves:
+            give_back(state, state.workers[move.newcomer], "the job is about to finish")
+            state.tell(moves.NO_LONGER(rank=move.rank))
         return
     incident = open_incident(state, state.now, migration.reason or moves.ASKED(), planned=True)
-    incident.lost(migration.rank, LossCause.MIGRATED, migration.reason, migration.leaver)
-    incident.assigned(migration.rank, migration.newcomer, state.now)
-    for phase in migration.measured:
-        incident.measure(phase.phase, phase.started, phase.started + phase.seconds)
+    for move in migration.moves:
+        incident.lost(move.rank, LossCause.MIGRATED, move.reason, move.leaver)
+        incident.assigned(move.rank, move.newcomer, state.now)
+        for phase in move.measured:
+            incident.measure(phase.phase, phase.started, phase.started + phase.seconds)
     migration.stage = Stage.PAUSING
-    state.generation, state.store = migration.generation, newcomer.assign.store
+    first = state.workers[migration.moves[0].newcomer].assign
+    assert first is not None, "who sets up was given a rank"
+    state.generation, state.store = migration.generation, first.store
     state.enter(Phase.QUIESCING)
     state.all_committed = False
     members = state.members()
@@ -113,7 +146,7 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     )
     state.recovery = recovery
     for worker in members:
-        message = Pause(worker.name, state.generation, state.store, (migration.rank,))
+        message = Pause(worker.name, state.generation, state.store, migration.ranks)
         recovery.sent[worker.name] = message
         state.emit(message)
     state.timer("quiesce", state.timeouts.quiesce)
@@ -124,25 +157,39 @@ def disrupted(state: JobState, lost: set[str], why: str) -> None:
     migration = state.migration
     if migration is None:
         return
-    leaver, newcomer = state.workers[migration.leaver], state.workers[migration.newcomer]
-    rank = migration.rank
-    state.cancel("migration")
-    if migration.stage is Stage.MOVING and leaver.name not in lost:
-        return  # the survivors' positions tell which of the two keeps the rank
-    state.migration = None
-    there = newcomer.state is not WorkerState.LOST
-    if leaver.name in lost:
-        if there and rank in state.finished_then_lost:  # it had finished: nobody waits for the rank
-            give_back(state, newcomer, "the job is about to finish")
-        elif there:
-            state.ranks[rank] = newcomer.name
-            outcome(state, rank, newcomer.name, moves.MIGRATING_ALREADY(rank=rank, newcomer=newcomer.name))
-        return
-    if there:
-        give_back(state, newcomer, f"the migration of rank {rank} is called off: {why}")
-    outcome(state, rank, leaver.name, moves.CALLED_OFF(rank=rank, why=why))
-    if state.incident is None:
+    if migration.stage is Stage.PREPARING and lost and all(migration.to(name) for name in lost):
+        over = [move for move in migration.moves if move.newcomer in lost]
+    elif migration.stage is Stage.MOVING:  # of the others the survivors' positions tell who keeps the rank
+        over = [move for move in migration.moves if move.leaver in lost]
+    else:
+        over = migration.moves
+    migration.moves = [move for move in migration.moves if move not in over]
+    if not migration.moves:
+        state.migration = None
+        state.cancel("migration")
+    for move in over:
+        _end(state, move, lost, why)
+    if state.incident is None and not any(move.leaver in lost for move in over):
         top_up(state)
+    if migration.moves and migration.stage is Stage.PREPARING:
+        _pause(state, migration)
+        if migration.stage is Stage.PREPARING and "migration" not in state.timers:
+            state.timer("migration", state.timeouts.hang_first)
+
+
+def _end(state: JobState, move: Move, lost: set[str], why: str) -> None:
+    """To whom its rank belongs, when one of the two is lost, or the move is called off."""
+    newcomer, rank = state.workers[move.newcomer], move.rank
+    there = newcomer.state is not WorkerState.LOST
+    if move.leaver not in lost:
+        if there:
+            give_back(state, newcomer, f"the migration of rank {rank} is called off: {why}")
+        outcome(state, rank, move.leaver, moves.CALLED_OFF(rank=rank, why=why))
+    elif there and rank in state.finished_then_lost:  # it had finished: nobody waits for the rank
+        give_back(state, newcomer, "the job is about to finish")
+    elif there:
+        state.ranks[rank] = newcomer.name
+        outcome(state, rank, newcomer.name, moves.MIGRATING_ALREADY(rank=rank, newcomer=newcomer.name))
 
 
 def outcome(state: JobState, rank: int, holder: str, note: str) -> None:

@@ -20,7 +20,7 @@ from understudy.core.migration import disrupted, outcome
 from understudy.core.mismatch import Crashes
 from understudy.core.model import LossCause, Stand
 from understudy.core.preparation import keep, start_over
-from understudy.core.state import JobState, Recovery, Stage, Worker
+from understudy.core.state import JobState, Move, Recovery, Stage, Worker
 from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
 from understudy.messages import losses, recoveries
 from understudy.messages.base import Text
@@ -31,9 +31,9 @@ MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, unexplained: bool = False) -> None:
     """End the current generation. The incident is open, and the lost workers are fenced already."""
     survivors = state.members()
-    leaver = state.leaver()
-    if leaver is not None and (survivors or state.holder(leaver.rank).state is WorkerState.LOST):
-        survivors.append(leaver)  # it may get its rank back
+    leavers = state.leavers()
+    if survivors or all(state.holder(leaver.rank).state is WorkerState.LOST for leaver in leavers):
+        survivors += leavers  # they may get their ranks back
     if not survivors and not state.begun:
         forming.start_anew(state, reason)
         return
@@ -57,8 +57,7 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
     )
     state.recovery = recovery
     newcomers = state.newcomers()
-    moves = [leaver.rank] if leaver is not None else []
-    absent = tuple(sorted({*state.vacant(), *moves, *(worker.rank for worker in newcomers)}))
+    absent = tuple(sorted({*state.vacant(), *(worker.rank for worker in (*leavers, *newcomers))}))
     for worker in survivors + newcomers:
         message = Abort(worker.name, state.generation, state.store, absent, reason)
         recovery.sent[worker.name] = message
@@ -191,7 +190,7 @@ def advance(state: JobState) -> None:
     if decision.anew:
         forming.start_anew(state, recovery.reason)
         return
-    leaving = {state.migration.rank} if state.migration is not None else set()
+    leaving = state.migration.ranks if state.migration is not None else ()
     uncovered = [rank for rank in decision.uncovered if rank not in leaving]
     vacant = state.vacant()
     stuck = bool(uncovered or (vacant and not _may_come(state)))
@@ -225,30 +224,39 @@ def _decide(state: JobState, recovery: Recovery) -> Decision:
     migration = state.migration
     absent = {*state.vacant(), *(worker.rank for worker in state.newcomers())}
     if migration is not None:
-        absent.add(migration.rank)
-    leaver = state.leaver()
-    if migration is None or leaver is None:
+        absent.update(migration.ranks)
+    if migration is None or not state.leavers():
         return _from_answers(state, recovery, absent)
-    # A loss while the rank moves, and the newcomer is not verified as far as is known here, or lost. Its old worker stands at
-    # the boundary; the rank goes back to it if nobody can have passed that, and with it every state is complete.
-    rank, newcomer = migration.rank, state.workers[migration.newcomer]
+    # A loss while ranks move, and their newcomers are not verified as far as is known here, or lost. Their old workers stand at the
+    # boundary; the ranks go back to them if nobody can have passed that, and with it every state is complete.
     without = _from_answers(state, recovery, absent) if state.members() else None
     state.migration = None
     if without is not None and without.start > migration.boundary:
-        state.tell(recoveries.MOVED_ON(rank=rank, leaver=leaver.name))
-        if state.incident is not None:
-            state.incident.note(recoveries.MOVED_BEFORE_KNOWN(rank=rank, leaver=leaver.name, newcomer=newcomer.name))
-        fence(state, leaver, f"rank {rank} has moved on")
-        del recovery.answers[leaver.name]
-        if newcomer.state is WorkerState.LOST:
-            fill(state)
+        for move in migration.moves:
+            _moved_on(state, recovery, move)
+        fill(state)
         return without
+    for move in migration.moves:
+        _goes_back(state, recovery, move)
+    return _from_answers(state, recovery, absent - set(migration.ranks))
+
+
+def _moved_on(state: JobState, recovery: Recovery, move: Move) -> None:
+    leaver = state.workers[move.leaver]
+    state.tell(recoveries.MOVED_ON(rank=move.rank, leaver=leaver.name))
+    if state.incident is not None:
+        state.incident.note(recoveries.MOVED_BEFORE_KNOWN(rank=move.rank, leaver=leaver.name, newcomer=move.newcomer))
+    fence(state, leaver, f"rank {move.rank} has moved on")
+    del recovery.answers[leaver.name]
+
+
+def _goes_back(state: JobState, recovery: Recovery, move: Move) -> None:
+    leaver, newcomer = state.workers[move.leaver], state.workers[move.newcomer]
     state.become(leaver, WorkerState.MEMBER)
-    state.ranks[rank] = leaver.name
+    state.ranks[move.rank] = leaver.name
     if newcomer.state is not WorkerState.LOST:
-        give_back(state, newcomer, f"rank {rank} stays where it was")
-    outcome(state, rank, leaver.name, recoveries.STAYS(rank=rank, worker=leaver.name, reason=recovery.reason))
-    return _from_answers(state, recovery, absent - {rank})
+        give_back(state, newcomer, f"rank {move.rank} stays where it was")
+    outcome(state, move.rank, leaver.name, recoveries.STAYS(rank=move.rank, worker=leaver.name, reason=recovery.reason))
 
 
 def _from_answers(state: JobState, recovery: Recovery, absent: set[int]) -> Decision:
@@ -285,10 +293,10 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
     if migration is not None:
         if all(answer.position.stand is Stand.IDLE for answer in recovery.answers.values()) and decision.decision == "redo":
             word = BOUNDARY
-        leaver = state.workers[migration.leaver]
-        state.become(leaver, WorkerState.LEAVING)
-        state.ranks[migration.rank] = migration.newcomer
-        migration.stage, migration.boundary, leavers = Stage.MOVING, decision.start, (migration.rank,)
+        for move in migration.moves:
+            state.become(state.workers[move.leaver], WorkerState.LEAVING)
+            state.ranks[move.rank] = move.newcomer
+        migration.stage, migration.boundary, leavers = Stage.MOVING, decision.start, migration.ranks
     if state.incident is not None:
         state.incident.decision = word
         state.incident.redone |= word == REDO

@@ -22,8 +22,9 @@ from understudy.messages.base import Text
 def phase_done(state: JobState, event: PhaseDone) -> None:
     worker = state.workers[event.worker]
     migration, incident = state.migration, state.incident
-    if migration is not None and worker.name == migration.newcomer and migration.stage is Stage.PREPARING:
-        migration.measured.append(event)
+    move = migration.to(worker.name) if migration is not None and migration.stage is Stage.PREPARING else None
+    if move is not None:
+        move.measured.append(event)
         return
     if incident is None:
         state.refuse(event, Why.OVER)
@@ -113,10 +114,13 @@ def _promote(state: JobState, worker: Worker) -> None:
     """The newcomer's state is good: it is a member like any other."""
     state.become(worker, WorkerState.MEMBER)
     migration, recovery = state.migration, state.recovery
-    if migration is not None and migration.newcomer == worker.name:
-        leaver = state.workers[migration.leaver]
+    move = migration.to(worker.name) if migration is not None else None
+    if migration is not None and move is not None:
+        leaver = state.workers[move.leaver]
         state.become(leaver, WorkerState.RELEASED)
-        state.migration = None
+        migration.moves.remove(move)
+        if not migration.moves:
+            state.migration = None
         state.emit(Release(leaver.name, 0))
         if recovery is not None:
             recovery.waiting.discard(leaver.name)

@@ -179,15 +179,40 @@ class Stage(StrEnum):
 
 
 @dataclass
-class Migration:
+class Move:
+    """Of one rank."""
+
     rank: int
     leaver: str
     newcomer: str
-    generation: int
     reason: str
+    ready: bool = False  # the newcomer has set up
+    measured: list[PhaseDone] = field(default_factory=list)  # what the newcomer did before the incident begins
+
+
+@dataclass
+class Migration:
+    """Ranks that move at one boundary, in one generation. A move that is over, or is called off, is none of it any more."""
+
+    generation: int
+    moves: list[Move]
     stage: Stage = Stage.PREPARING
     boundary: int = -1  # while it moves: the transaction before which everyone was told to go on
-    measured: list[PhaseDone] = field(default_factory=list)  # what the newcomer did before the incident begins
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return tuple(move.rank for move in self.moves)
+
+    @property
+    def leavers(self) -> set[str]:
+        return {move.leaver for move in self.moves}
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(dict.fromkeys(move.reason for move in self.moves))
+
+    def to(self, newcomer: str) -> Move | None:
+        return next((move for move in self.moves if move.newcomer == newcomer), None)
 
 
 @dataclass(frozen=True)
@@ -387,14 +412,14 @@ class JobState:
         """Holders that are not verified, by rank."""
         return sorted(filter(self.holds, self.unverified.values()), key=lambda worker: worker.rank)
 
-    def leaver(self) -> Worker | None:
-        """Whose rank moves, and may come back to it: it is there, and its state is that of the boundary."""
-        return self.workers[self.migration.leaver] if self.migration is not None and self.migration.stage is Stage.MOVING else None
+    def leavers(self) -> list[Worker]:
+        """Those whose ranks move, and may come back to them: they are there, and their state is that of the boundary."""
+        moving = self.migration is not None and self.migration.stage is Stage.MOVING
+        return [self.workers[move.leaver] for move in self.migration.moves] if self.migration is not None and moving else []
 
     def vacant(self) -> list[int]:
-        """Ranks that nobody holds and somebody must; not one that may come back to its leaver."""
-        leaver = self.leaver()
-        moves = {leaver.rank} if leaver is not None else set()
+        """Ranks that nobody holds and somebody must; not those that may come back to their leavers."""
+        moves = {leaver.rank for leaver in self.leavers()}
         return [
             rank
             for rank in sorted(self.fallen - self.finished_then_lost - moves)
@@ -416,7 +441,7 @@ class JobState:
         if self.phase is Phase.ENDED:
             return moves.JOB_OVER()
         if self.migration is not None:
-            return moves.ALREADY_MIGRATING(rank=self.migration.rank)
+            return moves.ALREADY_MIGRATING(rank=self.migration.ranks[0])
         if not self.all_committed or self.broken:
             return moves.NOT_SETTLED()
         if self.finished_then_lost or any(worker.finished for worker in self.members()):

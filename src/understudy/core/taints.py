@@ -8,8 +8,9 @@ last one is gone.
                     and what was seen before it counts no more
     expired         those whose time is over go
     node_checked    a node that was to pass a check has (`admission.py`): then it is trusted, and its ranks may go home (`home.py`)
-    leave           in plain training: a rank on a node that is to be left moves to a spare on a node that is trusted, one rank after the
-                    other, as if somebody had asked for it (`migration`). If it is lost first, the spare that sets up takes it
+    leave           in plain training: the ranks on nodes that are to be left move to spares on nodes that are trusted, all that have one at
+                    the same boundary (`migration`), the others when there are more. A rank that is lost first goes to the spare that sets
+                    up for it
 
 A rank whose move has failed twice stays where it is until another taint, or a person, asks for the same: it would be tried for ever.
 
@@ -23,18 +24,19 @@ Known limits: nothing moves while there is no warm spare on a trusted node. Nobo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from understudy.core import admission, devices, drain, floating, home, preparation
 from understudy.core.assignment import choose_spare
 from understudy.core.drain import ATTEMPTS
-from understudy.core.events import MigrationAsked, NodeChecked, NodeTainted
-from understudy.core.migration import asked
+from understudy.core.events import NodeChecked, NodeTainted
+from understudy.core.migration import Taker, begin, most
 from understudy.core.quiesce import want_more
 from understudy.core.state import CHECK, DRAIN, OPERATOR, JobState, Node, Taint, Worker
 from understudy.core.transitions import Phase, Why
 from understudy.messages import moves
+from understudy.messages.base import Text
 
 TIMER = "taint"
 
@@ -165,7 +167,7 @@ def overdue(state: JobState) -> list[Worker]:
 
 
 def leave(state: JobState) -> None:
-    """The next rank of a node that is to be left moves, if one can; if none has to, the next one that can goes home. Nodes are claimed, and
+    """The ranks of nodes that are to be left move, as many as can; if none has to, the next one that can goes home. Nodes are claimed, and
     given back.
     """
     if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None:
@@ -173,26 +175,39 @@ def leave(state: JobState) -> None:
     drain.settle(state)
     if state.unsettled():
         return
-    for node in state.nodes.values():
-        left = any(known.leave for known in (*node.taints.values(), *node.device_taints.values()))
-        for rank in drain.ranks_on(state, node) if left else ():
-            why = _why_left(state, node, rank)
-            if why is None or state.unmoved.get(rank, 0) >= ATTEMPTS:
-                continue
-            spare = choose_spare(state, rank)
-            if spare is None or state.nodes[spare.node].taints or (spare.node == node.name and not why.device):
-                if preparation.make_room(state, rank):
-                    return
-                continue
-            state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
-            if why.device:
-                reason = moves.DEVICE_TAINTED(device=why.device, node=node.name, reason=why.reason)
-            else:
-                reason = (moves.DRAINED if node.drain is not None else moves.TAINTED)(node=node.name, reason=why.reason)
-            asked(state, MigrationAsked(rank, reason))
-            return
+    takers: list[Taker] = []
+    for rank, node, why in _leavers(state):
+        if len(takers) == most(state):
+            break
+        spare = choose_spare(state, rank, {taker.spare.name for taker in takers})
+        if spare is None or state.nodes[spare.node].taints or (spare.node == node.name and not why.device):
+            if not takers and preparation.make_room(state, rank):
+                return
+            continue
+        state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
+        takers.append(Taker(rank, spare, _told(node, why)))
+    if takers:
+        begin(state, takers)
+        return
     home.go(state)
     floating.settle(state)
+
+
+def _leavers(state: JobState) -> Iterator[tuple[int, Node, Taint]]:
+    """Ranks that are to leave where they are, and why; not those for which that has been tried too often."""
+    for node in state.nodes.values():
+        if not any(known.leave for known in (*node.taints.values(), *node.device_taints.values())):
+            continue
+        for rank in drain.ranks_on(state, node):
+            why = _why_left(state, node, rank)
+            if why is not None and state.unmoved.get(rank, 0) < ATTEMPTS:
+                yield rank, node, why
+
+
+def _told(node: Node, why: Taint) -> Text:
+    if why.device:
+        return moves.DEVICE_TAINTED(device=why.device, node=node.name, reason=why.reason)
+    return (moves.DRAINED if node.drain is not None else moves.TAINTED)(node=node.name, reason=why.reason)
 
 
 def _why_left(state: JobState, node: Node, rank: int) -> Taint | None:

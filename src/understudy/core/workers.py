@@ -169,6 +169,6 @@ def _repeat(state: JobState, node: Node) -> None:
 
 
 def _publish(state: JobState, migration: Migration, worker: Worker) -> None:
-    newcomer = state.workers[migration.newcomer]
-    if migration.stage is Stage.PREPARING and newcomer.assign is not None:
-        state.emit(Publish(worker.name, migration.generation, newcomer.assign.store, (migration.rank,)))
+    assign = state.workers[migration.moves[0].newcomer].assign
+    if migration.stage is Stage.PREPARING and assign is not None:
+        state.emit(Publish(worker.name, migration.generation, assign.store, migration.ranks))
