@@ -121,6 +121,16 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "a device is to be left": (_one(spares=2, faults={"leave device": 1}), 948),
     "a device is to be left, and a worker dies": (_one(spares=2, faults={"leave device": 1, "kill": 1}), 22_608),
     "a device is to be left, and a device fails": (_one(spares=3, faults={"leave device": 1, "device": 1}), 22_888),
+    "two ranks are to leave one device": (_one(ranks=3, spares=2, faults={"leave shared device": 1}), 3_092),
+    "two ranks are to leave one device, and a worker dies": (
+        _one(ranks=3, spares=2, faults={"leave shared device": 1, "kill": 1}),
+        230_963,
+    ),
+    "two ranks are to leave one device, and a connection breaks": (
+        _one(ranks=3, spares=2, faults={"leave shared device": 1, "break": 1}),
+        126_461,
+    ),
+    "four ranks are to leave one device": (_one(ranks=5, spares=4, faults={"leave shared device": 1}), 279_728),
     "two nodes are to be left": (_one(nodes=2, spares=2, faults={"leave": 2}, replenish=True), 740),
     "a node is to be left, and a connection breaks": (_one(nodes=2, spares=2, faults={"leave": 1, "break": 1}, replenish=True), 4_992),
     "a node is to be left, and an agent ends": (_one(nodes=2, spares=2, faults={"leave": 1, "agent": 1}, replenish=True), 20_234),

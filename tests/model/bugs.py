@@ -49,6 +49,7 @@ HUNG = Bounds(transactions=1, faults={"hung": 1})
 TAKEOVER = Bounds(transactions=1, faults={"break": 1, "takeover": 1}, together=2)
 CRASH = Bounds(transactions=1, faults={"kill": 1, "crash": 1}, together=2)
 MOVE = Bounds(transactions=2, faults={"migrate": 1})
+TOGETHER = Bounds(ranks=3, spares=2, transactions=1, faults={"leave shared device": 1, "kill": 1}, together=2)
 BREAK = Bounds(transactions=2, faults={"migrate": 1, "break": 1}, together=2)
 SETUP = Bounds(transactions=1, faults={"kill": 1}, begin="setup")
 RING = Bounds(ranks=3, transactions=2, keepers=1, faults={"kill": 1})
@@ -223,6 +224,15 @@ def _moves_unasked(state: JobState, event: events.NewcomerReady) -> None:
         state.ranks[move.rank] = newcomer.name
         membership.fence(state, leaver, "moved")
         state.migration = None
+
+
+def _one_goes_back(state: JobState, recovery: Any, move: Any) -> None:
+    """Of several ranks that move together, the first is given back after a loss, and the others go to newcomers with nothing."""
+    if state.leavers() or move.rank == 0:
+        goes_back(state, recovery, move)
+
+
+goes_back = quiesce._goes_back
 
 
 def _not_called_off(state: JobState, lost: set[str], why: str) -> None:
@@ -405,6 +415,7 @@ BUGS = [
     Bug("a spare takes two ranks", assignment, "choose_spare", _same_spare, THREE),
     Bug("a spare that is prepared for one rank takes another", assignment, "choose_spare", _any_spare, AHEAD),
     Bug("a migration does not wait for a boundary", migration, "newcomer_ready", _moves_unasked, MOVE),
+    Bug("one of several leavers gets its rank back", quiesce, "_goes_back", _one_goes_back, TOGETHER, far=True),
     Bug("a broken connection does not call a migration off", loss, "disrupted", _not_called_off, BREAK),
     Bug("no record of a set-up is published", steps, "records", _publishes_nothing, KILL),
     Bug("a record that comes late is not published", steps, "_rests", _published_once, SETUP),

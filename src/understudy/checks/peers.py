@@ -107,6 +107,7 @@ class Line:
             try:
                 view = view[self._socket.send(view) :]
             except TimeoutError:
+                self._patience()  # which may have been the shorter one
                 raise Broken(network_check.TAKES_NOTHING(seconds=STALL)) from None
             except OSError as error:
                 raise Broken(network_check.BROKEN(reason=error.strerror)) from error
@@ -122,6 +123,7 @@ class Line:
             try:
                 got = self._socket.recv_into(view)
             except TimeoutError:
+                self._patience()  # which may have been the shorter one
                 raise Broken(network_check.SENDS_NOTHING(seconds=STALL)) from None
             except OSError as error:
                 raise Broken(network_check.BROKEN(reason=error.strerror)) from error

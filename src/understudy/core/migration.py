@@ -173,7 +173,7 @@ def disrupted(state: JobState, lost: set[str], why: str) -> None:
         top_up(state)
     if migration.moves and migration.stage is Stage.PREPARING:
         _pause(state, migration)
-        if migration.stage is Stage.PREPARING and "migration" not in state.timers:
+        if state.migration is migration and migration.stage is Stage.PREPARING and "migration" not in state.timers:
             state.timer("migration", state.timeouts.hang_first)
 
 
