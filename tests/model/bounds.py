@@ -121,8 +121,12 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "a device is to be left": (_one(spares=2, faults={"leave device": 1}), 948),
     "a device is to be left, and a worker dies": (_one(spares=2, faults={"leave device": 1, "kill": 1}), 22_608),
     "a device is to be left, and a device fails": (_one(spares=3, faults={"leave device": 1, "device": 1}), 22_888),
-    "two ranks are to leave one device": (_one(ranks=3, spares=2, faults={"leave shared device": 1}), 3_092),
-    "two ranks are to leave one device, and a worker dies": (
+    "two ranks are to leave one device": (_one(2, ranks=3, spares=2, faults={"leave shared device": 1}), 16_527),
+    "two ranks are to leave one device, and a newcomer's state differs": (
+        _one(2, ranks=3, spares=2, faults={"leave shared device": 1, "differs": 1}),
+        76_813,
+    ),
+    "two ranks are to leave one device, and a worker dies in the set-up": (
         _one(ranks=3, spares=2, faults={"leave shared device": 1, "kill": 1}),
         230_963,
     ),

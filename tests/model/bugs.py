@@ -49,7 +49,7 @@ HUNG = Bounds(transactions=1, faults={"hung": 1})
 TAKEOVER = Bounds(transactions=1, faults={"break": 1, "takeover": 1}, together=2)
 CRASH = Bounds(transactions=1, faults={"kill": 1, "crash": 1}, together=2)
 MOVE = Bounds(transactions=2, faults={"migrate": 1})
-TOGETHER = Bounds(ranks=3, spares=2, transactions=1, faults={"leave shared device": 1, "kill": 1}, together=2)
+TOGETHER = Bounds(ranks=3, spares=2, transactions=2, faults={"leave shared device": 1, "differs": 1}, together=2)
 BREAK = Bounds(transactions=2, faults={"migrate": 1, "break": 1}, together=2)
 SETUP = Bounds(transactions=1, faults={"kill": 1}, begin="setup")
 RING = Bounds(ranks=3, transactions=2, keepers=1, faults={"kill": 1})
@@ -415,7 +415,7 @@ BUGS = [
     Bug("a spare takes two ranks", assignment, "choose_spare", _same_spare, THREE),
     Bug("a spare that is prepared for one rank takes another", assignment, "choose_spare", _any_spare, AHEAD),
     Bug("a migration does not wait for a boundary", migration, "newcomer_ready", _moves_unasked, MOVE),
-    Bug("one of several leavers gets its rank back", quiesce, "_goes_back", _one_goes_back, TOGETHER, far=True),
+    Bug("one of several leavers gets its rank back", quiesce, "_goes_back", _one_goes_back, TOGETHER),
     Bug("a broken connection does not call a migration off", loss, "disrupted", _not_called_off, BREAK),
     Bug("no record of a set-up is published", steps, "records", _publishes_nothing, KILL),
     Bug("a record that comes late is not published", steps, "_rests", _published_once, SETUP),
