@@ -16,7 +16,7 @@ DRAIN = events.NodeTainted("n0", "a new kernel", "drain", leave=True)
 
 
 def refusal(job: Job, node: str = "n0") -> str:
-    return drain.refusal(job.machine.state, node)
+    return drain.plan(job.machine.state, [node]).refused
 
 
 def test_a_node_whose_ranks_have_somewhere_to_go_can_be_drained() -> None:
@@ -49,6 +49,29 @@ def test_a_node_without_ranks_can_always_be_drained_and_one_that_is_not_there_ne
     assert refusal(job, "n9") == moves.NO_SUCH_NODE(node="n9", known="n0, n1, n2")
     job.submit(events.StopAsked("enough", 1))
     assert refusal(job, "n2") == moves.JOB_OVER()
+
+
+def test_several_nodes_are_looked_at_as_one() -> None:
+    """Each of the two could be drained alone, to a spare on the other."""
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=4, replenish=False))
+    assert refusal(job, "n0") == refusal(job, "n1") == ""
+    assert drain.plan(job.machine.state, ["n0", "n1"]).refused == moves.NOWHERE_TO_GO(ranks="ranks 0, 1, 2, 3")
+
+
+def test_a_plan_says_how_many_spares_and_pauses_it_takes() -> None:
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=0), spares={2: 3})
+    plan = drain.plan(job.machine.state, ["n0"])
+    assert (plan.ranks, plan.warm, plan.coming, plan.wait, plan.pauses(4)) == ((0, 1), 2, 1, 0, 1)
+    plan = drain.plan(job.machine.state, ["n0", "n1"])
+    assert (plan.ranks, plan.warm, plan.wait, plan.pauses(4)) == ((0, 1, 2, 3), 3, 1, 2)
+
+
+def test_no_rank_goes_from_one_drained_node_to_another() -> None:
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=0), spares={1: 2, 2: 4})
+    job.submit(events.NodeTainted("n0", "a new kernel", "drain", leave=True, also=("n1", "n7")))
+    migration = job.machine.state.migration
+    assert migration is not None and migration.ranks == (0, 1, 2)
+    assert {job.node_of(move.newcomer) for move in migration.moves} == {"n2"}
 
 
 def test_spares_of_a_node_without_ranks_are_ended_at_once_and_start_again_behind_it() -> None:

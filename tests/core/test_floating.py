@@ -90,13 +90,13 @@ def test_a_claimed_spare_is_not_drilled() -> None:
 
 
 def test_a_drain_is_not_refused_where_a_node_may_be_claimed() -> None:
-    assert drain.refusal(Job(spec(floats=0)).machine.state, "n0")
+    assert drain.plan(Job(spec(floats=0)).machine.state, ["n0"]).refused
     job = Job(spec(floats=1))
-    assert not drain.refusal(job.machine.state, "n0")
+    assert not drain.plan(job.machine.state, ["n0"]).refused
     lose_node(job, "n1")
     joins(job, 0)
     job.warm(), job.rest(), job.verify(), job.commit(1)
-    assert drain.refusal(job.machine.state, "n0"), "the only one that may be is claimed, and full"
+    assert drain.plan(job.machine.state, ["n0"]).refused, "the only one that may be is claimed, and full"
 
 
 def test_what_the_scheduler_should_know() -> None:

@@ -1,4 +1,4 @@
-"""`understudy drain` and `undrain`: a node is emptied under its running jobs, to be patched or switched off, and is used again."""
+"""`understudy drain` and `undrain`: nodes are emptied under their running jobs, to be patched or switched off, and are used again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,7 +39,8 @@ class Then(StrEnum):
 
 
 def drain(
-    node: Name,
+    nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="As understudy status or nodes names them.")] = None,
+    domain: Annotated[str, typer.Option("--domain", help="All nodes of this failure domain, such as a rack.")] = "",
     deadline: Annotated[str, typer.Option("--deadline", help="By when it has to be empty, from now: 90s, 10m, 2h. Default: none.")] = "",
     then: Annotated[
         Then,
@@ -49,6 +51,7 @@ def drain(
     reason: Annotated[str, typer.Option("--reason", help="Why, for status, events and report.")] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Until nothing of any job is there any more, no process either.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also if it is known that some ranks have nowhere to go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how many spares and pauses it takes, and change nothing.")] = False,
     as_json: AsJson = False,
     run_dir: RunDir = None,
     orchestrator: OrchestratorUrl = "",
@@ -56,39 +59,69 @@ def drain(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Empty a node under its running jobs: its ranks move to spares elsewhere at step boundaries, without losing a step.
+    """Empty nodes under their running jobs: their ranks move to spares elsewhere at a step boundary, without losing a step.
 
-    Its spares are ended then, and no new ones go there until [bold]understudy undrain[/bold]. With --orchestrator that is for all jobs
-    of the service, and for those to come; with --job, for one of them.
+    Ranks that have a warm spare move together, in one pause, the others when there are more spares. Spares on these nodes are ended
+    then, and no new ones go there until [bold]understudy undrain[/bold]. With --orchestrator that is for all jobs of the service, and
+    for those to come; with --job, for one of them.
 
     [bold]understudy drain node3 --deadline 10m --then lose --reason "new kernel" --wait && ssh node3 reboot[/bold]
 
+    [bold]understudy drain --domain rack3 --dry-run[/bold]
+
     Exit codes: 0 it is empty (without --wait: it is going to be), 1 nobody answers, 2 wrong usage, 3 the deadline is over and ranks are
-    left there, 4 refused: a job cannot do without the node, and why. Nothing has changed then.
+    left there, 4 refused: a job cannot do without the nodes, and why. Nothing has changed then.
     """
     limit = _duration(deadline)
-    place = _place(node, run_dir, orchestrator, job, token_file, tls_cert)
-    wish = {"reason": reason, "deadline": limit, "then": then.value, "force": force}
-    jobs = place.ask("drain", wish)
+    place = _place(nodes or [], run_dir, orchestrator, job, token_file, tls_cert)
+    if domain:
+        place = replace(place, nodes=tuple(dict.fromkeys([*place.nodes, *place.of_domain(domain)])))
+    if not place.nodes:
+        say(asking.DRAIN_WHAT())
+        raise typer.Exit(2)
+    wish = {"reason": reason, "deadline": limit, "then": then.value, "force": force, "also": place.nodes[1:], "dry_run": dry_run}
+    found = place.ask("drain", wish)
+    if dry_run:
+        _show_plans(place, found["plans"], as_json=as_json)
+        return
+    jobs = place.jobs(found)
+    about = {"node": place.nodes[0], "nodes": place.nodes, "jobs": jobs}
     if not wait:
         if as_json:
-            print(json.dumps({"node": node, "jobs": jobs, "stage": "draining"}))
+            print(json.dumps({**about, "stage": "draining"}))
         else:
-            say(asking.DRAIN_BEGINS(node=node, jobs=_of(jobs)))
+            say(asking.DRAIN_BEGINS(node=place.shown, jobs=_of(jobs)))
         return
     try:
         last = _watch(place, quiet=as_json)
     except KeyboardInterrupt:
-        say(asking.DRAIN_CONTINUES(node=node))
+        say(asking.DRAIN_CONTINUES(node=place.shown))
         raise typer.Exit(130) from None
     if as_json:
-        print(json.dumps({"node": node, "jobs": jobs, "stage": last.stage, "ranks": last.ranks, "waits_for": last.waits_for}))
+        print(json.dumps({**about, "stage": last.stage, "ranks": last.ranks, "waits_for": last.waits_for}))
     elif last.stage == "late":
-        say(asking.DRAIN_LATE(node=node, ranks=_ranks(last)))
+        say(asking.DRAIN_LATE(node=place.shown, ranks=_ranks(last)))
     else:
-        say(asking.DRAINED(node=node))
+        say(asking.DRAINED(node=place.shown))
     if last.stage == "late":
         raise typer.Exit(LATE)
+
+
+def _show_plans(place: _Place, plans: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"nodes": place.nodes, "plans": plans}))
+    elif not plans:
+        say(asking.NO_JOB_THERE(node=place.shown))
+    for plan in plans if not as_json else ():
+        job = "this one" if plan["job"] == ONLY else plan["job"]
+        if plan["refused"]:
+            say(asking.DRAIN_PLAN_REFUSED(job=job, reason=plan["refused"]))
+            continue
+        waiting = f", and up to {plan['waiting']} more for ranks that wait for a spare" if plan["waiting"] else ""
+        ranks = f"rank{'' if len(plan['ranks']) == 1 else 's'} {', '.join(map(str, plan['ranks']))}" if plan["ranks"] else "no rank"
+        say(asking.DRAIN_PLAN(job=job, ranks=ranks, warm=plan["warm"], coming=plan["coming"], pauses=plan["pauses"], waiting=waiting))
+    if any(plan["refused"] for plan in plans):
+        raise typer.Exit(REFUSED)
 
 
 def undrain(
@@ -107,7 +140,8 @@ def undrain(
 
     Exit codes: 0 done, 1 nobody answers, 2 wrong usage, 4 it is not drained.
     """
-    jobs = _place(node, run_dir, orchestrator, job, token_file, tls_cert).ask("undrain", {"check": not no_check})
+    place = _place([node], run_dir, orchestrator, job, token_file, tls_cert)
+    jobs = place.jobs(place.ask("undrain", {"check": not no_check}))
     if as_json:
         print(json.dumps({"node": node, "jobs": jobs}))
     else:
@@ -116,7 +150,7 @@ def undrain(
 
 @dataclass
 class _Left:
-    """What is on the node still, over all jobs that were asked about."""
+    """What is on the nodes still, over all jobs that were asked about."""
 
     stage: str = ""
     ranks: dict[str, list[int]] = field(default_factory=dict)  # by job
@@ -126,48 +160,73 @@ class _Left:
 
 @dataclass(frozen=True)
 class _Place:
-    """A node, and whom to ask about it."""
+    """Nodes, and whom to ask about them."""
 
-    node: str
+    nodes: tuple[str, ...]
     server: Server
     job: str  # "": all of them
     run: RunDirectory | None = None
 
-    def ask(self, what: str, wish: dict[str, Any]) -> list[str]:
+    @property
+    def shown(self) -> str:
+        return ", ".join(self.nodes)
+
+    def ask(self, what: str, wish: dict[str, Any]) -> dict[str, Any]:
         """Ends the command if it is refused."""
-        path = of_job(self.job, what) if self.job else f"/v1/nodes/{quote(self.node, safe='')}/{what}"
+        path = of_job(self.job, what) if self.job else f"/v1/nodes/{quote(self.nodes[0], safe='')}/{what}"
+        with self._answered():
+            found: dict[str, Any] = self.server.call("POST", path, wish | ({"node": self.nodes[0]} if self.job else {}), limit=30.0)
+        return found
+
+    def jobs(self, found: dict[str, Any]) -> list[str]:
+        return [self.job] if self.job else list(found["jobs"])
+
+    def of_domain(self, domain: str) -> list[str]:
+        """Ends the command if there is none."""
+        with self._answered():
+            if self.job:
+                lines = self.server.call("GET", of_job(self.job, "topology"))["nodes"]
+                domains = {line["node"]: line["failure_domain"] for line in lines if not line["lost"]}
+            else:
+                domains = {line["node"]: line["domain"] or line["node"] for line in self.server.call("GET", "/v1/nodes")}
+        found = [node for node, its in domains.items() if its == domain]
+        if not found:
+            say(asking.NO_SUCH_DOMAIN(domain=domain, known=", ".join(sorted(set(domains.values()))) or "none"))
+            raise typer.Exit(2)
+        return found
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
         try:
-            found = self.server.call("POST", path, wish | ({"node": self.node} if self.job else {}), limit=30.0)
+            yield
         except NoAnswer as error:
             say(str(error))
             raise typer.Exit(NO_ANSWER) from error
         except Denied as error:
-            say(asking.ABOUT_NODE(node=self.node, reason=str(error)))
+            say(asking.ABOUT_NODE(node=self.shown, reason=str(error)))
             raise typer.Exit(REFUSED) from error
-        return [self.job] if self.job else list(found["jobs"])
 
     def look(self) -> _Left:
         """Raises `NoAnswer` or `Denied`."""
-        stage = ""
+        stages = dict.fromkeys(self.nodes, "")
         if not self.job:
-            line = next((line for line in self.server.call("GET", "/v1/nodes") if line["node"] == self.node), None)
-            stage = line["drain"] if line is not None else "drained"
-        left = _Left(stage)
+            lines = {line["node"]: line["drain"] for line in self.server.call("GET", "/v1/nodes")}
+            stages = {node: lines.get(node, "drained") for node in self.nodes}
+        left = _Left()
         for job in [self.job] if self.job else self._jobs():
             try:
                 status = self.server.call("GET", of_job(job, "status"))
             except NoAnswer as error:
                 if self.run is None or (status := from_journal(self.run, "status", error))["exit_code"] is None:
                     raise
-            mine = next((one for one in status["drains"] if one["node"] == self.node), None)
-            if mine is None:
-                continue
-            left.workers += len(mine["workers"])
-            left.waits_for = left.waits_for or mine["waits_for"]
-            if mine["ranks"]:
-                left.ranks[status["job"]] = mine["ranks"]
-            if self.job:
-                left.stage = mine["stage"]
+            for mine in [one for one in status["drains"] if one["node"] in self.nodes]:
+                left.workers += len(mine["workers"])
+                left.waits_for = left.waits_for or mine["waits_for"]
+                if mine["ranks"]:
+                    left.ranks[status["job"]] = sorted([*left.ranks.get(status["job"], []), *mine["ranks"]])
+                if self.job:
+                    stages[mine["node"]] = mine["stage"]
+        left.stage = next((stage for stage in ("draining", "late") if stage in stages.values()), min(stages.values()))
         return left
 
     def _jobs(self) -> list[str]:
@@ -176,14 +235,14 @@ class _Place:
         ]
 
 
-def _place(node: str, run_dir: Path | None, url: str, job: str, token_file: Path | None, certificate: Path | None) -> _Place:
+def _place(nodes: list[str], run_dir: Path | None, url: str, job: str, token_file: Path | None, certificate: Path | None) -> _Place:
     if run_dir is None and url and not job:
-        return _Place(node, service(url, token_file, certificate), "")
+        return _Place(tuple(nodes), service(url, token_file, certificate), "")
     about = target(run_dir, url, job, token_file, certificate)
     if about.server is None:
         say(asking.NOT_RUNNING(path=about.run.path if about.run else "", reason=asking.ADDRESS_UNKNOWN()))
         raise typer.Exit(NO_ANSWER)
-    return _Place(node, about.server, about.job, about.run)
+    return _Place(tuple(nodes), about.server, about.job, about.run)
 
 
 def _watch(place: _Place, *, quiet: bool) -> _Left:
@@ -201,7 +260,7 @@ def _watch(place: _Place, *, quiet: bool) -> _Left:
     )
     most, told = 0, ""
     with bar:
-        task = bar.add_task("", total=None, node=place.node, waits="")
+        task = bar.add_task("", total=None, node=place.shown, waits="")
         for left in _looks(place):
             there = sum(map(len, left.ranks.values()))
             most = max(most, there)
@@ -209,7 +268,7 @@ def _watch(place: _Place, *, quiet: bool) -> _Left:
             if left.stage != "draining":
                 return left
             here, waits = f"{_ranks(left)} there still" if there else "processes end", f": {left.waits_for}" if left.waits_for else ""
-            line = asking.DRAIN_PROGRESS(node=place.node, left=here, waits_for=waits)
+            line = asking.DRAIN_PROGRESS(node=place.shown, left=here, waits_for=waits)
             if line != told and bar.disable and not quiet:
                 told = line
                 say(line)
@@ -224,10 +283,10 @@ def _looks(place: _Place) -> Iterator[_Left]:
             patience.answered()
         except NoAnswer as error:
             if patience.over():
-                say(asking.ABOUT_NODE(node=place.node, reason=str(error)))
+                say(asking.ABOUT_NODE(node=place.shown, reason=str(error)))
                 raise typer.Exit(NO_ANSWER) from error
         except Denied as error:
-            say(asking.ABOUT_NODE(node=place.node, reason=str(error)))
+            say(asking.ABOUT_NODE(node=place.shown, reason=str(error)))
             raise typer.Exit(REFUSED) from error
         time.sleep(LOOK)
 

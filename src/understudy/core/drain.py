@@ -1,6 +1,6 @@
 """A drain: a person wants a node empty, to patch it or to switch it off. A taint of its own source, which no detector lifts.
 
-    (taints.py)   NodeTainted of source "drain": its ranks move away one after the other, as from any node that is to be left
+    (taints.py)   NodeTainted of source "drain": its ranks move away, as from any node that is to be left
     settle        in plain training: when its ranks have left, its spares are ended, and that nothing of the job is there is told, once
     overdue       at the deadline, what is still there is given up, so that spares elsewhere take it as after a loss; or it stays there
                   for good, as was asked for
@@ -13,7 +13,8 @@ No new rank and no spare goes to a drained node, also if the job has no other. S
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from understudy.core import drill, floating
 from understudy.core.assignment import choose_spare
@@ -28,25 +29,47 @@ ATTEMPTS = MOVES
 _IDLE = (WorkerState.STARTING, WorkerState.WARM, WorkerState.REHEARSING)
 
 
-def refusal(state: JobState, name: str) -> str:
-    """Why a node cannot be drained; empty if it can. That a move fails later is not known yet."""
-    node = state.nodes.get(name)
-    if node is None:
-        known = ", ".join(sorted(state.nodes)) or "none yet"
-        return moves.NO_SUCH_NODE(node=name, known=known)
-    if state.ended is not None:
-        return moves.JOB_OVER()
-    if node.gone:
-        return moves.NODE_RELEASED(node=name)
-    ranks = ranks_on(state, node)
-    others = [other for other in state.nodes.values() if other is not node and not other.lost and not other.taints]
+@dataclass(frozen=True)
+class Plan:
+    """What draining some nodes at the same time asks for."""
+
+    ranks: tuple[int, ...]  # that leave
+    warm: int  # spares that could take one of them at once
+    coming: int  # spares that start, or that will be started, and nodes that may be claimed
+    refused: str  # why it cannot be done; empty if it can
+
+    def pauses(self, world_size: int) -> int:
+        """Pauses of the job if no rank has to wait for a spare: one rank stays where it is until the others have moved."""
+        return -(-len(self.ranks) // max(1, world_size - 1))
+
+    @property
+    def wait(self) -> int:
+        """Ranks that follow when there are more spares; each may take a pause of its own."""
+        return max(0, len(self.ranks) - self.warm)
+
+
+def plan(state: JobState, names: Collection[str]) -> Plan:
+    """That a move fails later is not known yet."""
+    known = ", ".join(sorted(state.nodes)) or "none yet"
+    missing = [name for name in names if name not in state.nodes]
+    drained = [state.nodes[name] for name in names if name in state.nodes]
+    ranks = tuple(rank for node in drained for rank in ranks_on(state, node))
+    others = [node for node in state.nodes.values() if node.name not in names and not node.lost and not node.taints]
     fixed = not state.spec.replenish
     room = sum(len(other.idle(*_IDLE)) if fixed or other.claim >= 0 else other.spares for other in others) + floating.may_come(state)
-    if ranks and not room:
-        return moves.NOWHERE_TO_GO(ranks=_named(ranks))
-    if not state.spec.replenish and room < len(ranks):
-        return moves.TOO_FEW_SPARES(ranks=_named(ranks), room=room)
-    return ""
+    warm = min(len(ranks), sum(len(other.idle(WorkerState.WARM)) for other in others))
+    refused = ""
+    if missing:
+        refused = moves.NO_SUCH_NODE(node=missing[0], known=known)
+    elif state.ended is not None:
+        refused = moves.JOB_OVER()
+    elif gone := [node.name for node in drained if node.gone]:
+        refused = moves.NODE_RELEASED(node=gone[0])
+    elif ranks and not room:
+        refused = moves.NOWHERE_TO_GO(ranks=_named(list(ranks)))
+    elif fixed and room < len(ranks):
+        refused = moves.TOO_FEW_SPARES(ranks=_named(list(ranks)), room=room)
+    return Plan(ranks, warm, max(0, room - warm), refused)
 
 
 def ranks_on(state: JobState, node: Node) -> list[int]:

@@ -389,6 +389,7 @@ class NodeTainted:
     leave: bool = False  # ranks are to leave the node
     deadline: float = 0.0  # of a drain: as in `state.Taint`
     lose: bool = False
+    also: tuple[str, ...] = ()  # nodes of which the same is said at the same time, so that no rank moves from one of them to another
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
         return
     if event.reason:
         new = Taint(event.source, event.reason, event.part, event.until, event.leave, event.deadline, event.lose)
-        taint(state, node.name, new)
+        for name in (node.name, *event.also):
+            if name in state.nodes:
+                taint(state, name, new)
         leave(state)
         return
     every, key = event.source == OPERATOR, (event.source, event.part)

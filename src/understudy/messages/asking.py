@@ -341,3 +341,37 @@ ABOUT_NODE = Message(
     "node {node}: {reason}",
     cause="What was asked of this node was refused, or nobody answered, for the reason that is named.",
 )
+
+DRAIN_PLAN = Message(
+    "US2374",
+    "job {job}: {ranks} would leave; spares elsewhere: {warm} warm, {coming} to come; pauses: {pauses}{waiting}",
+    cause="`understudy drain --dry-run` says what the drain would take. All ranks that have a warm spare move in one pause; of a job whose "
+    "ranks would all leave, one stays until the others have moved.",
+)
+
+DRAIN_PLAN_REFUSED = Message(
+    "US2375",
+    "job {job} cannot do without: {reason}",
+    cause="`understudy drain --dry-run` found that the drain would be refused, for the reason that is named.",
+    remedy="Start further spares on other nodes, or drain fewer nodes. --force drains all the same.",
+)
+
+DRAIN_WHAT = Message(
+    "US2376",
+    "name a node, or a failure domain with --domain",
+    cause="`understudy drain` needs to know what is to be empty.",
+    remedy="`understudy status --topology` and `understudy nodes` name nodes and domains.",
+)
+
+NO_SUCH_DOMAIN = Message(
+    "US2377",
+    "no node is in the failure domain {domain}; there are: {known}",
+    cause="`understudy drain --domain` names a failure domain that no node has.",
+    remedy="`understudy status --topology` and `understudy nodes` name domains.",
+)
+
+NO_JOB_THERE = Message(
+    "US2378",
+    "node {node}: no job is there, so nothing would move",
+    cause="`understudy drain --dry-run` found no job with anything on these nodes.",
+)

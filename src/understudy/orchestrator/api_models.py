@@ -55,6 +55,8 @@ class Drain(BaseModel):
         description="what becomes of ranks that are there at the deadline: they stay, or are given up and recovered elsewhere",
     )
     force: bool = Field(default=False, description="also if it is known that some ranks have nowhere to go")
+    also: list[str] = Field(default=[], max_length=10_000, description="further nodes that are to be empty, at the same time")
+    dry_run: bool = Field(default=False, description="say what it takes, and change nothing")
 
 
 class DrainNode(Drain):
@@ -77,10 +79,23 @@ class UndrainNode(Undrain):
     node: str = Field(max_length=1000, description="its name")
 
 
+class DrainPlan(BaseModel):
+    """What a drain asks of a job."""
+
+    job: str = Field(description="its name")
+    ranks: list[int] = Field(description="that leave")
+    warm: int = Field(description="spares elsewhere that can take one of them at once")
+    coming: int = Field(description="spares elsewhere that start or will be started, and nodes that may be claimed")
+    pauses: int = Field(description="of the job, if no rank has to wait for a spare; each rank that waits may add one")
+    waiting: int = Field(description="ranks that have to wait for a spare")
+    refused: str = Field(description="why the job cannot do without the nodes; empty if it can")
+
+
 class Drained(BaseModel):
     """The wish was passed on; the jobs' status shows what becomes of it."""
 
-    jobs: list[str] = Field(description="those that have something on the node")
+    jobs: list[str] = Field(description="those that have something on the nodes")
+    plans: list[DrainPlan] = Field(default=[], description="of each of these jobs, what it took to be drained")
 
 
 class Stop(BaseModel):

@@ -27,7 +27,7 @@ from understudy.links.submission import Submission
 from understudy.messages import http_requests, service_jobs
 from understudy.orchestrator import drains
 from understudy.orchestrator.agent_link import REPLACED, AgentLink, Close
-from understudy.orchestrator.api_models import Drain, Undrain
+from understudy.orchestrator.api_models import Drain, DrainPlan, Undrain
 from understudy.orchestrator.detection import evidence_of, too_many
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
@@ -193,11 +193,14 @@ class Cluster:
         """Jobs that are not over and have this node."""
         return [job for job in self._jobs.all() if not job.running.done() and name in job.service.machine.state.nodes]
 
-    def drain(self, name: str, wish: Drain) -> list[str]:
-        """Empties a node of all jobs, and gives it no new ones. Gives the jobs' names. Raises `Refused`."""
-        having = drains.ask(self.jobs_on(name), name, wish)
-        self._drained.put(name, service_jobs.NODE_DRAINED(reason=wish.reason or "asked for"))
-        return having
+    def drain(self, name: str, wish: Drain) -> list[DrainPlan]:
+        """Empties a node, and those named with it, of all jobs, and gives them no new ones. Gives what that takes. Raises `Refused`."""
+        names = list(dict.fromkeys([name, *wish.also]))
+        having = {job.name: job for node in names for job in self.jobs_on(node)}
+        plans = drains.ask(having.values(), name, wish)
+        for node in names if not wish.dry_run else ():
+            self._drained.put(node, service_jobs.NODE_DRAINED(reason=wish.reason or "asked for"))
+        return plans
 
     def undrain(self, name: str, wish: Undrain) -> list[str]:
         self._drained.put(name, "")

@@ -49,11 +49,15 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.post("/v1/nodes/{node}/drain", **operate, responses=REFUSED)
     async def drain(node: str, wish: Drain) -> Drained:
-        """Empty a node of all jobs, of a service, and give it no new ones. Refused, for all of them, if one cannot do without it."""
-        if node not in cluster.nodes and not cluster.jobs_on(node):
-            raise HTTPException(404, http_requests.NO_SUCH_NODE(node=node))
+        """Empty a node, and others at the same time, of all jobs, of a service, and give them no new ones. Refused, for all of them, if
+        one job cannot do without them.
+        """
+        for name in (node, *wish.also):
+            if name not in cluster.nodes and not cluster.jobs_on(name):
+                raise HTTPException(404, http_requests.NO_SUCH_NODE(node=name))
         try:
-            return Drained(jobs=cluster.drain(node, wish))
+            plans = cluster.drain(node, wish)
+            return Drained(jobs=[plan.job for plan in plans], plans=plans)
         except drains.Refused as error:
             raise HTTPException(409, str(error)) from error
 

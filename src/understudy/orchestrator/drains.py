@@ -18,7 +18,7 @@ from understudy.core.events import NodeTainted
 from understudy.core.state import CHECK, DRAIN
 from understudy.messages import http_requests, service_jobs
 from understudy.orchestrator import doubts
-from understudy.orchestrator.api_models import Drain, Undrain
+from understudy.orchestrator.api_models import Drain, DrainPlan, Undrain
 from understudy.orchestrator.jobs import ServedJob
 
 FILE = "drained.json"
@@ -29,19 +29,38 @@ class Refused(Exception):
     """Says which job cannot do without the node, and why."""
 
 
-def ask(jobs: Iterable[ServedJob], node: str, wish: Drain) -> list[str]:
-    """Drains a node for all these jobs, or for none. Gives their names. Raises `Refused`."""
+def ask(jobs: Iterable[ServedJob], node: str, wish: Drain) -> list[DrainPlan]:
+    """Drains a node, and those named with it, for all these jobs, or for none. Gives what that takes. Raises `Refused`."""
     wanted = list(jobs)
-    if not wish.force:
-        why_not = {job.name: why for job in wanted if (why := drain.refusal(job.service.machine.state, node))}
-        if why_not:
-            several = (http_requests.OF_JOB(job=name, reason=why) if len(wanted) > 1 else why for name, why in why_not.items())
-            raise Refused("; ".join(several))
+    nodes = list(dict.fromkeys([node, *wish.also]))
+    plans = [_plan(job, [name for name in nodes if len(wanted) == 1 or name in job.service.machine.state.nodes]) for job in wanted]
+    if wish.dry_run:
+        return plans
+    refused = {plan.job: plan.refused for plan in plans if plan.refused}
+    if refused and not wish.force:
+        several = (http_requests.OF_JOB(job=name, reason=why) if len(wanted) > 1 else why for name, why in refused.items())
+        raise Refused("; ".join(several))
     deadline = time.time() + wish.deadline if wish.deadline is not None else 0.0
     for job in wanted:
+        first, *others = [name for name in nodes if name in job.service.machine.state.nodes] or [node]
         reason = wish.reason or "asked for"
-        job.service.submit(NodeTainted(node, reason, *DRAIN, leave=True, deadline=deadline, lose=wish.then == "lose"))
-    return [job.name for job in wanted]
+        lose = wish.then == "lose"
+        job.service.submit(NodeTainted(first, reason, *DRAIN, leave=True, deadline=deadline, lose=lose, also=tuple(others)))
+    return plans
+
+
+def _plan(job: ServedJob, nodes: list[str]) -> DrainPlan:
+    state = job.service.machine.state
+    found = drain.plan(state, nodes)
+    return DrainPlan(
+        job=job.name,
+        ranks=list(found.ranks),
+        warm=found.warm,
+        coming=found.coming,
+        pauses=found.pauses(state.spec.world_size),
+        waiting=found.wait,
+        refused=found.refused,
+    )
 
 
 def take_back(jobs: Iterable[ServedJob], node: str, wish: Undrain) -> list[str]:

@@ -17,6 +17,7 @@ from understudy.orchestrator.api_models import (
     REFUSED,
     Accepted,
     Believe,
+    Drained,
     DrainNode,
     DrillAccepted,
     JobLine,
@@ -144,15 +145,16 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
         return Accepted()
 
     @app.post("/v1/jobs/{job}/drain", **operate, responses=REFUSED)
-    async def drain_node(job: str, wish: DrainNode) -> Accepted:
-        """Empty a node of this job: its ranks move to spares on other nodes, one after the other, then its spares there are ended. No new
-        ones go there until that is taken back. Refused if it is known that ranks would have nowhere to go.
+    async def drain_node(job: str, wish: DrainNode) -> Drained:
+        """Empty a node of this job, and others at the same time: its ranks move to spares on other nodes at one boundary, as far as there
+        are spares, then its spares there are ended. No new ones go there until that is taken back. Refused if it is known that ranks would
+        have nowhere to go.
         """
         try:
-            drains.ask([found(job)], wish.node, wish)
+            plans = drains.ask([found(job)], wish.node, wish)
         except drains.Refused as error:
             raise HTTPException(409, str(error)) from error
-        return Accepted()
+        return Drained(jobs=[plan.job for plan in plans], plans=plans)
 
     @app.post("/v1/jobs/{job}/undrain", **operate, responses=REFUSED)
     async def undrain_node(job: str, wish: UndrainNode) -> Accepted:

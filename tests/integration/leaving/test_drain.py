@@ -65,6 +65,47 @@ def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, u
         assert incident["ranks"][0]["detail"] == moves.DRAINED(node=shared, reason="a new kernel")
 
 
+def test_a_rack_is_drained_with_both_ranks(service: Service, undisturbed_spread: Undisturbed) -> None:
+    """No rank goes from one of its nodes to the other; one waits until the other has moved, as somebody has to stay."""
+    for name, rack in zip("abcd", ("rack1", "rack1", "rack2", "rack2"), strict=True):
+        service.start_agent(name, 2, None, "--domain", rack)
+    service.wait_for_nodes(4)
+    job = service.held("job", spares=2, HELD="1:6,1:9", EACH="1")
+    ranks = [job.node_of(rank) for rank in range(2)]
+    racks = {line["node"]: line["domain"] for line in service.ask("nodes")}
+    rack = racks[ranks[0]]
+    there = [node for node, its in racks.items() if its == rack]
+    planned = service.command("drain", "--domain", rack, "--dry-run", "--json")
+    assert planned.returncode == 0, planned.stderr
+    (plan,) = json.loads(planned.stdout)["plans"]
+    leaving = [rank for rank in range(2) if ranks[rank] in there]
+    assert (plan["ranks"], plan["warm"], plan["waiting"], plan["refused"]) == (leaving, len(leaving), 0, "")
+    assert plan["pauses"] == len(leaving) and job.status()["taints"] == {}, "nothing has changed"
+    waiting = draining(service, "--domain", rack, "--reason", "a new switch", "--wait")
+    job.wait_for_pause()
+    assert set(job.status()["taints"]) == set(there)
+    job.let("let go 6")
+    job.wait_for("held 9")
+    if len(leaving) > 1:
+        job.wait_for_pause()
+    job.let("let go 9")
+    output, _ = waiting.communicate(timeout=LONG)
+    assert waiting.returncode == 0 and said(output, asking.DRAINED, node=", ".join(there)), output
+    assert not {one["node"] for one in (*job.status()["ranks"], *job.status()["spares"])} & set(there)
+    incidents = job.ends_like(undisturbed_spread(2)).incidents
+    assert [(part["rank"], part["cause"]) for one in incidents for part in one["ranks"]] == [(rank, "migrated") for rank in leaving]
+
+
+def test_what_is_to_be_drained_has_to_be_there(service: Service) -> None:
+    service.start_nodes("a", 1)
+    assert service.command("drain").returncode == 2
+    unknown = service.command("drain", "--domain", "rack9")
+    assert unknown.returncode == 2 and said(unknown.stderr + unknown.stdout, asking.NO_SUCH_DOMAIN, domain="rack9")
+    assert service.command("drain", "a", "z").returncode == 4
+    assert service.command("drain", "a", "--dry-run").returncode == 0
+    assert [line["drain"] for line in service.ask("nodes")] == [""]
+
+
 def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbed_spread: Undisturbed) -> None:
     service.start_nodes("ab", 2)
     job = service.held("job", spares=2)
