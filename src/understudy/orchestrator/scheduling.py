@@ -275,6 +275,7 @@ def standing(state: JobState, step: int, text: str) -> Standing:
         exit_code=None if state.ended is None else state.ended.exit_code,
         message="" if state.ended is None else state.ended.message,
         text=text,
+        devices=tuple(worker.device if worker is not None else "" for worker in holders),
     )
 
 

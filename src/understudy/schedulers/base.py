@@ -152,6 +152,7 @@ class Standing:
     exit_code: int | None  # None: it is not over
     message: str  # why it is over
     text: str  # what has become of it, in a line
+    devices: tuple[str, ...] = ()  # by rank, the device that its holder computes on; "": it has none, or none is known
 
     def besides_step(self) -> Standing:
         return replace(self, step=0)

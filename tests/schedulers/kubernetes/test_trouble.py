@@ -139,6 +139,7 @@ def stands(**changes: Any) -> Standing:
         "exit_code": None,
         "message": "",
         "text": "rank 2 of gpt-1 on gpt-4; lost gpt-1; 2 incidents",
+        "devices": ("gpu0", "gpu1", "MIG-GPU-1/2/0", "gpu3"),
     }
     return Standing(**(given | changes))
 
@@ -146,9 +147,10 @@ def stands(**changes: Any) -> Standing:
 def test_labels_of_pods() -> None:
     keys = Keys(GROUP)
     found = standing.labels(stands(), keys, {"gpt-2"})
-    assert found["gpt-0"] == {keys.role: "active", keys.rank: "0_1_3", keys.generation: "3"}
-    assert found["gpt-4"][keys.rank] == "2"
-    assert found["gpt-1"] == found["gpt-2"] == {keys.role: "retired", keys.rank: None}
+    assert found["gpt-0"] == {keys.role: "active", keys.rank: "0_1_3", keys.device: "gpu0_gpu1_gpu3", keys.generation: "3"}
+    assert (found["gpt-4"][keys.rank], found["gpt-4"][keys.device]) == ("2", "MIG-GPU-1.2.0")
+    assert found["gpt-1"] == found["gpt-2"] == {keys.role: "retired", keys.rank: None, keys.device: None}
+    assert standing.labels(stands(devices=("", "", "", "")), keys, set())["gpt-0"][keys.device] is None, "as on a CPU"
 
 
 @pytest.mark.parametrize(

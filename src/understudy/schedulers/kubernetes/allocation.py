@@ -142,7 +142,7 @@ class KubernetesAllocation(Allocation):
         for name in nodes:
             pod = there.get(name)
             if pod is not None:
-                self._label(pod, {self._keys.role: names.RETIRED, self._keys.rank: None})
+                self._label(pod, {self._keys.role: names.RETIRED, self._keys.rank: None, self._keys.device: None})
                 self._delete(name, pod["metadata"]["uid"], FENCED)
             self._gone.add(name)
         return list(nodes)

@@ -29,6 +29,7 @@ class Keys:
         self.job = f"{group}/job"
         self.role = f"{group}/role"
         self.rank = f"{group}/rank"  # "8", "8-15", "3_7": of the first to the last, or each
+        self.device = f"{group}/device"  # "gpu0", "gpu0_gpu1": what these ranks compute on, in their order
         self.generation = f"{group}/generation"
         self.number = f"{group}/number"  # the node rank: a new one for each pod that comes later
         self.claim = f"{group}/claim"  # the number of the claim that a floating spare serves
@@ -66,7 +67,12 @@ def urls(job: str, namespace: str, count: int, port: int, scheme: str) -> str:
 
 def spare(keys: Keys) -> dict[str, str | None]:
     """Labels of a pod that has no rank. None: not any more."""
-    return {keys.role: SPARE, keys.rank: None}
+    return {keys.role: SPARE, keys.rank: None, keys.device: None}
+
+
+def devices(found: list[str]) -> str | None:
+    """As the value of a label; None if none is known. What a label may not have in it, as in the name of a part of a GPU, becomes a dot."""
+    return re.sub(r"[^-A-Za-z0-9_.]", ".", "_".join(filter(None, found)))[:63].strip("-_.") or None
 
 
 def runs(ranks: list[int]) -> str:

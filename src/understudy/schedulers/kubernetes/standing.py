@@ -24,10 +24,17 @@ def labels(now: Standing, keys: Keys, retired: Collection[str]) -> dict[str, dic
         ranks.setdefault(node, []).append(rank)
     generation = str(now.generation)
     found: dict[str, dict[str, str | None]] = {
-        node: {keys.role: names.ACTIVE, keys.rank: names.runs(held), keys.generation: generation} for node, held in ranks.items() if node
+        node: {
+            keys.role: names.ACTIVE,
+            keys.rank: names.runs(held),
+            keys.device: names.devices([now.devices[rank] for rank in held if rank < len(now.devices)]),
+            keys.generation: generation,
+        }
+        for node, held in ranks.items()
+        if node
     }
     for node in {*now.lost, *retired}:
-        found[node] = {keys.role: names.RETIRED, keys.rank: None}
+        found[node] = {keys.role: names.RETIRED, keys.rank: None, keys.device: None}
     return found
 
 
