@@ -130,3 +130,12 @@ def test_the_rank_that_moves_loses_its_device(start: Start, reference: Reference
     (incident,) = job.incidents()
     assert {(part["rank"], part["cause"]) for part in incident["ranks"]} >= {(2, "device")}
     assert_survivors_stayed(job, {2: 1})
+
+
+def test_at_the_end_of_the_script(start: Start, reference: References) -> None:
+    """Behind the last step: the others stay as donors until every rank has ended, and the newcomer writes what the rank would have."""
+    undisturbed = reference("ddp")
+    job = start("ddp", fails("after the loop", 2), variables=DEVICES)
+    assert_identical(job, undisturbed, unlogged={(2, "step 12"), (2, "evaluation 12")})
+    (incident,) = job.incidents()
+    assert [(part["rank"], part["cause"]) for part in incident["ranks"]] == [(2, "device")]

@@ -40,7 +40,7 @@ class Then(StrEnum):
 
 def drain(
     nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="As understudy status or nodes names them.")] = None,
-    domain: Annotated[str, typer.Option("--domain", help="All nodes of this failure domain, such as a rack.")] = "",
+    domain: Annotated[str, typer.Option("--domain", "--failure-domain", help="All nodes of it, such as a rack.")] = "",
     deadline: Annotated[str, typer.Option("--deadline", help="By when it has to be empty, from now: 90s, 10m, 2h. Default: none.")] = "",
     then: Annotated[
         Then,

@@ -68,7 +68,7 @@ def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, u
 def test_a_rack_is_drained_with_both_ranks(service: Service, undisturbed_spread: Undisturbed) -> None:
     """No rank goes from one of its nodes to the other; one waits until the other has moved, as somebody has to stay."""
     for name, rack in zip("abcd", ("rack1", "rack1", "rack2", "rack2"), strict=True):
-        service.start_agent(name, 2, None, "--domain", rack)
+        service.start_agent(name, 2, None, "--failure-domain", rack)
     service.wait_for_nodes(4)
     job = service.held("job", spares=2, HELD="1:6,1:9", EACH="1")
     ranks = [job.node_of(rank) for rank in range(2)]
