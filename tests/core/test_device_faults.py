@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.core.core_job import Job, assigned, of
+from tests.outcomes import shows
 
 from understudy.core import commands, events
 from understudy.core.model import JobSpec, LossCause, Position, Stand
@@ -83,6 +84,7 @@ def test_a_spare_that_is_prepared_for_that_place_is_not_chosen() -> None:
     assert state.holder(1).name not in ready.values()
 
 
+@shows("the same error of the same rank at the same transaction, on another device")
 @pytest.mark.parametrize("event", [failed, suspect])
 def test_the_same_error_on_the_newcomers_device_is_the_scripts(event: object) -> None:
     said_by = failed if event is failed else suspect
@@ -117,6 +119,7 @@ def test_anything_else_of_the_newcomer_is_its_devices(second: events.DeviceFaile
     assert taints(job) >= {("n0", "gpu1"), ("n0", second.device)}
 
 
+@shows("an error of the hardware, the driver or a disk; or one that the script may have caused")
 def test_a_disk_is_the_nodes_and_one_for_all_its_ranks() -> None:
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
     job.submit(events.UsesDevice("w0", "gpu0"))
@@ -142,6 +145,10 @@ def test_without_a_known_device_each_worker_counts_as_one() -> None:
     assert ended(job.submit(failed(recovered(job), 1, device="")))
 
 
+@shows(
+    "an error that the script may have caused, of two ranks at one transaction, on two nodes or the only one",
+    "the script's fault, as above",
+)
 def test_two_ranks_with_the_same_uncertain_error_at_one_transaction_are_the_scripts_on_two_nodes() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
     assert not ended(job.submit(suspect("w0", 0, device="gpu0")))
@@ -156,6 +163,7 @@ def test_two_ranks_with_a_certain_error_are_two_devices_on_two_nodes() -> None:
     assert not ended(said) and taints(job) == {("n0", "gpu0"), ("n1", "gpu1")}
 
 
+@shows("device errors of two ranks of a node within a step, otherwise")
 @pytest.mark.parametrize("apart, suspected", [(0, True), (1, True), (2, False)])
 def test_two_ranks_of_a_node_within_a_step_speak_against_the_node(apart: int, suspected: bool) -> None:
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
@@ -165,6 +173,10 @@ def test_two_ranks_of_a_node_within_a_step_speak_against_the_node(apart: int, su
     assert taints(job) == {("n0", "gpu0"), ("n0", "gpu1"), *([("n0", "")] if suspected else [])}
 
 
+@shows(
+    "an error that comes from the loss of a peer (NCCL, memory shared over NVLink)",
+    "the ranks recover together; no device is blamed",
+)
 def test_what_follows_from_the_loss_of_a_peer_is_blamed_on_nobody() -> None:
     job = Job(JobSpec("job", 3, 3, spares=3))
     job.lose("w0")
@@ -172,6 +184,10 @@ def test_what_follows_from_the_loss_of_a_peer_is_blamed_on_nobody() -> None:
     assert assigned(said).rank == 1 and taints(job) == set() and job.machine.state.failed_devices == []
 
 
+@shows(
+    "in the set-up of the first ranks",
+    "all ranks start again (`--max-restarts`), the device tainted",
+)
 def test_in_the_set_up_all_start_anew() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1), forming=True)
     job.warm()
@@ -180,6 +196,10 @@ def test_in_the_set_up_all_start_anew() -> None:
     assert job.machine.state.restarts == 1 and taints(job) == {("n0", "gpu1")}
 
 
+@shows(
+    "in a spare that sets up ahead, or in a drill",
+    "the spare is replaced; nothing is said about the rank",
+)
 def test_of_a_spare_that_sets_up_ahead_nothing_but_itself_is_lost() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
     (spare,) = job.machine.state.idle(WorkerState.WARM)
@@ -188,6 +208,7 @@ def test_of_a_spare_that_sets_up_ahead_nothing_but_itself_is_lost() -> None:
     assert taints(job) == {("n0", "gpu2")} and len(of(commands.StartWorker, said)) == 1
 
 
+@shows("in a spare that sets up ahead, or in a drill")
 def test_of_the_spare_of_a_drill_nothing_is_said_about_the_rank() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.DrillAsked(1, "asked"))

@@ -12,6 +12,7 @@ import pytest
 from tests.faults.harness import LIMIT, Fault, Job, Reference, assert_identical, assert_survivors_stayed
 from tests.faults.modes import every_mode
 from tests.integration.processes import wait_until
+from tests.outcomes import shows
 from tests.said import codes, said
 
 from understudy.chaos.faults.device import KINDS
@@ -45,6 +46,10 @@ def tainted_at_end(job: Job) -> set[str]:
     return {part for node in nodes for source, part in (*node.taints, *node.device_taints) if source == DEVICE}
 
 
+@shows(
+    "an error of the hardware, the driver or a disk; or one that the script may have caused",
+    "the rank is replaced, its device tainted; for a disk its node",
+)
 @every_mode
 def test_each_kind_at_each_point_of_a_step(mode: str, start: Start, reference: References) -> None:
     """In the forward, in a collective of the backward, before the vote, in it, behind it, in the optimizer, between steps and in the
@@ -70,6 +75,10 @@ def test_each_kind_at_each_point_of_a_step(mode: str, start: Start, reference: R
     assert_survivors_stayed(job, {0: 1, 1: 2, 2: 2, 3: 2})
 
 
+@shows(
+    "device errors of two ranks of a node within a step, otherwise",
+    "the node is tainted, too: its driver or power is suspect",
+)
 def test_two_ranks_a_donor_and_newcomers(start: Start, reference: References) -> None:
     """Two in one step, which speaks against the node; a donor while it gives its state; a newcomer in its set-up, in its transfer and
     verified."""
@@ -93,6 +102,7 @@ def test_two_ranks_a_donor_and_newcomers(start: Start, reference: References) ->
     assert_survivors_stayed(job, {0: 1, 1: 3, 2: 2, 3: 2})
 
 
+@shows("an error of the hardware, the driver or a disk; or one that the script may have caused")
 def test_the_newcomer_goes_to_another_device(start: Start) -> None:
     gate = Fault("forward", 0, 6, action="gate")
     job = start("ddp", fails("forward", 1, 3), gate, spares=1, variables=DEVICES)
@@ -105,6 +115,10 @@ def test_the_newcomer_goes_to_another_device(start: Start) -> None:
     assert job.wait() == 0, job.output[-6000:]
 
 
+@shows(
+    "the same error of the same rank at the same transaction, on another device",
+    "the script's fault: the job ends with its traceback, both devices are trusted again",
+)
 @pytest.mark.parametrize("kind", ["ecc", "illegal-access"])
 def test_the_same_error_on_the_spares_device_is_the_scripts(kind: str, start: Start) -> None:
     """Two devices are used at most, and the job ends with the script's traceback."""
@@ -117,6 +131,10 @@ def test_the_same_error_on_the_spares_device_is_the_scripts(kind: str, start: St
     assert tainted_at_end(job) == set()
 
 
+@shows(
+    "in the rank that a planned move is about to move",
+    "a loss: the newcomer takes the rank, from a replica",
+)
 def test_the_rank_that_moves_loses_its_device(start: Start, reference: References) -> None:
     """As it is about to give its state: the newcomer that has set up takes the rank, with the state of a replica."""
     gate, fault = Fault("forward", 0, 4, action="gate"), fails("donate", 2)
@@ -132,6 +150,10 @@ def test_the_rank_that_moves_loses_its_device(start: Start, reference: Reference
     assert_survivors_stayed(job, {2: 1})
 
 
+@shows(
+    "behind the last step, before the script has ended",
+    "a loss: the newcomer takes the rank and comes to the same end",
+)
 def test_at_the_end_of_the_script(start: Start, reference: References) -> None:
     """Behind the last step: the others stay as donors until every rank has ended, and the newcomer writes what the rank would have."""
     undisturbed = reference("ddp")

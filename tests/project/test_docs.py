@@ -187,6 +187,11 @@ def test_the_rooms_are_shown_as_they_are() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_follows_from_the_failure_of_a_device_is_what_tests_show() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "device_outcomes.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_page_names_the_role_that_a_request_needs() -> None:
     description = describe()
     assert "Role of the token" not in api_page(description) or any("x-role" in o for p in description["paths"].values() for o in p.values())

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+from tests.outcomes import shows
 from torch.utils.data import DataLoader, Dataset
 
 from understudy.chaos.faults.device import KINDS
@@ -123,6 +124,10 @@ def test_so_is_one_below_a_process_of_a_loader() -> None:
     assert judge(told.value) == DeviceError(Kind.DEVICE_LOST, "EIO", part=DISK)
 
 
+@shows(
+    "out of memory, an assertion of a kernel, wrong arguments",
+    "the script's fault: the job ends, no spare is used",
+)
 @pytest.mark.parametrize(
     "error",
     [
