@@ -151,11 +151,11 @@ def test_the_rank_that_moves_loses_its_device(start: Start, reference: Reference
 
 
 @shows(
-    "behind the last step, before the script has ended",
+    "after the last step, before the script has ended",
     "a loss: the newcomer takes the rank and comes to the same end",
 )
 def test_at_the_end_of_the_script(start: Start, reference: References) -> None:
-    """Behind the last step: the others stay as donors until every rank has ended, and the newcomer writes what the rank would have."""
+    """After the last step: the others stay as donors until every rank has ended, and the newcomer writes what the rank would have."""
     undisturbed = reference("ddp")
     job = start("ddp", fails("after the loop", 2), variables=DEVICES)
     assert_identical(job, undisturbed, unlogged={(2, "step 12"), (2, "evaluation 12")})

@@ -7,12 +7,12 @@
 
 `disrupted` is what a loss in the middle makes of it. If a newcomer is lost while it sets up, its rank stays where it is, and the others
 move without it. If a leaver is lost, its rank goes to the newcomer, which has set up for it. The other moves are called off then, as by
-any other loss. While ranks move a newcomer may have been verified, and may have voted, before anybody heard of it here. So whoever is lost
+any other loss. While ranks move a newcomer may have been verified, and may have voted, before this machine knows of it. So whatever is lost
 then, the others' positions tell whether ranks are given back to the leavers that are there (`quiesce._decide`). For that, one rank at
 least stays where it is (`most`).
 
 Known limit: where nobody but leavers is left, no position tells. If the newcomers are lost as well, the job goes on
-with what the leavers have, from the boundary; what the newcomers and the other ranks have done behind that is done again,
+with what the leavers have, from the boundary; what the newcomers and the other ranks have done after that is done again,
 and is in nobody's state. If they are not lost, the job ends.
 """
 
@@ -131,7 +131,7 @@ def _pause(state: JobState, migration: Migration) -> None:
             incident.measure(phase.phase, phase.started, phase.started + phase.seconds)
     migration.stage = Stage.PAUSING
     first = state.workers[migration.moves[0].newcomer].assign
-    assert first is not None, "who sets up was given a rank"
+    assert first is not None, "a newcomer has a rank"
     state.generation, state.store = migration.generation, first.store
     state.enter(Phase.QUIESCING)
     state.all_committed = False
