@@ -9,6 +9,7 @@ from tests.core.core_job import Job, assigned, of
 
 from understudy.core import commands, drain, events
 from understudy.core.model import JobSpec
+from understudy.core.transitions import WorkerState
 from understudy.messages import moves
 from understudy.orchestrator import doubts
 
@@ -64,6 +65,13 @@ def test_a_plan_says_how_many_spares_and_pauses_it_takes() -> None:
     assert (plan.ranks, plan.warm, plan.coming, plan.wait, plan.pauses(4)) == ((0, 1), 2, 1, 0, 1)
     plan = drain.plan(job.machine.state, ["n0", "n1"])
     assert (plan.ranks, plan.warm, plan.wait, plan.pauses(4)) == ((0, 1, 2, 3), 3, 1, 2)
+
+
+def test_a_spare_that_is_prepared_for_another_rank_takes_none_at_once() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=2, prepared=2))
+    assert [spare.prepare.rank for spare in job.machine.state.idle(WorkerState.WARM) if spare.prepare] == [0, 1]
+    plan = drain.plan(job.machine.state, ["n0"])
+    assert (plan.ranks, plan.warm, plan.coming, plan.wait) == ((0,), 0, 1, 1)
 
 
 def test_no_rank_goes_from_one_drained_node_to_another() -> None:

@@ -189,7 +189,14 @@ class Said:
 
     def _NodeTainted(self) -> events.Event:
         node, reason, part = self.pick(("n0", "n1", "n9"), self.subject), self.pick(("", "loud"), self.detail), self.pick(PARTS, self.more)
-        return events.NodeTainted(node, reason, self.pick(("operator", "nvml"), self.more // 8), part, leave=self.more % 5 == 0)
+        return events.NodeTainted(
+            node,
+            reason,
+            self.pick(("operator", "nvml"), self.more // 8),
+            part,
+            leave=self.more % 5 == 0,
+            also=self.pick(((), ("n1", "n7"), ("n0",)), self.subject // 4),
+        )
 
     def _Expired(self) -> events.Event:
         timers = sorted(self.state.timers - ({"hold", "quiesce"} if self.more % 8 else set())) if self.likely else []

@@ -143,9 +143,11 @@ def test_while_they_move_and_others_are_beyond_the_boundary_all_have_moved() -> 
 
 
 def test_both_of_a_pair_lost_while_they_move() -> None:
-    """The other rank that moves goes back or on; this one is vacant, and a spare takes it."""
+    """Nobody has passed the boundary: the other rank goes back to its leaver, and a spare takes this one."""
     job = moving()
     first, second = migration(job).moves
     job.lose(first.leaver, first.newcomer)
-    assert job.machine.state.ranks[0] not in (first.leaver, first.newcomer) or 0 in job.machine.state.vacant()
-    assert second.leaver in {worker.name for worker in job.machine.state.leavers()}
+    job.rest()
+    state = job.machine.state
+    assert state.migration is None and state.ranks[1] == second.leaver
+    assert state.ranks[0] not in (first.leaver, first.newcomer) and job.node_of(state.ranks[0]) == "n2"

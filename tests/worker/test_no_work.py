@@ -17,11 +17,11 @@ from understudy.worker.script.collective_replay import Recorder
 from understudy.worker.script.collectives import Collective, Kernels, work_of
 from understudy.worker.script.step_replay import StepRecorder
 
-TWICE = [2.0, 2.0]
+ON_THE_STREAM, LATER = [2.0, 2.0], [1.0, 1.0]  # what a call that is not asynchronous gives here, and one that is
 
 
 class OnTheStream(Kernels):
-    """Below the others: what NCCL answers, by Gloo's sums."""
+    """Below the others: what NCCL answers, by Gloo's sums, doubled: what was read too early is another number."""
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         result = operate()
@@ -30,6 +30,8 @@ class OnTheStream(Kernels):
         work = work_of(result)
         assert work is not None
         work.wait()
+        for tensor in collective.outputs:
+            tensor.mul_(2)
         return collective.answer(Work.boxed(None))  # type: ignore[arg-type]
 
 
@@ -45,7 +47,7 @@ def group() -> Iterator[None]:
 
 def both_kinds() -> list[torch.Tensor]:
     """What is in the tensors behind a call that is not asynchronous, and one that is."""
-    first, second = torch.full((2,), 2.0), torch.full((2,), 2.0)
+    first, second = torch.ones(2), torch.ones(2)
     assert dist.all_reduce(first) is None
     work = dist.all_reduce(second, async_op=True)
     assert work is not None
@@ -60,7 +62,7 @@ def test_the_set_up_s_recorder_has_them(group: None) -> None:
         found = both_kinds()
     finally:
         recorder.remove()
-    assert [tensor.tolist() for tensor in found] == [TWICE, TWICE]
+    assert [tensor.tolist() for tensor in found] == [ON_THE_STREAM, LATER]
     assert [entry.operator for entry in recorder.entries] == ["allreduce_", "allreduce_"]
 
 
@@ -73,14 +75,14 @@ def test_a_drill_gets_what_they_gave(group: None) -> None:
     finally:
         recorder.remove()
     assert not failed
-    assert [output.tolist() for entry in given for output in entry.outputs] == [TWICE, TWICE]
+    assert [output.tolist() for entry in given for output in entry.outputs] == [ON_THE_STREAM, LATER]
 
 
 def test_a_vote_waits_for_those_that_can_be_waited_for(group: None) -> None:
     works = Works()
     works.begin("step", closely=True)
     try:
-        assert [tensor.tolist() for tensor in both_kinds()] == [TWICE, TWICE]
+        assert [tensor.tolist() for tensor in both_kinds()] == [ON_THE_STREAM, LATER]
         works.settle()
         assert works.left("step") == ""
     finally:
@@ -91,6 +93,6 @@ def test_calls_are_counted(group: None) -> None:
     sequences: Kernels = Sequences((0, "w0"))
     sequences.install()
     try:
-        assert [tensor.tolist() for tensor in both_kinds()] == [TWICE, TWICE]
+        assert [tensor.tolist() for tensor in both_kinds()] == [ON_THE_STREAM, LATER]
     finally:
         sequences.remove()

@@ -29,7 +29,8 @@ from understudy.policy.rules import LONGEST, seconds
 LOOK = 0.5  # seconds between two looks
 NO_ANSWER, LATE, REFUSED = 1, 3, 4  # exit codes
 
-Name = Annotated[str, typer.Argument(metavar="NODE", help="The node, as understudy status or understudy nodes names it.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="As understudy status or nodes names them.")]
+Domain = Annotated[str, typer.Option("--domain", "--failure-domain", help="All nodes of this failure domain, such as a rack.")]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 
@@ -39,8 +40,8 @@ class Then(StrEnum):
 
 
 def drain(
-    nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="As understudy status or nodes names them.")] = None,
-    domain: Annotated[str, typer.Option("--domain", "--failure-domain", help="All nodes of it, such as a rack.")] = "",
+    nodes: Names = None,
+    domain: Domain = "",
     deadline: Annotated[str, typer.Option("--deadline", help="By when it has to be empty, from now: 90s, 10m, 2h. Default: none.")] = "",
     then: Annotated[
         Then,
@@ -73,12 +74,7 @@ def drain(
     left there, 4 refused: a job cannot do without the nodes, and why. Nothing has changed then.
     """
     limit = _duration(deadline)
-    place = _place(nodes or [], run_dir, orchestrator, job, token_file, tls_cert)
-    if domain:
-        place = replace(place, nodes=tuple(dict.fromkeys([*place.nodes, *place.of_domain(domain)])))
-    if not place.nodes:
-        say(asking.DRAIN_WHAT())
-        raise typer.Exit(2)
+    place = _place(nodes, domain, run_dir, orchestrator, job, token_file, tls_cert)
     wish = {"reason": reason, "deadline": limit, "then": then.value, "force": force, "also": place.nodes[1:], "dry_run": dry_run}
     found = place.ask("drain", wish)
     if dry_run:
@@ -125,9 +121,10 @@ def _show_plans(place: _Place, plans: list[dict[str, Any]], *, as_json: bool) ->
 
 
 def undrain(
-    node: Name,
+    nodes: Names = None,
+    domain: Domain = "",
     no_check: Annotated[
-        bool, typer.Option("--no-check", help="Trust it at once, without understudy check-node, whatever the jobs' policies say.")
+        bool, typer.Option("--no-check", help="Trust them at once, without understudy check-node, whatever the jobs' policies say.")
     ] = False,
     as_json: AsJson = False,
     run_dir: RunDir = None,
@@ -136,16 +133,19 @@ def undrain(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Use a node again that was drained: spares start there, and with return_home in the policy its ranks come back.
+    """Use nodes again that were drained: spares start there, and with return_home in the policy their ranks come back.
 
-    Exit codes: 0 done, 1 nobody answers, 2 wrong usage, 4 it is not drained.
+    Exit codes: 0 done, 1 nobody answers, 2 wrong usage, 4 one of them is not drained; those named before it are used again.
     """
-    place = _place([node], run_dir, orchestrator, job, token_file, tls_cert)
-    jobs = place.jobs(place.ask("undrain", {"check": not no_check}))
+    place = _place(nodes, domain, run_dir, orchestrator, job, token_file, tls_cert)
+    jobs: dict[str, None] = {}
+    for node in place.nodes:
+        one = replace(place, nodes=(node,))
+        jobs |= dict.fromkeys(one.jobs(one.ask("undrain", {"check": not no_check})))
     if as_json:
-        print(json.dumps({"node": node, "jobs": jobs}))
+        print(json.dumps({"node": place.nodes[0], "nodes": place.nodes, "jobs": list(jobs)}))
     else:
-        say(asking.UNDRAINED(node=node, jobs=_of(jobs)))
+        say(asking.UNDRAINED(node=place.shown, jobs=_of(list(jobs))))
 
 
 @dataclass
@@ -169,7 +169,8 @@ class _Place:
 
     @property
     def shown(self) -> str:
-        return ", ".join(self.nodes)
+        """As the command takes them."""
+        return " ".join(self.nodes)
 
     def ask(self, what: str, wish: dict[str, Any]) -> dict[str, Any]:
         """Ends the command if it is refused."""
@@ -235,14 +236,23 @@ class _Place:
         ]
 
 
-def _place(nodes: list[str], run_dir: Path | None, url: str, job: str, token_file: Path | None, certificate: Path | None) -> _Place:
+def _place(
+    nodes: list[str] | None, domain: str, run_dir: Path | None, url: str, job: str, token_file: Path | None, certificate: Path | None
+) -> _Place:
+    """Ends the command if no node is named, or nobody can be asked."""
+    if not nodes and not domain:
+        say(asking.DRAIN_WHAT())
+        raise typer.Exit(2)
+    named = tuple(dict.fromkeys(nodes or ()))
     if run_dir is None and url and not job:
-        return _Place(tuple(nodes), service(url, token_file, certificate), "")
-    about = target(run_dir, url, job, token_file, certificate)
-    if about.server is None:
-        say(asking.NOT_RUNNING(path=about.run.path if about.run else "", reason=asking.ADDRESS_UNKNOWN()))
-        raise typer.Exit(NO_ANSWER)
-    return _Place(tuple(nodes), about.server, about.job, about.run)
+        place = _Place(named, service(url, token_file, certificate), "")
+    else:
+        about = target(run_dir, url, job, token_file, certificate)
+        if about.server is None:
+            say(asking.NOT_RUNNING(path=about.run.path if about.run else "", reason=asking.ADDRESS_UNKNOWN()))
+            raise typer.Exit(NO_ANSWER)
+        place = _Place(named, about.server, about.job, about.run)
+    return replace(place, nodes=tuple(dict.fromkeys([*named, *place.of_domain(domain)]))) if domain else place
 
 
 def _watch(place: _Place, *, quiet: bool) -> _Left:

@@ -57,7 +57,8 @@ def plan(state: JobState, names: Collection[str]) -> Plan:
     others = [node for node in state.nodes.values() if node.name not in names and not node.lost and not node.taints]
     fixed = not state.spec.replenish
     room = sum(len(other.idle(*_IDLE)) if fixed or other.claim >= 0 else other.spares for other in others) + floating.may_come(state)
-    warm = min(len(ranks), sum(len(other.idle(WorkerState.WARM)) for other in others))
+    idle = [spare for other in others for spare in other.idle(WorkerState.WARM)]
+    warm = min(len(ranks), sum(spare.prepare is None or spare.prepare.rank in ranks for spare in idle))
     refused = ""
     if missing:
         refused = moves.NO_SUCH_NODE(node=missing[0], known=known)

@@ -24,7 +24,7 @@ from understudy.core.assignment import choose_spare
 from understudy.core.commands import ClaimNode, GiveBackNode
 from understudy.core.events import ClaimEnded, NodeJoined
 from understudy.core.membership import fence
-from understudy.core.migration import Taker, begin
+from understudy.core.migration import begin, move_of
 from understudy.core.state import MOVES, Claim, JobState, Node, Worker
 from understudy.core.topology import splits
 from understudy.core.transitions import Why, WorkerState
@@ -225,7 +225,7 @@ def _go(state: JobState) -> bool:
                 continue
             if state.nodes[spare.node].claim < 0 and not state.nodes[spare.node].taints:
                 worker.moves += 1
-                begin(state, [Taker(worker.rank, spare, floating_spares.OWN_SPARE(node=node.name))])
+                begin(state, [move_of(state, worker.rank, spare, floating_spares.OWN_SPARE(node=node.name))])
                 return True
     return False
 

@@ -67,7 +67,7 @@ def go(state: JobState) -> None:
             if node.awaits and state.spec.replenish:
                 node.spares = max(0, node.spares - 1)
             node.awaits = max(0, node.awaits - 1)
-            migration.begin(state, [migration.Taker(rank, spare, moves.RETURNS(node=node.name))])
+            migration.begin(state, [migration.move_of(state, rank, spare, moves.RETURNS(node=node.name))])
             return
 
 

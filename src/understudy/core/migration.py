@@ -18,8 +18,6 @@ and is in nobody's state. If they are not lost, the job ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from understudy.core import destination, drill
 from understudy.core.assignment import choose_spare
 from understudy.core.commands import Pause, Publish
@@ -56,21 +54,16 @@ def asked(state: JobState, event: MigrationAsked) -> None:
     if event.to:
         place = destination.find(state, event.rank, event.to, event.device)
         assert isinstance(place, destination.Place), "else it is refused"
-        begin(state, [Taker(event.rank, place.spare, event.reason, place.local_rank)])
+        begin(state, [move_of(state, event.rank, place.spare, event.reason, place.local_rank)])
         return
     spare = choose_spare(state, event.rank)
     assert spare is not None, "else it is refused"
-    begin(state, [Taker(event.rank, spare, event.reason)])
+    begin(state, [move_of(state, event.rank, spare, event.reason)])
 
 
-@dataclass(frozen=True)
-class Taker:
-    """`spare`, which is warm, is to set up for the rank, with this local rank; -1: the usual one."""
-
-    rank: int
-    spare: Worker
-    reason: str
-    local: int = -1
+def move_of(state: JobState, rank: int, spare: Worker, reason: str, local_rank: int = -1) -> Move:
+    """The move of this rank to `spare`, which is warm."""
+    return Move(rank, state.holder(rank).name, spare.name, reason, local_rank)
 
 
 def most(state: JobState) -> int:
@@ -78,21 +71,21 @@ def most(state: JobState) -> int:
     return max(1, state.spec.world_size - 1)
 
 
-def begin(state: JobState, takers: list[Taker]) -> None:
+def begin(state: JobState, every: list[Move]) -> None:
     """In plain training: these ranks are going to move."""
-    ranks = tuple(taker.rank for taker in takers)
+    ranks = tuple(move.rank for move in every)
     drill.call_off(state, f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} {'migrate' if ranks[1:] else 'migrates'}")
-    stay = [worker for worker in state.members() if worker.rank not in ranks]
-    store = stay[0].store if stay else takers[0].spare.store
     generation = state.next_generation()
-    every = [Move(taker.rank, state.holder(taker.rank).name, taker.spare.name, taker.reason) for taker in takers]
     state.migration = Migration(generation, every)
+    stay = [worker for worker in state.members() if worker.rank not in ranks]
+    store = stay[0].store if stay else state.workers[every[0].newcomer].store
     for move in every:
         state.tell(moves.MIGRATES(rank=move.rank, leaver=move.leaver, newcomer=move.newcomer))
     for worker in state.members():
         state.emit(Publish(worker.name, generation, store, ranks))
-    for taker in takers:
-        give_rank(state, taker.spare, taker.rank, generation, store, newcomer=True, planned=True, local=taker.local)
+    for move in every:
+        newcomer = state.workers[move.newcomer]
+        give_rank(state, newcomer, move.rank, generation, store, newcomer=True, planned=True, local=move.local_rank)
     state.timer("migration", state.timeouts.hang_first)
 
 

@@ -186,6 +186,7 @@ class Move:
     leaver: str
     newcomer: str
     reason: str
+    local_rank: int = -1  # that the newcomer is to have; -1: the usual one
     ready: bool = False  # the newcomer has set up
     measured: list[PhaseDone] = field(default_factory=list)  # what the newcomer did before the incident begins
 

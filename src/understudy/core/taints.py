@@ -31,9 +31,9 @@ from understudy.core import admission, devices, drain, floating, home, preparati
 from understudy.core.assignment import choose_spare
 from understudy.core.drain import ATTEMPTS
 from understudy.core.events import NodeChecked, NodeTainted
-from understudy.core.migration import Taker, begin, most
+from understudy.core.migration import begin, most, move_of
 from understudy.core.quiesce import want_more
-from understudy.core.state import CHECK, DRAIN, OPERATOR, JobState, Node, Taint, Worker
+from understudy.core.state import CHECK, DRAIN, OPERATOR, JobState, Move, Node, Taint, Worker
 from understudy.core.transitions import Phase, Why
 from understudy.messages import moves
 from understudy.messages.base import Text
@@ -177,19 +177,19 @@ def leave(state: JobState) -> None:
     drain.settle(state)
     if state.unsettled():
         return
-    takers: list[Taker] = []
+    found: list[Move] = []
     for rank, node, why in _leavers(state):
-        if len(takers) == most(state):
+        if len(found) == most(state):
             break
-        spare = choose_spare(state, rank, {taker.spare.name for taker in takers})
+        spare = choose_spare(state, rank, {move.newcomer for move in found})
         if spare is None or state.nodes[spare.node].taints or (spare.node == node.name and not why.device):
-            if not takers and preparation.make_room(state, rank):
+            if not found and preparation.make_room(state, rank):
                 return
             continue
         state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
-        takers.append(Taker(rank, spare, _told(node, why)))
-    if takers:
-        begin(state, takers)
+        found.append(move_of(state, rank, spare, _told(node, why)))
+    if found:
+        begin(state, found)
         return
     home.go(state)
     floating.settle(state)

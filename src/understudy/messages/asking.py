@@ -179,32 +179,32 @@ NOTHING_LISTED = Message(
 
 DRAIN_BEGINS = Message(
     "US2340",
-    "node {node} is being drained (jobs there: {jobs}): understudy drain {node} --wait waits until it is empty",
+    "the drain of {node} has begun (jobs there: {jobs}): understudy drain {node} --wait waits until nothing is there",
     cause="`understudy drain` was accepted: ranks leave the node for spares elsewhere.",
 )
 
 DRAIN_CONTINUES = Message(
     "US2341",
-    "the drain of node {node} goes on; understudy undrain {node} takes it back",
+    "the drain of {node} goes on; understudy undrain {node} takes it back",
     cause="The command that waited for the drain was interrupted. That does not end the drain.",
 )
 
 DRAIN_LATE = Message(
     "US2342",
-    "node {node} is not empty: the deadline is over, and {ranks} left there. No new ranks and spares go there",
+    "not empty: {node}; the deadline is over, and {ranks} left there. No new ranks and spares go there",
     cause="Not all ranks had a place elsewhere before the deadline, and --then keep leaves them where they are.",
     remedy="Start further spares on other nodes, or drain again with --then lose.",
 )
 
 DRAINED = Message(
     "US2343",
-    "node {node} is drained: nothing is there any more",
+    "drained: {node}; nothing is there any more",
     cause="All ranks and spares have left the node. It may be switched off.",
 )
 
 UNDRAINED = Message(
     "US2344",
-    "node {node} is not drained any more (jobs there: {jobs})",
+    "the drain of {node} is taken back (jobs there: {jobs})",
     cause="`understudy undrain` was accepted: spares may start on the node again.",
 )
 
@@ -351,7 +351,7 @@ DRAIN_PLAN = Message(
 
 DRAIN_PLAN_REFUSED = Message(
     "US2375",
-    "job {job} cannot do without: {reason}",
+    "the drain would be refused for job {job}: {reason}",
     cause="`understudy drain --dry-run` found that the drain would be refused, for the reason that is named.",
     remedy="Start further spares on other nodes, or drain fewer nodes. --force drains all the same.",
 )
@@ -372,6 +372,6 @@ NO_SUCH_DOMAIN = Message(
 
 NO_JOB_THERE = Message(
     "US2378",
-    "node {node}: no job is there, so nothing would move",
+    "no job is on {node}, so nothing would move",
     cause="`understudy drain --dry-run` found no job with anything on these nodes.",
 )

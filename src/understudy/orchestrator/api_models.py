@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
@@ -55,7 +55,9 @@ class Drain(BaseModel):
         description="what becomes of ranks that are there at the deadline: they stay, or are given up and recovered elsewhere",
     )
     force: bool = Field(default=False, description="also if it is known that some ranks have nowhere to go")
-    also: list[str] = Field(default=[], max_length=10_000, description="further nodes that are to be empty, at the same time")
+    also: list[Annotated[str, Field(max_length=1000)]] = Field(
+        default=[], max_length=10_000, description="further nodes that are to be empty, at the same time"
+    )
     dry_run: bool = Field(default=False, description="say what it takes, and change nothing")
 
 
@@ -95,7 +97,7 @@ class Drained(BaseModel):
     """The wish was passed on; the jobs' status shows what becomes of it."""
 
     jobs: list[str] = Field(description="those that have something on the nodes")
-    plans: list[DrainPlan] = Field(default=[], description="of each of these jobs, what it took to be drained")
+    plans: list[DrainPlan] = Field(default=[], description="of each of these jobs, what the drain takes")
 
 
 class Stop(BaseModel):

@@ -197,7 +197,8 @@ class Cluster:
         """Empties a node, and those named with it, of all jobs, and gives them no new ones. Gives what that takes. Raises `Refused`."""
         names = list(dict.fromkeys([name, *wish.also]))
         having = {job.name: job for node in names for job in self.jobs_on(node)}
-        plans = drains.ask(having.values(), name, wish)
+        wanted = [(job, [node for node in names if node in job.service.machine.state.nodes]) for job in having.values()]
+        plans = drains.ask(wanted, wish)
         for node in names if not wish.dry_run else ():
             self._drained.put(node, service_jobs.NODE_DRAINED(reason=wish.reason or "asked for"))
         return plans

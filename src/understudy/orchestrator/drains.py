@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from understudy.core import drain
@@ -29,11 +29,9 @@ class Refused(Exception):
     """Says which job cannot do without the node, and why."""
 
 
-def ask(jobs: Iterable[ServedJob], node: str, wish: Drain) -> list[DrainPlan]:
-    """Drains a node, and those named with it, for all these jobs, or for none. Gives what that takes. Raises `Refused`."""
-    wanted = list(jobs)
-    nodes = list(dict.fromkeys([node, *wish.also]))
-    plans = [_plan(job, [name for name in nodes if len(wanted) == 1 or name in job.service.machine.state.nodes]) for job in wanted]
+def ask(wanted: Sequence[tuple[ServedJob, Sequence[str]]], wish: Drain) -> list[DrainPlan]:
+    """Drain nodes of each of these jobs, or of none of them, and return what that takes. Raises `Refused`."""
+    plans = [_plan(job, nodes) for job, nodes in wanted]
     if wish.dry_run:
         return plans
     refused = {plan.job: plan.refused for plan in plans if plan.refused}
@@ -41,15 +39,13 @@ def ask(jobs: Iterable[ServedJob], node: str, wish: Drain) -> list[DrainPlan]:
         several = (http_requests.OF_JOB(job=name, reason=why) if len(wanted) > 1 else why for name, why in refused.items())
         raise Refused("; ".join(several))
     deadline = time.time() + wish.deadline if wish.deadline is not None else 0.0
-    for job in wanted:
-        first, *others = [name for name in nodes if name in job.service.machine.state.nodes] or [node]
-        reason = wish.reason or "asked for"
-        lose = wish.then == "lose"
+    reason, lose = wish.reason or "asked for", wish.then == "lose"
+    for job, (first, *others) in wanted:
         job.service.submit(NodeTainted(first, reason, *DRAIN, leave=True, deadline=deadline, lose=lose, also=tuple(others)))
     return plans
 
 
-def _plan(job: ServedJob, nodes: list[str]) -> DrainPlan:
+def _plan(job: ServedJob, nodes: Sequence[str]) -> DrainPlan:
     state = job.service.machine.state
     found = drain.plan(state, nodes)
     return DrainPlan(

@@ -151,7 +151,7 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
         have nowhere to go.
         """
         try:
-            plans = drains.ask([found(job)], wish.node, wish)
+            plans = drains.ask([(found(job), list(dict.fromkeys([wish.node, *wish.also])))], wish)
         except drains.Refused as error:
             raise HTTPException(409, str(error)) from error
         return Drained(jobs=[plan.job for plan in plans], plans=plans)

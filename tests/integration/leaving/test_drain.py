@@ -90,10 +90,33 @@ def test_a_rack_is_drained_with_both_ranks(service: Service, undisturbed_spread:
         job.wait_for_pause()
     job.let("let go 9")
     output, _ = waiting.communicate(timeout=LONG)
-    assert waiting.returncode == 0 and said(output, asking.DRAINED, node=", ".join(there)), output
+    assert waiting.returncode == 0 and said(output, asking.DRAINED, node=" ".join(there)), output
     assert not {one["node"] for one in (*job.status()["ranks"], *job.status()["spares"])} & set(there)
+    assert service.command("undrain", "--domain", rack, "--no-check").returncode == 0
+    assert [line["drain"] for line in service.ask("nodes")] == ["", "", "", ""] and job.status()["taints"] == {}
     incidents = job.ends_like(undisturbed_spread(2)).incidents
     assert [(part["rank"], part["cause"]) for one in incidents for part in one["ranks"]] == [(rank, "migrated") for rank in leaving]
+
+
+def test_a_job_that_is_on_one_of_the_nodes_only(service: Service, undisturbed_spread: Undisturbed) -> None:
+    """What the job does not have is no reason to refuse."""
+    service.start_nodes("abcde", 2)
+    job = service.held("job", spares=2)
+    empty = [line["node"] for line in service.ask("nodes") if not line["jobs"]]
+    assert empty, "ranks are on two nodes and spares on one or two"
+    there = [job.node_of(1), *empty]
+    planned = service.command("drain", *there, "--dry-run", "--json")
+    assert planned.returncode == 0, planned.stderr
+    (plan,) = json.loads(planned.stdout)["plans"]
+    assert (plan["ranks"], plan["pauses"], plan["refused"]) == ([1], 1, "")
+    waiting = draining(service, *there, "--wait")
+    job.wait_for_pause()
+    job.let("let go")
+    output, _ = waiting.communicate(timeout=LONG)
+    assert waiting.returncode == 0, output
+    assert [line["drain"] for line in service.ask("nodes") if line["node"] in there] == ["drained"] * len(there)
+    (incident,) = job.ends_like(undisturbed_spread(2)).incidents
+    assert [(part["rank"], part["cause"]) for part in incident["ranks"]] == [(1, "migrated")]
 
 
 def test_what_is_to_be_drained_has_to_be_there(service: Service) -> None:
