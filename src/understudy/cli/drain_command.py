@@ -29,7 +29,7 @@ from understudy.policy.rules import LONGEST, seconds
 LOOK = 0.5  # seconds between two looks
 NO_ANSWER, LATE, REFUSED = 1, 3, 4  # exit codes
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="As understudy status or nodes names them.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="NODE", help="As understudy status or nodes names them.")]
 Domain = Annotated[str, typer.Option("--domain", "--failure-domain", help="All nodes of this failure domain, such as a rack.")]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
