@@ -96,7 +96,7 @@ class Handlers(ControlHandlers):
     def __init__(self, waits: int) -> None:
         self.count = waits
 
-    def waits(self) -> int:
+    def waits(self, still: float = 0.0) -> int:
         return self.count
 
 

@@ -11,16 +11,20 @@ from understudy.common.page_view import UNKNOWN
 from understudy.worker.process.wait_probe import WaitProbe
 
 
+def never(still: float) -> int:
+    pytest.fail(f"looked up after {still} seconds")
+
+
 def test_nothing_is_looked_up_while_the_worker_gets_on() -> None:
     lookout = WaitProbe()
-    assert [lookout.waits(time.monotonic(), pytest.fail) for _ in range(1000)] == [UNKNOWN] * 1000
+    assert [lookout.waits(time.monotonic(), never) for _ in range(1000)] == [UNKNOWN] * 1000
     assert lookout._thread is None
 
 
 def test_a_number_belongs_to_a_standstill() -> None:
     lookout, found = WaitProbe(), 3
     before = time.monotonic() - 60.0
-    wait_until(lambda: lookout.waits(before, lambda: found) == 3, "the first number", LIMIT)
-    assert lookout.waits(time.monotonic(), lambda: found) == UNKNOWN
+    wait_until(lambda: lookout.waits(before, lambda _: found) == 3, "the first number", LIMIT)
+    assert lookout.waits(time.monotonic(), lambda _: found) == UNKNOWN
     found = 2
-    wait_until(lambda: lookout.waits(before, lambda: found) == 2, "it is looked up again", LIMIT)
+    wait_until(lambda: lookout.waits(before, lambda _: found) == 2, "it is looked up again", LIMIT)

@@ -9,8 +9,8 @@ Two kinds of evidence:
   progress (activity, transaction, collectives) for longer than the limit, and exactly one rank is behind all the
   others, that one is the culprit: in a lower transaction, or it has not voted while all others have, or all others have
   issued the same number of collectives and it has issued fewer, and is not known to wait for others. Else, who waits for
-  others is not the culprit, who waits for nobody is: if each rank's number of waits is known (in Gloo, and for other workers'
-  runtimes: the vote) and exactly one rank has none.
+  others is not the culprit, who waits for nobody is: if each rank's number of waits is known (in Gloo and, where torch notes when a
+  collective begins, in NCCL; for other workers' runtimes: the vote) and exactly one rank has none.
 
 The limit is learnt from the job: `hang_factor` times its longest transaction so far, never below `hang_floor`. Before
 a worker's first commit it is `hang_first`, because of compilation and downloads.
@@ -26,7 +26,7 @@ the orchestrator, for a decision or for a connection: neither is counted, so a r
 has limits of its own, and there the rule stays that who alone is not in it holds it up.
 
 Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is one) if the waits
-are not known (NCCL, another platform, a worker of an earlier version), if two ranks hang, or if the hung one waits in the
+are not known (NCCL without TORCH_NCCL_ENABLE_TIMING=1, another platform, a worker of an earlier version), if two ranks hang, or if the hung one waits in the
 background. A rank that waits for a hung one in a way of the script's own (a file, a store) is named in its place if all others
 wait in Gloo, the hung one in the background. Code of one rank for which the others wait, longer than the limit, looks exactly like a
 hang: raise `hang_floor` for such a job, or, if it is between transactions, put it into a section. Near the end of the job (a

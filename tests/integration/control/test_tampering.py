@@ -124,7 +124,7 @@ class Quiet:
     def collectives(self) -> int:
         return 0
 
-    def waits(self) -> int:
+    def waits(self, still: float) -> int:
         return UNKNOWN
 
     def at_work(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 from datetime import timedelta
 from typing import Any
@@ -199,6 +200,14 @@ def _nccl() -> None:
     holds(issubclass(Derived, kind), "NCCL's communicator can be derived from")
 
 
+def _nccl_record() -> None:
+    bindings = module("torch._C._distributed_c10d")
+    if not module("torch.distributed").is_nccl_available():
+        raise NotHere("this torch is built without NCCL")
+    has(bindings, "_dump_nccl_trace_json")
+    holds("entries" in json.loads(bindings._dump_nccl_trace_json()), "torch writes what NCCL's communicators do as JSON")
+
+
 def _names() -> None:
     with world() as group:
         has(group, "group_desc")
@@ -293,4 +302,12 @@ GROUPS = (
         without="a rank that waits for a message that was half sent is replaced instead of freed, and hangs are judged with less evidence",
     ),
     Internal("nccl-class", "as gloo-class, on GPUs", ("transport.backends.nccl",), (), _nccl, without="jobs over NCCL cannot run"),
+    Internal(
+        "nccl-record",
+        "a rank whose device hangs is told from those that wait for it",
+        ("transport.backends.nccl_waits",),
+        ("_C", "_distributed_c10d", "_dump_nccl_trace_json"),
+        _nccl_record,
+        without="a rank whose device hangs in a job over NCCL is not named",
+    ),
 )

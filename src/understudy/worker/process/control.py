@@ -57,8 +57,8 @@ class Handlers(Protocol):
 
     def collectives(self) -> int: ...
 
-    def waits(self) -> int:
-        """For how many operations this process waits for others, or `UNKNOWN`."""
+    def waits(self, still: float) -> int:
+        """Return for how many operations this process waits for others, or `UNKNOWN`. `still`: seconds without progress."""
         ...
 
     def at_work(self) -> bool | None:

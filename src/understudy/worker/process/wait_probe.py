@@ -22,8 +22,9 @@ class WaitProbe:
         self._looks_again_at = 0.0
         self._thread: threading.Thread | None = None
 
-    def waits(self, moved_at: float, look: Callable[[], int]) -> int:
-        """What `look` has given last since the worker has made progress, at `moved_at` (CLOCK_MONOTONIC), or `UNKNOWN`."""
+    def waits(self, moved_at: float, look: Callable[[float], int]) -> int:
+        """What `look` has given last since the worker has made progress, at `moved_at` (CLOCK_MONOTONIC), or `UNKNOWN`. It is told
+        the seconds since then."""
         now = time.monotonic()
         if now > max(moved_at + STILL, self._looks_again_at) and not (self._thread and self._thread.is_alive()):
             self._looks_again_at = now + STILL
@@ -32,5 +33,5 @@ class WaitProbe:
         since, waits = self._seen
         return waits if since == moved_at else UNKNOWN
 
-    def _look(self, moved_at: float, look: Callable[[], int]) -> None:
-        self._seen = (moved_at, look())
+    def _look(self, moved_at: float, look: Callable[[float], int]) -> None:
+        self._seen = (moved_at, look(time.monotonic() - moved_at))

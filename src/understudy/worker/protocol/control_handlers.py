@@ -94,11 +94,11 @@ class ControlHandlers:
     def collectives(self) -> int:
         return max(0, self._membership.groups.collectives() - self._membership.collectives_at_attach)
 
-    def waits(self) -> int:
-        """As `Handlers.waits`: those for Gloo, and those for what other workers' runtimes send or say."""
-        gloo, peers = self._membership.groups.waits(), self._membership.peers
+    def waits(self, still: float = 0.0) -> int:
+        """As `Handlers.waits`: those in the script's groups, and those for what other workers' runtimes send or say."""
+        groups, peers = self._membership.groups.waits(still), self._membership.peers
         held = sum(meeting.waiting for meeting in list(self._membership.more_meetings))
-        return gloo if gloo == UNKNOWN else gloo + (peers is not None and peers.waiting) + held
+        return groups if groups == UNKNOWN else groups + (peers is not None and peers.waiting) + held
 
     def at_work(self) -> bool | None:
         """As `Handlers.at_work`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -92,6 +93,7 @@ class Groups:
         self._woken_before = 0  # the present communicators
         self._installed: dict[str, Backend] = {}
         self._made: list[_Made] = []
+        self._aborted_at = 0  # unix time in nanoseconds
         self._drained: list[_Made] = []  # those that the groups still have: torch keeps only their C++ half
         self._numbers: dict[str, ProcessGroup.BackendType] = {}  # of communicators that are not those that the groups were made with
         self._last_type = FIRST_TYPE
@@ -145,6 +147,7 @@ class Groups:
         return found
 
     def abort(self) -> None:
+        self._aborted_at = time.time_ns()
         for made in list(self._made):
             made.communicator.abort()
 
@@ -186,13 +189,14 @@ class Groups:
             total += int(made.communicator._get_sequence_number_for_group())
         return total
 
-    def waits(self) -> int:
-        """How many threads of this process wait for peers in one of the communicators; `UNKNOWN` if that is not known of all of them.
+    def waits(self, still: float = 0.0) -> int:
+        """Return how many operations of this process wait for peers in one of the communicators; `UNKNOWN` if that is not known of all.
+        `still`: seconds for which it has made no progress.
 
         While there is none, somebody may still wait in one that is gone: then what is known of any backend counts.
         """
         present = {id(made.backend): made.backend for made in list(self._made)}
-        found = [backend.waits() for backend in (present or self._installed).values()]
+        found = [backend.waits(still, self._aborted_at) for backend in (present or self._installed).values()]
         known = [count for count in found if count != UNKNOWN]
         return UNKNOWN if not known or (present and len(known) < len(found)) else sum(known)
 

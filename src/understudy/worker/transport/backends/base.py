@@ -108,9 +108,12 @@ class Backend(ABC):
         """Whether `connect` gives back `last`, where it can."""
         return False
 
-    def waits(self) -> int:
-        """From threads of the runtime's own, some five times a second while the main thread sleeps: how many threads of this process wait
-        for peers in communicators of this kind; `UNKNOWN` if that cannot be known. Changes nothing."""
+    def waits(self, still: float = 0.0, since: int = 0) -> int:
+        """From threads of the runtime's own, some five times a second while the main thread sleeps: how many operations of this process
+        wait for peers in communicators of this kind; `UNKNOWN` if that cannot be known. Changes nothing.
+
+        `still`: seconds for which the process is known to have made no progress; a backend may then look more closely. `since`: unix time
+        in nanoseconds of the last abort, before which nothing counts."""
         return UNKNOWN
 
     def waker(self, closed: Callable[[], bool]) -> Waker | None:

@@ -133,5 +133,5 @@ class Gloo(Backend):
     def waker(self, closed: Callable[[], bool]) -> gloo_waits.Waker:
         return gloo_waits.Waker(closed)
 
-    def waits(self) -> int:
+    def waits(self, still: float = 0.0, since: int = 0) -> int:
         return gloo_waits.count()

@@ -17,7 +17,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 from torch.distributed import distributed_c10d
 
-from understudy.worker.transport.backends import rejoining
+from understudy.common.page_view import UNKNOWN
+from understudy.worker.transport.backends import nccl_waits, rejoining
 from understudy.worker.transport.backends.base import Backend, Communicator, Host
 from understudy.worker.transport.rendezvous import Door
 
@@ -97,6 +98,9 @@ class Nccl(Backend):
         if not rejoining.KNOWN:  # newer ones begin to count from 0
             made._set_sequence_number_for_group()
         return made  # type: ignore[no-any-return]
+
+    def waits(self, still: float = 0.0, since: int = 0) -> int:
+        return nccl_waits.count(since) if still >= nccl_waits.STILL else UNKNOWN
 
     def classify_error(self, error: BaseException) -> bool:
         """torch 2.13 raises `DistBackendError` for what its ProcessGroupNCCL finds: a failed call, a communicator that was aborted, the
