@@ -26,13 +26,12 @@ the orchestrator, for a decision or for a connection: neither is counted, so a r
 has limits of its own, and there the rule stays that who alone is not in it holds it up.
 
 Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is one) if the waits
-are not known (NCCL without TORCH_NCCL_ENABLE_TIMING=1, another platform, a worker of an earlier version), if two ranks hang, or if the hung one waits in the
-background. A rank that waits for a hung one in a way of the script's own (a file, a store) is named in its place if all others
-wait in Gloo, the hung one in the background. Code of one rank for which the others wait, longer than the limit, looks exactly like a
-hang: raise `hang_floor` for such a job, or, if it is between transactions, put it into a section. Near the end of the job (a
-rank has finished) standstill is not judged, because a rank may work alone there: only not in a transaction in front of which the scripts
-of others have ended (`left_behind`). A rank that has a new holder is progress, of
-which the readings know only later.
+are not known (NCCL without TORCH_NCCL_ENABLE_TIMING=1, another platform, a worker of an earlier version), if two ranks hang, or if the
+hung one waits in the background. A rank that waits for a hung one in a way of the script's own (a file, a store) is named in its place if
+all others wait in Gloo, the hung one in the background. Code of one rank for which the others wait, longer than the limit, looks exactly
+like a hang: raise `hang_floor` for such a job, or, if it is between transactions, put it into a section. Near the end of the job (a rank
+has finished) standstill is not judged, because a rank may work alone there: only not in a transaction in front of which the scripts of
+others have ended (`left_behind`). A rank that has a new holder is progress, of which the readings know only later.
 """
 
 from __future__ import annotations
