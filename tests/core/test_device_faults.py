@@ -198,7 +198,7 @@ def test_in_the_set_up_all_start_anew() -> None:
 
 @shows(
     "in a spare that sets up ahead, or in a drill",
-    "the spare is replaced; nothing is said about the rank",
+    "the spare is replaced, its device tainted; nothing is said about the rank, which stays where it is",
 )
 def test_of_a_spare_that_sets_up_ahead_nothing_but_itself_is_lost() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))
