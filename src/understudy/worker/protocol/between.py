@@ -90,7 +90,7 @@ class BetweenTransactions:
         assert channel is not None
         copy, new = self._held.copy_of(before), not membership.new_buddies.isdisjoint(channel.buddies)
         given = seal(copy) if copy is not None and (new or copy.behind) else b""
-        own = HandedAgain(self._setup.record if new else b"", given)
+        own = HandedAgain(membership.record if new else b"", given)
         for rank, data in channel.hand_over(pack(own)).items():
             handed = unpack(HandedAgain, data)
             if handed.setup:

@@ -17,7 +17,7 @@ from understudy.worker.protocol.donors import Donors, read_copy
 from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
-from understudy.worker.protocol.rehearsal import Rehearsal
+from understudy.worker.protocol.takeover import Takeover
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import FOREVER
 
@@ -60,16 +60,16 @@ class Fetching:
             except NotTheSame as error:
                 arrival.reject(recovery.generation, str(error))
 
-    def drilled(self, rehearsal: Rehearsal) -> tuple[JobProgress, LocalCopy]:
+    def drilled(self, takeover: Takeover) -> tuple[JobProgress, LocalCopy]:
         """Of a rank that is alive: where it begins its next step, and what it has handed over."""
         points.reach("rehearsal begin")
         try:
-            job = read_job(rehearsal.meeting)
-            return job, read_copy(rehearsal.members(job.transaction), self._progress.rank, rehearsal.meeting)
+            job = read_job(takeover.meeting)
+            return job, read_copy(takeover.members(job.transaction), self._progress.rank, takeover.meeting)
         except (GenerationAborted, PeerLost) as error:
-            rehearsal.tell(DrillVerdict.BROKEN, str(error))
+            takeover.tell(DrillVerdict.BROKEN, str(error))
         except NotTheSame as error:
-            rehearsal.tell(DrillVerdict.DIFFERENT, str(error))
+            takeover.tell(DrillVerdict.DIFFERENT, str(error))
 
     def take_memory(self, limit: timedelta = FOREVER) -> None:
         """Nobody waits for this newcomer yet: takes the memory that it will need, as the rank describes it, which is alive."""
@@ -80,16 +80,16 @@ class Fetching:
             described = unpack(MemoryDescription, meeting.get(f"memory/{self._progress.rank}", limit))
             self._preallocation.prepare(described, lambda: control.assignment is not assignment)
 
-    def donors(self, rehearsal: Rehearsal | None, transaction: int) -> Donors:
+    def donors(self, takeover: Takeover | None, transaction: int) -> Donors:
         """What those have told that give this newcomer its state."""
         arrival = self._arrival
         while True:
             try:
-                if rehearsal is not None:
-                    return Donors(rehearsal.members(transaction), rehearsal.meeting)
+                if takeover is not None:
+                    return Donors(takeover.members(transaction), takeover.meeting)
                 recovery = arrival.recovery()
                 return Donors(Members(recovery, self._progress.world_size), self._membership.meet(recovery.store, recovery.generation))
             except (GenerationAborted, PeerLost) as error:
-                if rehearsal is not None:
-                    rehearsal.tell(DrillVerdict.BROKEN, str(error))
+                if takeover is not None:
+                    takeover.tell(DrillVerdict.BROKEN, str(error))
                 arrival.await_next(recovery.generation, error)

@@ -40,6 +40,7 @@ class Membership:
         self.server = server
         self.groups = Groups(own_port=server.port)
         self.store = SnapshotStore()
+        self.record = b""  # what this rank's set-up heard from others; on a newcomer the record that it was given
         self.peers: Peers | None = None
         self.channel: Channel | None = None  # over `peers`; a leaver has none
         self.new_buddies: set[int] = set()  # ranks that do not have yet what a buddy of this rank should keep

@@ -32,8 +32,7 @@ from understudy.worker.protocol.fetching import Fetching
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
-from understudy.worker.protocol.rehearsal import Rehearsal
-from understudy.worker.protocol.setup import SetUp
+from understudy.worker.protocol.takeover import Takeover
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loaders import Source
 from understudy.worker.script.loops import END, Loops, restore_streams
@@ -54,7 +53,6 @@ class Newcomer:
         held: RankState,
         loops: Loops,
         results: Results,
-        setup: SetUp,
         agreed: AgreedState,
         preallocation: Preallocation,
         arrival: Arrival,
@@ -65,7 +63,6 @@ class Newcomer:
         self._held = held
         self._loops = loops
         self._results = results
-        self._setup = setup
         self._agreed = agreed
         self._fetching = Fetching(progress, membership, preallocation, arrival)
         self._arrival = arrival
@@ -76,8 +73,8 @@ class Newcomer:
         self._streams_set = False
         self._behind = False  # no transaction that is over lies ahead any more
         self._reads = Reads(held.state, opened, self._read, self._wrote)
-        self._rehearsal: Rehearsal | None = None  # this worker takes no rank, it computes one step beside it
-        self.rehearse: Callable[[Drill], Rehearsal] | None = None
+        self._takeover: Takeover | None = None  # this worker takes no rank, it computes one step beside it
+        self.rehearse: Callable[[Drill], Takeover] | None = None
         self.arrived = False
 
     # -- set-up ----------------------------------------------------------------------------------------------------------
@@ -85,7 +82,7 @@ class Newcomer:
     def join(self, backend: str | None) -> None:
         """Makes the default process group without peers, from the lost rank's record."""
         groups, progress = self._membership.groups, self._progress
-        record = self._setup.record = self._fetching.record()
+        record = self._membership.record = self._fetching.record()
         groups.install()
         groups.detached = True
         self._replayer = Replayer(record, progress.rank)
@@ -106,8 +103,8 @@ class Newcomer:
             control.send(Notice(control.worker, self._progress.rank, read))
         if control.assignment is None:
             self._wait_for_rank()
-            if self._rehearsal is not None:
-                job, copy = self._known = self._fetching.drilled(self._rehearsal)
+            if self._takeover is not None:
+                job, copy = self._known = self._fetching.drilled(self._takeover)
                 self._agreed.adopt_points(job)
                 self._reads.install()
                 return job, copy
@@ -142,7 +139,7 @@ class Newcomer:
             os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank
         if control.assignment is None:
             assert control.drill is not None and self.rehearse is not None
-            self._rehearsal = self.rehearse(control.drill)
+            self._takeover = self.rehearse(control.drill)
             return
         os.environ.update(control.assignment.environment)
         self._started = time.time()
@@ -155,7 +152,7 @@ class Newcomer:
     @property
     def catching_up(self) -> bool:
         """Whether its rank has behind it what the script does here, or does it itself beside this worker."""
-        return not self.arrived or self._rehearsal is not None
+        return not self.arrived or self._takeover is not None
 
     @property
     def place(self) -> ScriptPosition:
@@ -246,7 +243,7 @@ class Newcomer:
 
     def _set_names(self, alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
         """At this place of the script (`ScriptNames.put`)."""
-        donors = self._fetching.donors(self._rehearsal, self._job.transaction)
+        donors = self._fetching.donors(self._takeover, self._job.transaction)
         self._arrival.names.put(self._job, self._copy, [donor for _, donor in donors], alike, own)
 
     def _set_streams(self) -> None:
@@ -297,13 +294,13 @@ class Newcomer:
     def _refuse(self, text: str) -> NoReturn:
         """No other newcomer would fare better."""
         assignment = self._membership.control.assignment
-        if self._rehearsal is not None or (assignment is not None and assignment.planned):
+        if self._takeover is not None or (assignment is not None and assignment.planned):
             self._reject(text)  # the rank stays where it is
         raise Misuse(newcomers.JOB_ENDS(reason=text)) from None
 
     def _reject(self, detail: str) -> NoReturn:
-        if self._rehearsal is not None:
-            self._rehearsal.tell(DrillVerdict.DIFFERENT, detail)
+        if self._takeover is not None:
+            self._takeover.tell(DrillVerdict.DIFFERENT, detail)
         self._arrival.reject(self._membership.control.generation, detail)
 
     def come_to_end(self) -> None:
@@ -328,8 +325,8 @@ class Newcomer:
         self.arrived = False
         self._results.adopt(copy.place, job.results)
         with self._reads.ours():
-            if self._rehearsal is not None:
-                self._rehearsal.arrive(job, self._streams_set, self._replayer)
+            if self._takeover is not None:
+                self._takeover.arrive(job, self._streams_set, self._replayer)
             else:
                 self._membership.control.page.enter(Activity.RECOVERING, job.transaction)
                 self._arrival.run(job.place == END, self._streams_set, self._replayer)

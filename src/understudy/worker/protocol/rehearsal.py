@@ -40,6 +40,7 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.protocol.takeover import Takeover
 from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.step_replay import Beyond, StepReplayer, Unlike
 from understudy.worker.state.pre_vote_changes import Before
@@ -64,7 +65,7 @@ def _save(thing: Any, f: Any, *args: Any, **kwargs: Any) -> None:
     raise Saves(drilled_steps.SAVES())
 
 
-class Rehearsal(StepWatch):
+class Rehearsal(StepWatch, Takeover):
     alone = True
 
     def __init__(

@@ -87,7 +87,7 @@ class Runtime:
         self.newcomer: Newcomer | None = None
         if opened is not None:
             arrival = Arrival(progress, membership, held, results, agreed, attachment, comparison, judge, order, preallocation, opened)
-            self.newcomer = Newcomer(progress, membership, held, loops, results, setup, agreed, preallocation, arrival, opened)
+            self.newcomer = Newcomer(progress, membership, held, loops, results, agreed, preallocation, arrival, opened)
             between.arrive = self.newcomer.arrive
 
             def rehearse(drill: Drill) -> Rehearsal:

@@ -49,7 +49,6 @@ class SetUp:
         self._handlers = handlers
         self._notices = notices
         self._recorder: Recorder | None = None
-        self.record = b""  # what this rank's set-up heard from others; on a newcomer the record that it was given
 
     @property
     def under_way(self) -> bool:
@@ -88,7 +87,7 @@ class SetUp:
             self._held.frameworks.settle()
             self._comparison.run()
             copy = self._held.local.make(-1, self._loops.next_place(), 0, self._loops.boundary, {})
-            for rank, data in channel.hand_over(self.record).items():
+            for rank, data in channel.hand_over(membership.record).items():
                 membership.store.put_setup(rank, data)
             for rank, data in channel.hand_over(seal(copy)).items():
                 membership.store.put(rank, StoredSnapshot(-1, data))
@@ -115,7 +114,7 @@ class SetUp:
             unlike = channel.agree([int(recorder.moved(tensors))])[0] > 0
         except RuntimeError as error:
             unlike, broken = True, error
-        self.record = recorder.finish(tensors, unlike, time.time_ns())
+        self._membership.record = recorder.finish(tensors, unlike, time.time_ns())
         if recorder.given_up:
             self._notices.tell(transactions.OTHER_MODELS(megabytes=recorder.given_up / 1e6), everyone=False)
         return broken

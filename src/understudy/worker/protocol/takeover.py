@@ -1,0 +1,30 @@
+"""What a newcomer needs of a spare's drill, so that the way through the script is the same for both (`newcomer`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NoReturn
+
+from understudy.core.model import DrillVerdict
+from understudy.worker.encoding.messages import JobProgress
+from understudy.worker.protocol.members import Members
+from understudy.worker.script.collective_replay import Replayer
+from understudy.worker.transport.rendezvous import Rendezvous
+
+
+class Takeover(ABC):
+    """The state of a rank that is alive, taken over to compute one step beside it. `meeting`: where the rank tells of it."""
+
+    meeting: Rendezvous
+
+    @abstractmethod
+    def members(self, transaction: int) -> Members:
+        """Return who gives the state as of the begin of `transaction`."""
+
+    @abstractmethod
+    def arrive(self, job: JobProgress, streams_set: bool, replayer: Replayer) -> None:
+        """Take over the state. Does not return if that cannot be, or if it differs."""
+
+    @abstractmethod
+    def tell(self, verdict: DrillVerdict, detail: str) -> NoReturn:
+        """Say what came of it, and wait until this worker is ended."""
