@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.generated import ROOT, write
 
 PAGE = ROOT / "docs" / "operations.md"
-TESTS = ("tests/faults/test_device_errors.py", "tests/worker/test_device_errors.py", "tests/core/test_device_faults.py")
+TESTS = ("tests/faults/test_device_errors.py", "tests/worker/devices/test_device_errors.py", "tests/core/test_device_faults.py")
 
 
 def shown() -> Iterator[tuple[str, str, str]]:

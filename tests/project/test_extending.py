@@ -25,9 +25,9 @@ from understudy.messages import schedulers
 from understudy.orchestrator.detection import OtherDetectors
 from understudy.schedulers.base import Work
 from understudy.schedulers.registry import find
+from understudy.worker.devices.device_errors import DeviceError, Kind, judge
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.frameworks.base import SharedObject, disagreement
-from understudy.worker.recovery.device_errors import DeviceError, Kind, judge
 from understudy.worker.state.registry import State
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"

@@ -13,7 +13,7 @@ from understudy.core.commands import Recover
 from understudy.core.events import Event, RedoDiffers
 from understudy.core.model import Stand
 from understudy.worker.errors import GenerationAborted
-from understudy.worker.protocol.progress import Progress
+from understudy.worker.progress import Progress
 from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.state.pre_vote_changes import FLAGS, PreVoteChanges

@@ -35,7 +35,7 @@ from understudy.worker.api.job import Job
 from understudy.worker.errors import Misuse
 from understudy.worker.frameworks import ddp
 from understudy.worker.frameworks.aggregate import Frameworks
-from understudy.worker.protocol.progress import Progress
+from understudy.worker.progress import Progress
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.script.loops import Loops

@@ -258,7 +258,7 @@ class UsesDevice:
 
 @dataclass(frozen=True)
 class DeviceFailed:
-    """An exception on this worker says that its device has failed (`worker/recovery/device_errors.py`). It leaves at once, and what it has
+    """An exception on this worker says that its device has failed (`worker/devices/device_errors.py`). It leaves at once, and what it has
     computed since its last vote is discarded. Whose fault it is, `device_faults.py` decides.
     """
 

@@ -139,8 +139,8 @@ def _import() -> None:
     import understudy.worker.encoding.messages
     import understudy.worker.transport.rendezvous
     from understudy.extensions import entries
+    from understudy.worker.devices.device_errors import GROUP as DEVICE_ERRORS
     from understudy.worker.frameworks.registry import GROUP as FRAMEWORKS
-    from understudy.worker.recovery.device_errors import GROUP as DEVICE_ERRORS
     from understudy.worker.transport.backends.registry import GROUP as BACKENDS
 
     understudy.worker.encoding.messages.prepare()
@@ -165,7 +165,7 @@ def _warm(arguments: list[str]) -> Any:
 
 
 def _run(control: Control, arguments: list[str], module: bool) -> None:
-    from understudy.worker.protocol.broken_device import leave_if_device_failed
+    from understudy.worker.devices.broken_device import leave_if_device_failed
     from understudy.worker.protocol.membership import EXPLANATION
     from understudy.worker.script.loaders import leave_if_data_process_lost
 

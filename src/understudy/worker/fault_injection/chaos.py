@@ -24,7 +24,7 @@ from understudy.chaos.registry import registry
 from understudy.worker import points
 from understudy.worker.api import session
 from understudy.worker.encoding.codec import encode
-from understudy.worker.protocol.progress import Progress
+from understudy.worker.progress import Progress
 from understudy.worker.transport.channel import AGREEMENT, Channel
 from understudy.worker.transport.peers import frame
 

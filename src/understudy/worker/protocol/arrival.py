@@ -16,6 +16,7 @@ from understudy.worker import points
 from understudy.worker.encoding.messages import GroupMembers, JobProgress, LocalCopy
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
+from understudy.worker.progress import Progress
 from understudy.worker.protocol import transfer
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
@@ -25,7 +26,6 @@ from understudy.worker.protocol.donors import Donors, read_copy
 from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.plan import Plan
-from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.script_names import ScriptNames
 from understudy.worker.protocol.verdicts import Judge

@@ -26,11 +26,11 @@ from understudy.worker import points
 from understudy.worker.census import left_names
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, ScriptPosition
 from understudy.worker.errors import Misuse, NotTheSame, OtherBatch, UnderstudyError
+from understudy.worker.progress import Progress
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
 from understudy.worker.protocol.fetching import Fetching
 from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.takeover import Takeover
 from understudy.worker.script.collective_replay import Replayer

@@ -31,6 +31,7 @@ from understudy.messages.base import Text
 from understudy.worker import points
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment, JobProgress, unpack
 from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
+from understudy.worker.progress import Progress
 from understudy.worker.protocol import moments, transfer
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
@@ -38,7 +39,6 @@ from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.plan import Plan
-from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.takeover import Takeover
 from understudy.worker.script.collective_replay import Replayer

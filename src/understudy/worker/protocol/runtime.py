@@ -15,6 +15,7 @@ from understudy.core.model import Stand
 from understudy.worker.census.census import Census
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.process.control import Control
+from understudy.worker.progress import Progress
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
@@ -30,7 +31,6 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.newcomer import Newcomer
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import PostVoteChanges
-from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp

@@ -10,13 +10,13 @@ from understudy.common.page_view import Activity
 from understudy.core.model import Stand
 from understudy.messages import set_up, transactions
 from understudy.worker.errors import Misuse
+from understudy.worker.progress import Progress
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.control_handlers import ControlHandlers
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
-from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.script.collective_replay import Recorder
 from understudy.worker.script.loops import Loops

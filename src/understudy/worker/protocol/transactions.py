@@ -32,17 +32,17 @@ from understudy.core.model import Stand
 from understudy.messages import transactions as texts
 from understudy.messages import worker_processes
 from understudy.worker import points
+from understudy.worker.devices.device_in_use import Device, in_use
 from understudy.worker.errors import GenerationAborted, Misuse, PeerLost, UnderstudyError
+from understudy.worker.progress import Progress
 from understudy.worker.protocol.between import BetweenTransactions
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
-from understudy.worker.protocol.device_in_use import Device, in_use
 from understudy.worker.protocol.drill import StepWatch
 from understudy.worker.protocol.first_transaction import FirstTransaction
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, after
-from understudy.worker.protocol.progress import Progress
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags

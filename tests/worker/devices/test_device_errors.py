@@ -15,9 +15,9 @@ from tests.outcomes import shows
 from torch.utils.data import DataLoader, Dataset
 
 from understudy.chaos.faults.device import KINDS
-from understudy.worker.protocol.device_in_use import Device, assumed, in_use
-from understudy.worker.recovery import device_errors
-from understudy.worker.recovery.device_errors import ACCELERATOR, DISK, DeviceError, Kind, judge
+from understudy.worker.devices import device_errors
+from understudy.worker.devices.device_errors import ACCELERATOR, DISK, DeviceError, Kind, judge
+from understudy.worker.devices.device_in_use import Device, assumed, in_use
 
 HINT = "\nSearch for `{name}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\nCUDA kernel"
 NCCL = (

@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 from understudy.core.events import DeviceFailed
 from understudy.messages import worker_processes
+from understudy.worker.devices.device_errors import DeviceError, Kind, judge
+from understudy.worker.devices.device_in_use import assumed
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.process.control import Control
-from understudy.worker.protocol.device_in_use import assumed
-from understudy.worker.protocol.progress import Progress
-from understudy.worker.recovery.device_errors import DeviceError, Kind, judge
+from understudy.worker.progress import Progress
 
 EXIT_CODE = 71
 EXPLAINED = 1.0  # seconds for the news of a lost peer that an error may come from

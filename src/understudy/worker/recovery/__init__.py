@@ -1,1 +1,0 @@
-"""What an exception says of the device of its rank."""
