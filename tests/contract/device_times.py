@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from understudy.worker.script import device_times
-from understudy.worker.script.device_times import CudaEvents, DeviceTimes
+from understudy.worker.collectives import device_times
+from understudy.worker.collectives.device_times import CudaEvents, DeviceTimes
 
 STEPS, SIDE, WORK = 20, 2048, 8
 

@@ -8,9 +8,9 @@ import pytest
 from tests.said import said
 
 from understudy.messages import calls as messages
+from understudy.worker.collectives.interception import BETWEEN_TWO, OPERATORS
 from understudy.worker.encoding.messages import Announced, CallSequences
 from understudy.worker.script.announcements import Sizes, announce, too_long, unlike, unlike_sequences
-from understudy.worker.script.collectives import BETWEEN_TWO, OPERATORS
 
 SUM, MAX = 0, 4
 

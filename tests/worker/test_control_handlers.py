@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from understudy.core.commands import Abort
+from understudy.worker.collectives.device_times import DeviceTimes
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.control_handlers import ControlHandlers
-from understudy.worker.script.device_times import DeviceTimes
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.state.registry import State
 from understudy.worker.state.snapshot_store import SnapshotStore

@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import understudy
+from understudy.worker.collectives import device_times
 from understudy.worker.protocol import runtime
-from understudy.worker.script import device_times
 
 
 class HostEvents:

@@ -222,7 +222,7 @@ GROUPS = (
         "stores, groups and Works",
         (
             *("api.job", "protocol.newcomer", "frameworks.ddp", "frameworks.comm_hooks", "script.step_replay"),
-            *("script.collective_replay", "transport.groups", "transport.rendezvous"),
+            *("collectives.setup_record", "transport.groups", "transport.rendezvous"),
             *("transport.backends.base", "transport.backends.gloo", "transport.backends.nccl"),
         ),
         ("_C", "_distributed_c10d"),
@@ -252,14 +252,14 @@ GROUPS = (
     Internal(
         "register-backend",
         "another communicator takes the place of a lost one inside the script's group, under a fresh number",
-        ("transport.groups", "script.collective_replay"),
+        ("transport.groups", "collectives.setup_record"),
         ("_register_backend", "_get_backend", "_set_default_backend", "_set_group_name"),
         _register_backend,
     ),
     Internal(
         "group-tables",
         "which groups there are, who is in them, and which backend serves which device",
-        ("transport.groups", "script.collectives"),
+        ("transport.groups", "collectives.interception"),
         ("_world",),
         _tables,
     ),

@@ -11,9 +11,9 @@ from understudy.worker.doctor.base import Internal, NotHere, has, holds, module,
 
 
 def _kernels() -> None:
-    """A kernel of our own in front of each operator that `script.collectives` knows; one of them is called."""
+    """A kernel of our own in front of each operator that `collectives.interception` knows; one of them is called."""
     torch, group_class = module("torch"), module("torch.distributed").ProcessGroup
-    operators = module("understudy.worker.script.collectives").OPERATORS
+    operators = module("understudy.worker.collectives.interception").OPERATORS
     for name, (outputs, inputs) in operators.items():
         named = {argument.name for argument in getattr(torch.ops.c10d, name).default._schema.arguments}
         holds(
@@ -210,7 +210,7 @@ SCRIPT = (
     Internal(
         "dispatcher-kernels",
         "every collective is seen, recorded and replayed, from Python, C++ and autograd",
-        ("script.collectives", "script.collective_replay", "script.step_replay", "script.call_sequences", "script.announcements"),
+        ("collectives.interception", "collectives.setup_record", "script.step_replay", "script.call_sequences", "script.announcements"),
         ("_C", "_schema", "_destroy", "_has_method", "_allgather_base_", "_reduce_scatter_base_"),
         _kernels,
     ),
@@ -233,13 +233,13 @@ SCRIPT = (
     Internal(
         "broadcast-coalesced",
         "where DDP's broadcast of parameters goes",
-        ("script.collective_replay",),
+        ("collectives.setup_record",),
         ("_broadcast_coalesced",),
         _broadcast_coalesced,
     ),
     Internal("object-collectives", "objects are compared as objects, not as pickles", ("script.step_replay",), (), _objects),
     Internal("reductions", "a person is told which reduction does not fit", ("script.announcements",), (), _reductions),
-    Internal("storages", "which memory is registered state", ("script.collective_replay",), ("_cdata",), _storage),
+    Internal("storages", "which memory is registered state", ("collectives.setup_record",), ("_cdata",), _storage),
     Internal(
         "data-loader",
         "a loader goes on where the lost rank's was, without reading what it has passed by",

@@ -177,7 +177,7 @@ STATE = (
     Internal(
         "dtensor-memory",
         "the shard that a rank holds of a DTensor",
-        ("state.tensors", "script.collective_replay", "encoding.contents"),
+        ("state.tensors", "collectives.setup_record", "encoding.contents"),
         ("_local_tensor",),
         _local_tensors,
     ),

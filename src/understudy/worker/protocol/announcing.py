@@ -24,11 +24,11 @@ from typing import Any
 from torch.distributed import Work
 
 from understudy.messages import newcomers
+from understudy.worker.collectives.interception import BETWEEN_TWO, Collective, Kernels, work_of
 from understudy.worker.encoding.messages import Announced, AwaitedCall, pack, unpack
 from understudy.worker.protocol.held_calls import FITS, UNLIKE, HeldCalls
 from understudy.worker.script.announcements import too_long, unlike
 from understudy.worker.script.call_sequences import Lane, Lanes, announced
-from understudy.worker.script.collectives import BETWEEN_TWO, Collective, Kernels, work_of
 from understudy.worker.transport.rendezvous import Rendezvous
 
 MOST = 2000

@@ -13,6 +13,7 @@ from understudy.core.events import Verified, VerifyFailed
 from understudy.core.model import Stand
 from understudy.messages import newcomers
 from understudy.worker import points
+from understudy.worker.collectives.setup_record import Replayer
 from understudy.worker.encoding.messages import GroupMembers, JobProgress, LocalCopy
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
@@ -29,7 +30,6 @@ from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.script_names import ScriptNames
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loops import restore_streams
 from understudy.worker.script.opened import Opened
 from understudy.worker.script.results import Results

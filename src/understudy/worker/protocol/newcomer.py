@@ -24,6 +24,7 @@ from understudy.core.model import DrillVerdict
 from understudy.messages import newcomers
 from understudy.worker import points
 from understudy.worker.census import left_names
+from understudy.worker.collectives.setup_record import Replayer
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, ScriptPosition
 from understudy.worker.errors import Misuse, NotTheSame, OtherBatch, UnderstudyError
 from understudy.worker.progress import Progress
@@ -33,7 +34,6 @@ from understudy.worker.protocol.fetching import Fetching
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.takeover import Takeover
-from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.loaders import Source
 from understudy.worker.script.loops import END, Loops, restore_streams
 from understudy.worker.script.names import Behind

@@ -29,6 +29,7 @@ from understudy.core.model import DrillVerdict, Stand
 from understudy.messages import drilled_steps
 from understudy.messages.base import Text
 from understudy.worker import points
+from understudy.worker.collectives.setup_record import Replayer
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment, JobProgress, unpack
 from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
 from understudy.worker.progress import Progress
@@ -41,7 +42,6 @@ from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.takeover import Takeover
-from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.script.step_replay import Beyond, StepReplayer, Unlike
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.registry import Snapshot

@@ -13,6 +13,7 @@ from understudy.core.commands import Assign, Drill, Prepare
 from understudy.core.events import Finished
 from understudy.core.model import Stand
 from understudy.worker.census.census import Census
+from understudy.worker.collectives.device_times import CudaEvents, DeviceTimes
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.process.control import Control
 from understudy.worker.progress import Progress
@@ -36,7 +37,6 @@ from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.script.device_times import CudaEvents, DeviceTimes
 from understudy.worker.script.loops import Loops
 from understudy.worker.script.opened import Opened
 from understudy.worker.script.results import Results

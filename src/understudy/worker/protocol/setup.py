@@ -9,6 +9,7 @@ import torch.distributed as dist
 from understudy.common.page_view import Activity
 from understudy.core.model import Stand
 from understudy.messages import set_up, transactions
+from understudy.worker.collectives.setup_record import Recorder
 from understudy.worker.errors import Misuse
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.addition_order import AdditionOrder
@@ -18,7 +19,6 @@ from understudy.worker.protocol.control_handlers import ControlHandlers
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.rank_state import RankState
-from understudy.worker.script.collective_replay import Recorder
 from understudy.worker.script.loops import Loops
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import uncovered

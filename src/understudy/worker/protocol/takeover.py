@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from typing import NoReturn
 
 from understudy.core.model import DrillVerdict
+from understudy.worker.collectives.setup_record import Replayer
 from understudy.worker.encoding.messages import JobProgress
 from understudy.worker.protocol.members import Members
-from understudy.worker.script.collective_replay import Replayer
 from understudy.worker.transport.rendezvous import Rendezvous
 
 

@@ -24,7 +24,7 @@ from torch.distributed import Work
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from understudy.messages import script
-from understudy.worker.script.collectives import Collective, Kernels, work_of
+from understudy.worker.collectives.interception import Collective, Kernels, work_of
 
 _OWN = 2  # references to a Work that nobody else holds: of the list, and of the call that counts
 

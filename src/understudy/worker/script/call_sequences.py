@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch.distributed import ProcessGroup
 
+from understudy.worker.collectives.interception import BETWEEN_TWO, Collective, Kernels, ranks_of, shapes
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Announced, CallSequences
 from understudy.worker.script.announcements import announce
-from understudy.worker.script.collectives import BETWEEN_TWO, Collective, Kernels, ranks_of, shapes
 
 
 @dataclass(frozen=True)

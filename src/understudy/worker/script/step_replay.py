@@ -31,11 +31,11 @@ import torch._C._distributed_c10d as c10d
 from torch.distributed import Work
 
 from understudy.messages import calls
+from understudy.worker.collectives.interception import BETWEEN_TWO, FROM_ROOT, Collective, Kernels, shapes, work_of
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.errors import GenerationAborted
-from understudy.worker.script.collectives import BETWEEN_TWO, FROM_ROOT, Collective, Kernels, shapes, work_of
 
 _c10d: Any = c10d  # for what its stub does not list
 _OF_TORCH = str(Path(torch.distributed.__file__).parent)

@@ -32,7 +32,7 @@ from typing import Any, Protocol
 import torch
 from torch.distributed import Work
 
-from understudy.worker.script.collectives import Collective, Kernels, work_of
+from understudy.worker.collectives.interception import Collective, Kernels, work_of
 
 INTERVAL = 0.5  # seconds between two measurements, at least
 PAUSE = 100.0  # times what a measurement has cost: 1% of the time

@@ -10,11 +10,11 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, Work
 
+from understudy.worker.collectives.interception import Collective, Kernels, work_of
+from understudy.worker.collectives.setup_record import Recorder
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.script.async_work import Works
 from understudy.worker.script.call_sequences import Sequences
-from understudy.worker.script.collective_replay import Recorder
-from understudy.worker.script.collectives import Collective, Kernels, work_of
 from understudy.worker.script.step_replay import StepRecorder
 
 ON_THE_STREAM, LATER = [2.0, 2.0], [1.0, 1.0]  # what a call that is not asynchronous gives here, and one that is

@@ -19,9 +19,9 @@ from understudy.common.page_view import Activity, PageView
 from understudy.detectors.base import JobView, Severity
 from understudy.detectors.straggler import Straggler
 from understudy.links.page import PageReader, PageWriter
+from understudy.worker.collectives.device_times import INTERVAL, PAUSE, DeviceTimes, Times, own_share
+from understudy.worker.collectives.interception import Kernels
 from understudy.worker.process.own_time import DeviceOwnTime
-from understudy.worker.script.collectives import Kernels
-from understudy.worker.script.device_times import INTERVAL, PAUSE, DeviceTimes, Times, own_share
 
 
 class Stream:

@@ -37,10 +37,10 @@ from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from understudy.messages import set_up
+from understudy.worker.collectives.interception import BETWEEN_TWO, Collective, Kernels, below, shapes, work_of
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import RecordedCollective, SetupRecord, pack, unpack
 from understudy.worker.errors import Misuse
-from understudy.worker.script.collectives import BETWEEN_TWO, Collective, Kernels, below, shapes, work_of
 
 WHOLE = 256 << 10  # bytes of one output up to which it is kept whole even if it is registered state
 LIMIT = int(os.environ.get("UNDERSTUDY_SETUP_LIMIT", 64 << 20))  # bytes of all outputs kept whole

@@ -12,10 +12,10 @@ from torch._C._distributed_c10d import HashStore
 from torch.nn.parallel import DistributedDataParallel
 
 from understudy.messages import set_up
+from understudy.worker.collectives import setup_record as record
+from understudy.worker.collectives.setup_record import WHOLE, Recorder
 from understudy.worker.encoding.messages import RecordedCollective, SetupRecord, unpack
 from understudy.worker.errors import Misuse
-from understudy.worker.script import collective_replay as record
-from understudy.worker.script.collective_replay import WHOLE, Recorder
 
 LARGE = WHOLE // 4 + 1  # numbers of four bytes: more than what is kept whole in any case
 
