@@ -120,7 +120,7 @@ def test_the_key_covers_what_a_script_runs_through() -> None:
         "tests/faults/jobs/fault_points.py",
         "tests/faults/jobs/networks.py",
         "src/understudy/worker/api/job.py",
-        "src/understudy/worker/script/loops.py",
+        "src/understudy/worker/data/loops.py",
         "src/understudy/worker/fault_injection/chaos.py",
     }
     support = {path.name for path in references.imported(ROOT / "tests" / "integration" / "jobs" / "mixed.py")}

@@ -32,13 +32,13 @@ from understudy.messages.base import Message
 from understudy.worker.api import job as api
 from understudy.worker.api import session
 from understudy.worker.api.job import Job
+from understudy.worker.data.loops import Loops
 from understudy.worker.errors import Misuse
 from understudy.worker.frameworks import ddp
 from understudy.worker.frameworks.aggregate import Frameworks
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
-from understudy.worker.script.loops import Loops
 from understudy.worker.state import rank_local
 from understudy.worker.state.rank_local import CLASSIFIED, LocalState
 from understudy.worker.state.registration import refuse_sparse_gradients, uncovered

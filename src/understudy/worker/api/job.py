@@ -20,14 +20,14 @@ from torch._C._distributed_c10d import HashStore
 from understudy.messages import script
 from understudy.worker.api import session
 from understudy.worker.census import left_names
+from understudy.worker.data import manual_iterators as drawn
+from understudy.worker.data.iterators import LoaderIterator
+from understudy.worker.data.loaders import Counter, LoaderSource, Source
+from understudy.worker.data.loops import JobLoop, Loops, iterate
 from understudy.worker.errors import Misuse
 from understudy.worker.protocol.newcomer import Newcomer
 from understudy.worker.protocol.post_vote_changes import TOP, Look
 from understudy.worker.protocol.runtime import Runtime
-from understudy.worker.script import drawn
-from understudy.worker.script.iterators import LoaderIterator
-from understudy.worker.script.loaders import Counter, LoaderSource, Source
-from understudy.worker.script.loops import JobLoop, Loops, iterate
 from understudy.worker.script.names import Behind, read_behind
 from understudy.worker.script.read_ahead import TRANSACTION, read_ahead
 from understudy.worker.state.namespace import Namespace

@@ -243,11 +243,13 @@ SCRIPT = (
     Internal(
         "data-loader",
         "a loader goes on where the lost rank's was, without reading what it has passed by",
-        ("script.loaders", "script.drawn", "census.baseline", "census.naming", "census.walk"),
+        ("data.loaders", "data.manual_iterators", "census.baseline", "census.naming", "census.walk"),
         ("_BaseDataLoaderIter", "_num_yielded", "_sampler_iter", "_index_sampler", "_iterator"),
         _loader,
     ),
-    Internal("stateful-loader", "whether its iterator is used up", ("script.drawn",), ("_finished", "_iterator"), _stateful_loader),
+    Internal(
+        "stateful-loader", "whether its iterator is used up", ("data.manual_iterators",), ("_finished", "_iterator"), _stateful_loader
+    ),
     Internal("save-writer", "files that a newcomer must not write", ("script.reads",), ("_open_zipfile_writer",), _writer),
     Internal("checkpoint-saver", "the same for distributed checkpoints", ("script.reads",), ("_save_state_dict",), _checkpoint),
     Internal("pytree", "tensors in arguments of a step", ("script.arguments",), ("_pytree",), _pytree),

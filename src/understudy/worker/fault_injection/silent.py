@@ -22,10 +22,10 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.worker import points
+from understudy.worker.data.loaders import Source
 from understudy.worker.encoding.messages import DataPosition, Streams
 from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.runtime import Runtime
-from understudy.worker.script.loaders import Source
 from understudy.worker.state.tensors import local_tensor
 
 VARIABLE = "UNDERSTUDY_SILENT_FAULTS"

@@ -14,6 +14,8 @@ from understudy.core.model import Stand
 from understudy.messages import newcomers
 from understudy.worker import points
 from understudy.worker.collectives.setup_record import Replayer
+from understudy.worker.data.loops import restore_streams
+from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import GroupMembers, JobProgress, LocalCopy
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
@@ -30,9 +32,7 @@ from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.script_names import ScriptNames
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.script.loops import restore_streams
 from understudy.worker.script.opened import Opened
-from understudy.worker.script.results import Results
 from understudy.worker.state.attributes import is_of_module
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation

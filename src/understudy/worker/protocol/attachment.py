@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from understudy.worker import points
+from understudy.worker.data.loops import END
 from understudy.worker.encoding.messages import JobProgress, unpack
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.progress import Progress
@@ -21,7 +22,6 @@ from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.first_transaction import FirstTransaction
 from understudy.worker.protocol.members import Members
 from understudy.worker.protocol.membership import Membership
-from understudy.worker.script.loops import END
 from understudy.worker.transport.groups import Replacement
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous

@@ -19,11 +19,11 @@ from understudy.core.commands import Abort, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
 from understudy.messages import transactions, worker_processes
 from understudy.worker import points
+from understudy.worker.data.loaders import leave_if_data_process_lost
 from understudy.worker.devices.broken_device import leave_if_device_failed
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.process.control import Announcement, Control
 from understudy.worker.progress import Progress
-from understudy.worker.script.loaders import leave_if_data_process_lost
 from understudy.worker.state.snapshot_store import SnapshotStore
 from understudy.worker.transport.channel import Channel
 from understudy.worker.transport.groups import Groups

@@ -25,6 +25,9 @@ from understudy.messages import newcomers
 from understudy.worker import points
 from understudy.worker.census import left_names
 from understudy.worker.collectives.setup_record import Replayer
+from understudy.worker.data.loaders import Source
+from understudy.worker.data.loops import END, Loops, restore_streams
+from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, ScriptPosition
 from understudy.worker.errors import Misuse, NotTheSame, OtherBatch, UnderstudyError
 from understudy.worker.progress import Progress
@@ -34,12 +37,9 @@ from understudy.worker.protocol.fetching import Fetching
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.takeover import Takeover
-from understudy.worker.script.loaders import Source
-from understudy.worker.script.loops import END, Loops, restore_streams
 from understudy.worker.script.names import Behind
 from understudy.worker.script.opened import Opened
 from understudy.worker.script.reads import Reads
-from understudy.worker.script.results import Results
 from understudy.worker.state.preallocation import Preallocation
 
 WORTH = timedelta(seconds=10)  # that a migration waits until the rank has said what it holds, at its next begin

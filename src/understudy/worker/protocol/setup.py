@@ -10,6 +10,7 @@ from understudy.common.page_view import Activity
 from understudy.core.model import Stand
 from understudy.messages import set_up, transactions
 from understudy.worker.collectives.setup_record import Recorder
+from understudy.worker.data.loops import Loops
 from understudy.worker.errors import Misuse
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.addition_order import AdditionOrder
@@ -19,7 +20,6 @@ from understudy.worker.protocol.control_handlers import ControlHandlers
 from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.rank_state import RankState
-from understudy.worker.script.loops import Loops
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import uncovered
 from understudy.worker.state.snapshot_store import StoredSnapshot

@@ -33,6 +33,9 @@ from understudy.messages import transactions as texts
 from understudy.messages import worker_processes
 from understudy.worker import points
 from understudy.worker.collectives.device_times import DeviceTimes
+from understudy.worker.data.loops import Loops
+from understudy.worker.data.manual_iterators import by_hand, carried
+from understudy.worker.data.results import Results
 from understudy.worker.devices.device_in_use import Device, in_use
 from understudy.worker.errors import GenerationAborted, Misuse, PeerLost, UnderstudyError
 from understudy.worker.progress import Progress
@@ -49,9 +52,6 @@ from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.script.arguments import Arguments
 from understudy.worker.script.async_work import Works
-from understudy.worker.script.drawn import by_hand, carried
-from understudy.worker.script.loops import Loops
-from understudy.worker.script.results import Results
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import refuse_sparse_gradients

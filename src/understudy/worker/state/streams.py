@@ -1,5 +1,5 @@
 """The random number streams of a process: torch (CPU and CUDA), numpy's global one, Python's, and generators that are registered, or that
-the script was found to have (`census`). What iterators of the job have drawn is one more, each (`script.iterators`).
+the script was found to have (`census`). What iterators of the job have drawn is one more, each (`data.iterators`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from understudy.worker.script.drawn import by_a_loop, by_hand, watch
+from understudy.worker.data.manual_iterators import by_a_loop, by_hand, watch
 
 KINDS = [DataLoader, StatefulDataLoader]
 DATA = TensorDataset(torch.arange(4))

@@ -12,9 +12,9 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDa
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from understudy.messages import loading
+from understudy.worker.data.iterators import LoaderIterator
+from understudy.worker.data.loaders import LoaderSource
 from understudy.worker.errors import Misuse
-from understudy.worker.script.iterators import LoaderIterator
-from understudy.worker.script.loaders import LoaderSource
 from understudy.worker.state.streams import ITERATOR, Randomness
 
 SIZE = 10

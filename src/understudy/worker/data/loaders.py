@@ -29,8 +29,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from understudy.messages import loading
+from understudy.worker.data.manual_iterators import by_a_loop
 from understudy.worker.encoding.messages import DataPosition, Streams
-from understudy.worker.script.drawn import by_a_loop
 from understudy.worker.state.streams import Randomness
 
 _PROCESS_KILLED = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly$)")

@@ -6,9 +6,9 @@ import pytest
 from tests.said import refused, said
 
 from understudy.messages import script
+from understudy.worker.data import results as module
+from understudy.worker.data.results import Results
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.script import results as module
-from understudy.worker.script.results import Results
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from understudy.worker.script.loops import JobLoop
+from understudy.worker.data.loops import JobLoop
 
 
 class Stream(IterableDataset[int]):

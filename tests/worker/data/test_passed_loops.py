@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
+from understudy.worker.data.loaders import Counter, LoaderSource, Source
+from understudy.worker.data.loops import Loops, iterate
 from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy
 from understudy.worker.errors import OtherBatch
-from understudy.worker.script.loaders import Counter, LoaderSource, Source
-from understudy.worker.script.loops import Loops, iterate
 from understudy.worker.state.streams import Randomness
 
 SIZE = 10

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from understudy.messages import loading
+from understudy.worker.data.loaders import LoaderSource, leave_if_data_process_lost
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.messages import Boundary, DataPosition, pack, unpack
 from understudy.worker.errors import Misuse
-from understudy.worker.script.loaders import LoaderSource, leave_if_data_process_lost
 from understudy.worker.state.streams import Randomness
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from understudy.messages import loading, script
 from understudy.worker import points
+from understudy.worker.data.loaders import LoaderSource, Source, leave_if_data_process_lost
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.messages import Boundary, LocalCopy, ScriptPosition
 from understudy.worker.errors import Misuse, NotTheSame, OtherBatch
-from understudy.worker.script.loaders import LoaderSource, Source, leave_if_data_process_lost
 from understudy.worker.state.streams import Randomness
 
 LOOKS = 8  # batches that are looked at
