@@ -17,7 +17,7 @@ from tests.said import refused, said
 from understudy.messages import script
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.errors import Misuse
-from understudy.worker.script.arguments import Arguments
+from understudy.worker.guards.arguments import Arguments
 
 Pair = namedtuple("Pair", "x y")
 

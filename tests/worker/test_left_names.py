@@ -15,7 +15,7 @@ from understudy.messages import encoding
 from understudy.worker.census import left_names
 from understudy.worker.census.left_names import put, script_frame, take
 from understudy.worker.errors import BadMessage
-from understudy.worker.script.names import Behind
+from understudy.worker.guards.loop_variables import Behind
 
 NAMES = ("loss", "batch", "model", "unset")
 

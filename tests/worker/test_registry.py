@@ -18,7 +18,7 @@ from understudy.worker.encoding.canonical import canonical
 from understudy.worker.encoding.codec import Unencodable, encode
 from understudy.worker.encoding.digests import digest, flat_bytes
 from understudy.worker.errors import Misuse
-from understudy.worker.script.arguments import versions
+from understudy.worker.guards.arguments import versions
 from understudy.worker.state.registry import State
 
 

@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from understudy.messages import calls
 from understudy.worker.collectives.interception import Kernels
 from understudy.worker.encoding.messages import DrilledCollective
-from understudy.worker.script.async_work import Works
+from understudy.worker.guards.async_work import Works
 from understudy.worker.script.step_replay import Beyond, StepRecorder, StepReplayer, Unlike
 
 

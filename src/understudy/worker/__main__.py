@@ -31,13 +31,13 @@ from understudy.links.page import PageWriter
 from understudy.messages import worker_processes
 from understudy.worker.api import session
 from understudy.worker.doctor import start
+from understudy.worker.guards import loop_variables as names
 from understudy.worker.process import template
 from understudy.worker.process.control import Control
 from understudy.worker.process.exits import leave
 from understudy.worker.process.own_time import DeviceOwnTime, OwnTime
 from understudy.worker.process.preload import import_torch, script_source, warm_imports, warm_torch
 from understudy.worker.process.template import Forked
-from understudy.worker.script import names
 
 RESERVE = 16 << 20  # bytes with which a script that has no memory left is still reported
 
@@ -104,7 +104,7 @@ def main() -> None:
 
         chaos.install()
     if session.current.newcomer:
-        from understudy.worker.script.opened import Opened
+        from understudy.worker.guards.file_access import Opened
 
         session.current.opened = Opened()
         session.current.opened.install()

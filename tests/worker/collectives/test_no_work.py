@@ -13,7 +13,7 @@ from torch._C._distributed_c10d import HashStore, Work
 from understudy.worker.collectives.interception import Collective, Kernels, work_of
 from understudy.worker.collectives.setup_record import Recorder
 from understudy.worker.encoding.messages import DrilledCollective
-from understudy.worker.script.async_work import Works
+from understudy.worker.guards.async_work import Works
 from understudy.worker.script.call_sequences import Sequences
 from understudy.worker.script.step_replay import StepRecorder
 

@@ -25,11 +25,11 @@ from understudy.worker.data.iterators import LoaderIterator
 from understudy.worker.data.loaders import Counter, LoaderSource, Source
 from understudy.worker.data.loops import JobLoop, Loops, iterate
 from understudy.worker.errors import Misuse
+from understudy.worker.guards.loop_checks import TRANSACTION, read_ahead
+from understudy.worker.guards.loop_variables import Behind, read_behind
 from understudy.worker.protocol.newcomer import Newcomer
 from understudy.worker.protocol.post_vote_changes import TOP, Look
 from understudy.worker.protocol.runtime import Runtime
-from understudy.worker.script.names import Behind, read_behind
-from understudy.worker.script.read_ahead import TRANSACTION, read_ahead
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
 from understudy.worker.state.streams import ITERATOR

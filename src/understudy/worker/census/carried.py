@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Iterator
 from types import FrameType
 
-from understudy.worker.script.names import OTHER_SCOPES, nodes_of, text_of
+from understudy.worker.guards.loop_variables import OTHER_SCOPES, nodes_of, text_of
 
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

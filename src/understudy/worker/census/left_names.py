@@ -5,7 +5,7 @@ They are noted where the loop ends, handed over right before the next transactio
 that was lost between its last transaction in the loop and that one, the last batch is drawn again, and anything else is taken from another
 rank, and told: it may be the same there, as a step number, or not, as a loss.
 
-Known limits: `script.names` finds them. A list that was there before the loop is left alone, because other names may stand for it. Of the
+Known limits: `guards.loop_variables` finds them. A list that was there before the loop is left alone, because other names may stand for it. Of the
 oldest loops, what is beyond `BOUND` is forgotten: a newcomer has the value of a later loop there.
 """
 
@@ -22,7 +22,7 @@ from understudy.worker.census import leaves, roots
 from understudy.worker.census.walk import is_number
 from understudy.worker.encoding.codec import Unencodable
 from understudy.worker.errors import BadMessage
-from understudy.worker.script.names import Behind
+from understudy.worker.guards.loop_variables import Behind
 from understudy.worker.script_files import is_of_script
 
 BOUND = 4 << 10  # bytes of all

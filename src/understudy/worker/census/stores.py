@@ -22,7 +22,7 @@ from understudy.worker.census import roots
 from understudy.worker.census.carried import is_of_job
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, MODULE, RootKey
 from understudy.worker.census.walk import OF_CONTAINERS, Path, told_by
-from understudy.worker.script.names import inside, nodes_of, text_of
+from understudy.worker.guards.loop_variables import inside, nodes_of, text_of
 from understudy.worker.state.beside import is_beside
 
 _CHANGE = {

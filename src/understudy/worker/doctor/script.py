@@ -222,11 +222,11 @@ SCRIPT = (
         _work_from_future,
     ),
     Internal("python-work", "a drill copies results when a collective is done", ("script.step_replay",), ("_source_rank",), _python_work),
-    Internal("work-wait", "which Works a script has waited for", ("script.async_work",), (), _work_wait),
+    Internal("work-wait", "which Works a script has waited for", ("guards.async_work",), (), _work_wait),
     Internal(
         "async-tensor",
         "results of functional collectives are there before a vote",
-        ("script.async_work",),
+        ("guards.async_work",),
         ("_functional_collectives",),
         _async_tensor,
     ),
@@ -250,9 +250,9 @@ SCRIPT = (
     Internal(
         "stateful-loader", "whether its iterator is used up", ("data.manual_iterators",), ("_finished", "_iterator"), _stateful_loader
     ),
-    Internal("save-writer", "files that a newcomer must not write", ("script.reads",), ("_open_zipfile_writer",), _writer),
-    Internal("checkpoint-saver", "the same for distributed checkpoints", ("script.reads",), ("_save_state_dict",), _checkpoint),
-    Internal("pytree", "tensors in arguments of a step", ("script.arguments",), ("_pytree",), _pytree),
+    Internal("save-writer", "files that a newcomer must not write", ("guards.state_reads",), ("_open_zipfile_writer",), _writer),
+    Internal("checkpoint-saver", "the same for distributed checkpoints", ("guards.state_reads",), ("_save_state_dict",), _checkpoint),
+    Internal("pytree", "tensors in arguments of a step", ("guards.arguments",), ("_pytree",), _pytree),
     Internal(
         "dynamo",
         "imported before a fork, so that workers share it; what it keeps in objects is no state",

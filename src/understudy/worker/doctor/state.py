@@ -184,7 +184,7 @@ STATE = (
     Internal(
         "module-tables",
         "parameters, buffers and attributes of modules are copied and put back in place",
-        ("state.registry", "state.attributes", "state.sharding", "census.walk", "script.read_ahead", "fault_injection.silent"),
+        ("state.registry", "state.attributes", "state.sharding", "census.walk", "guards.loop_checks", "fault_injection.silent"),
         ("_parameters", "_buffers", "_modules"),
         _modules,
     ),

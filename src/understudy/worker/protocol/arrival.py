@@ -19,6 +19,7 @@ from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import GroupMembers, JobProgress, LocalCopy
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
+from understudy.worker.guards.file_access import Opened
 from understudy.worker.progress import Progress
 from understudy.worker.protocol import transfer
 from understudy.worker.protocol.addition_order import AdditionOrder
@@ -32,7 +33,6 @@ from understudy.worker.protocol.plan import Plan
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.script_names import ScriptNames
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.script.opened import Opened
 from understudy.worker.state.attributes import is_of_module
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation

@@ -17,6 +17,7 @@ from understudy.worker.collectives.device_times import CudaEvents, DeviceTimes
 from understudy.worker.data.loops import Loops
 from understudy.worker.data.results import Results
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
+from understudy.worker.guards.file_access import Opened
 from understudy.worker.process.control import Control
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.addition_order import AdditionOrder
@@ -39,7 +40,6 @@ from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.protocol.verdicts import Judge
-from understudy.worker.script.opened import Opened
 from understudy.worker.state.digest_cache import DigestCache
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.preallocation import Preallocation

@@ -38,6 +38,8 @@ from understudy.worker.data.manual_iterators import by_hand, carried
 from understudy.worker.data.results import Results
 from understudy.worker.devices.device_in_use import Device, in_use
 from understudy.worker.errors import GenerationAborted, Misuse, PeerLost, UnderstudyError
+from understudy.worker.guards.arguments import Arguments
+from understudy.worker.guards.async_work import Works
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.between import BetweenTransactions
 from understudy.worker.protocol.collective_count import CollectiveCount
@@ -50,8 +52,6 @@ from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, 
 from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags
-from understudy.worker.script.arguments import Arguments
-from understudy.worker.script.async_work import Works
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import refuse_sparse_gradients

@@ -45,7 +45,7 @@ _THROUGH = frozenset(
     )
 )
 _THROUGH_OF_TORCH = ("torch.serialization", "torch.distributed.checkpoint")
-_OURS = (__name__, "understudy.worker.script.reads")  # what is wrapped by these
+_OURS = (__name__, "understudy.worker.guards.state_reads")  # what is wrapped by these
 _INSTALLED = (
     "<frozen ",
     *(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")),

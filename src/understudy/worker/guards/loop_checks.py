@@ -2,7 +2,7 @@
 
 A newcomer runs the script up to the transaction at which the job stands, and only there gets its state. What it evaluates on the way,
 between the top of an iteration and the transaction, or between the loops of earlier epochs, would be of its initial state, and what it
-saves there, or what file it writes anew, is refused (`worker/script/reads.py`). Such places are found in the source, once, when a loop
+saves there, or what file it writes anew, is refused (`worker/guards/state_reads.py`). Such places are found in the source, once, when a loop
 begins, and told before any loss.
 
 Known limits: only the scope that holds the loop, and functions and methods that it calls, a few deep, where their source can be read. If no
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from understudy.worker.script.names import OTHER_SCOPES, inside, loop_at, nodes_of
+from understudy.worker.guards.loop_variables import OTHER_SCOPES, inside, loop_at, nodes_of
 
 DEPTH = 4  # functions that call each other
 TRANSACTION = "__understudy_transaction__"  # what `job.step` and `job.section` make has this attribute

@@ -19,7 +19,7 @@ import torch
 from tests.said import said
 
 from understudy.messages import set_up
-from understudy.worker.script.opened import Opened
+from understudy.worker.guards.file_access import Opened
 
 STOCK = builtins.open, io.open, os.open, os.mkdir, os.rename, os.replace
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from understudy.worker.script.names import loop_at, prepare, read_behind
+from understudy.worker.guards.loop_variables import loop_at, prepare, read_behind
 
 found: list[str] = []
 names: list[str] = []

@@ -24,8 +24,8 @@ from torch.optim import Optimizer
 
 from understudy.messages import set_up
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.script.opened import Opened
-from understudy.worker.script.reads import Reads
+from understudy.worker.guards.file_access import Opened
+from understudy.worker.guards.state_reads import Reads
 from understudy.worker.state.registry import State
 
 checkpoint: Any = _checkpoint  # for what it does not export

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from understudy.worker.script.read_ahead import TRANSACTION, read_ahead
+from understudy.worker.guards.loop_checks import TRANSACTION, read_ahead
 
 model, teacher = nn.Sequential(nn.Linear(2, 2)), nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

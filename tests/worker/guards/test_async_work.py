@@ -11,7 +11,7 @@ import torch.distributed._functional_collectives as functional
 from torch._C._distributed_c10d import HashStore, _get_work_registry_size
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
-from understudy.worker.script.async_work import Unread
+from understudy.worker.guards.async_work import Unread
 
 
 @pytest.fixture
