@@ -10,8 +10,8 @@ from tests.integration.processes import LIMIT, wait_until
 
 from understudy.common.page_view import UNKNOWN, Activity
 from understudy.links.page import PageReader, PageWriter
+from understudy.worker.generation.control_handlers import ControlHandlers
 from understudy.worker.process.own_time import OwnTime, main_thread_runs
-from understudy.worker.protocol.control_handlers import ControlHandlers
 
 
 class Looked:
@@ -102,7 +102,7 @@ class Handlers(ControlHandlers):
 
 def test_who_waits_is_asked_only_while_the_main_thread_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: dict[str, bool] = {}
-    monkeypatch.setattr("understudy.worker.protocol.control_handlers.main_thread_runs", lambda: runs["now"])
+    monkeypatch.setattr("understudy.worker.generation.control_handlers.main_thread_runs", lambda: runs["now"])
     found = []
     for runs["now"] in (True, False):
         found += [Handlers(waits).at_work() for waits in (0, 2, UNKNOWN)]

@@ -167,7 +167,7 @@ def _warm(arguments: list[str]) -> Any:
 def _run(control: Control, arguments: list[str], module: bool) -> None:
     from understudy.worker.data.loaders import leave_if_data_process_lost
     from understudy.worker.devices.broken_device import leave_if_device_failed
-    from understudy.worker.protocol.membership import EXPLANATION
+    from understudy.worker.generation.membership import EXPLANATION
 
     reserve = mmap.mmap(-1, RESERVE)  # never touched: address space, not memory
     if "SLURM_JOB_ID" in os.environ:

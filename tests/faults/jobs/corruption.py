@@ -18,7 +18,7 @@ from understudy.worker import points
 from understudy.worker.api import session
 from understudy.worker.data.loaders import Source
 from understudy.worker.encoding.messages import DataPosition
-from understudy.worker.protocol.plan import Plan
+from understudy.worker.generation.plan import Plan
 from understudy.worker.state.rank_local import seal, unseal
 from understudy.worker.state.snapshot_store import SnapshotStore
 from understudy.worker.state.tensors import local_tensor

@@ -24,7 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from understudy.worker import points
 from understudy.worker.data.loaders import Source
 from understudy.worker.encoding.messages import DataPosition, Streams
-from understudy.worker.protocol.plan import Plan
+from understudy.worker.generation.plan import Plan
 from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.state.tensors import local_tensor
 

@@ -7,10 +7,10 @@ from understudy.messages import newcomers
 from understudy.worker.data.loops import END, Loops
 from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, pack
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, is_inside
-from understudy.worker.protocol.rank_state import RankState
 
 
 class AgreedState:

@@ -19,18 +19,18 @@ from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import GroupMembers, JobProgress, LocalCopy
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
+from understudy.worker.generation import transfer
+from understudy.worker.generation.donors import Donors, read_copy
+from understudy.worker.generation.members import Members
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.plan import Plan
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.progress import Progress
-from understudy.worker.protocol import transfer
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job
 from understudy.worker.protocol.comparison import Comparison
-from understudy.worker.protocol.donors import Donors, read_copy
-from understudy.worker.protocol.members import Members
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.plan import Plan
-from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.script_names import ScriptNames
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.state.attributes import is_of_module

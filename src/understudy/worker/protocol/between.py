@@ -7,13 +7,13 @@ from collections.abc import Callable
 from understudy.common.page_view import Activity
 from understudy.core.model import Stand
 from understudy.worker.encoding.messages import HandedAgain, pack, unpack
+from understudy.worker.generation.control_handlers import ControlHandlers
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
-from understudy.worker.protocol.control_handlers import ControlHandlers
 from understudy.worker.protocol.donor import Donation
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.snapshot_store import StoredSnapshot

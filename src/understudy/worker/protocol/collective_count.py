@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from understudy.messages import transactions
 from understudy.worker.errors import Misuse
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.notices import Notices
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.notices import Notices
 from understudy.worker.transport.groups import Groups
 
 

@@ -36,13 +36,13 @@ from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Compared, pack, unpack
 from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.frameworks.base import brief, disagreement
+from understudy.worker.generation.group_listing import groups_of
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.notices import Notices
+from understudy.worker.generation.rank_state import RankState, StateSummary
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.coverage_report import coverage
-from understudy.worker.protocol.group_listing import groups_of
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import PostVoteChanges
-from understudy.worker.protocol.rank_state import RankState, StateSummary
 from understudy.worker.protocol.state_listing import adopted, items_of, that_fit
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.state.beside import is_beside

@@ -8,18 +8,18 @@ from understudy.worker import points
 from understudy.worker.encoding.messages import DonorState, pack
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
+from understudy.worker.generation.donors import Donors
+from understudy.worker.generation.members import Members
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.plan import Plan
+from understudy.worker.generation.rank_state import RankState
+from understudy.worker.generation.transfer import knock, send
 from understudy.worker.process.exits import leave
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job
 from understudy.worker.protocol.comparison import Comparison
-from understudy.worker.protocol.donors import Donors
-from understudy.worker.protocol.members import Members
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.plan import Plan
-from understudy.worker.protocol.rank_state import RankState
-from understudy.worker.protocol.transfer import knock, send
 from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registry import Tensors

@@ -34,16 +34,17 @@ from understudy.messages import drilled_steps
 from understudy.worker import points
 from understudy.worker.encoding.messages import DonorState, DrilledCollective, pack
 from understudy.worker.errors import PeerLost, UnderstudyError
+from understudy.worker.generation import transfer
+from understudy.worker.generation.donors import Donors
+from understudy.worker.generation.members import Members
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.plan import Plan
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.protocol import moments, transfer
+from understudy.worker.protocol import moments
 from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.comparison import Comparison
-from understudy.worker.protocol.donors import Donors
-from understudy.worker.protocol.members import Members
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.plan import Plan
-from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.script.step_replay import StepRecorder
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal

@@ -11,12 +11,12 @@ from understudy.core.model import DrillVerdict
 from understudy.worker import points
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, MemoryDescription, unpack
 from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
+from understudy.worker.generation.donors import Donors, read_copy
+from understudy.worker.generation.members import Members
+from understudy.worker.generation.membership import Membership
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.arrival import Arrival
 from understudy.worker.protocol.attachment import read_job
-from understudy.worker.protocol.donors import Donors, read_copy
-from understudy.worker.protocol.members import Members
-from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.takeover import Takeover
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import FOREVER

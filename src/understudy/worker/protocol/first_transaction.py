@@ -16,11 +16,11 @@ from __future__ import annotations
 from understudy.core.commands import Recover
 from understudy.worker.encoding.messages import CallSequences, pack, unpack
 from understudy.worker.errors import UnderstudyError
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.notices import Notices
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.announcing import Announcing
 from understudy.worker.protocol.held_calls import HeldCalls, explained
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.notices import Notices
 from understudy.worker.script.announcements import unlike_sequences
 from understudy.worker.script.call_sequences import Sequences
 from understudy.worker.transport.channel import SEQUENCES, Channel

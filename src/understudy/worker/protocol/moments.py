@@ -11,7 +11,7 @@ from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import DrilledMoment
-from understudy.worker.protocol.rank_state import RankState
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.tensors import digest_of
 

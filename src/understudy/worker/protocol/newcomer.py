@@ -30,6 +30,8 @@ from understudy.worker.data.loops import END, Loops, restore_streams
 from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, ScriptPosition
 from understudy.worker.errors import Misuse, NotTheSame, OtherBatch, UnderstudyError
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.guards.loop_variables import Behind
 from understudy.worker.guards.state_reads import Reads
@@ -37,8 +39,6 @@ from understudy.worker.progress import Progress
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
 from understudy.worker.protocol.fetching import Fetching
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.takeover import Takeover
 from understudy.worker.state.preallocation import Preallocation
 

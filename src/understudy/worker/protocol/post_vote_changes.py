@@ -22,9 +22,9 @@ from enum import Enum
 from understudy.messages import transactions
 from understudy.worker.census.stores import called
 from understudy.worker.encoding.messages import LocalCopy, ScriptPosition
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.notices import Notices
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.notices import Notices
 from understudy.worker.state.beside import PREFIX
 from understudy.worker.state.rank_local import POSITION, STREAM, LocalState, seal
 from understudy.worker.state.snapshot_store import StoredSnapshot

@@ -23,10 +23,10 @@ from understudy.core.commands import Recover
 from understudy.core.events import RedoDiffers
 from understudy.worker.encoding.messages import DrilledMoment
 from understudy.worker.errors import GenerationAborted
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
 from understudy.worker.protocol import moments
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.rank_state import RankState
 
 
 class RedoProof:

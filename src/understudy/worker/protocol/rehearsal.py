@@ -32,15 +32,16 @@ from understudy.worker import points
 from understudy.worker.collectives.setup_record import Replayer
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment, JobProgress, unpack
 from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
+from understudy.worker.generation import transfer
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.plan import Plan
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.protocol import moments, transfer
+from understudy.worker.protocol import moments
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.plan import Plan
-from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.takeover import Takeover
 from understudy.worker.script.step_replay import Beyond, StepReplayer, Unlike
 from understudy.worker.state.pre_vote_changes import Before

@@ -17,6 +17,10 @@ from understudy.worker.collectives.device_times import CudaEvents, DeviceTimes
 from understudy.worker.data.loops import Loops
 from understudy.worker.data.results import Results
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
+from understudy.worker.generation.control_handlers import ControlHandlers
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.notices import Notices
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.process.control import Control
 from understudy.worker.progress import Progress
@@ -27,15 +31,11 @@ from understudy.worker.protocol.attachment import Attachment
 from understudy.worker.protocol.between import BetweenTransactions
 from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
-from understudy.worker.protocol.control_handlers import ControlHandlers
 from understudy.worker.protocol.donor import Donation
 from understudy.worker.protocol.drill import Drills
 from understudy.worker.protocol.first_transaction import FirstTransaction
-from understudy.worker.protocol.membership import Membership
 from understudy.worker.protocol.newcomer import Newcomer
-from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import PostVoteChanges
-from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from understudy.worker.encoding.messages import JobProgress, LocalCopy
-from understudy.worker.protocol.donors import Donor
+from understudy.worker.generation.donors import Donor
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
 

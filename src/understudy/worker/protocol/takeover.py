@@ -8,7 +8,7 @@ from typing import NoReturn
 from understudy.core.model import DrillVerdict
 from understudy.worker.collectives.setup_record import Replayer
 from understudy.worker.encoding.messages import JobProgress
-from understudy.worker.protocol.members import Members
+from understudy.worker.generation.members import Members
 from understudy.worker.transport.rendezvous import Rendezvous
 
 

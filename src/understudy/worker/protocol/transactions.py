@@ -38,6 +38,9 @@ from understudy.worker.data.manual_iterators import by_hand, carried
 from understudy.worker.data.results import Results
 from understudy.worker.devices.device_in_use import Device, in_use
 from understudy.worker.errors import GenerationAborted, Misuse, PeerLost, UnderstudyError
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.notices import Notices
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.guards.arguments import Arguments
 from understudy.worker.guards.async_work import Works
 from understudy.worker.progress import Progress
@@ -46,10 +49,7 @@ from understudy.worker.protocol.collective_count import CollectiveCount
 from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.drill import StepWatch
 from understudy.worker.protocol.first_transaction import FirstTransaction
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.notices import Notices
 from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, after
-from understudy.worker.protocol.rank_state import RankState
 from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.state.pre_vote_changes import Before

@@ -9,9 +9,9 @@ from understudy.core.events import ReplicasDiffer
 from understudy.core.judgement import Difference, differences, is_training_state
 from understudy.messages import coverage
 from understudy.worker.errors import GenerationAborted
+from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.rank_state import StateSummary
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.membership import Membership
-from understudy.worker.protocol.rank_state import StateSummary
 from understudy.worker.state.rank_local import LocalState
 
 

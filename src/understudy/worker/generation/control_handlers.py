@@ -13,9 +13,9 @@ from understudy.core.model import Position, Stand
 from understudy.worker.collectives.device_times import DeviceTimes
 from understudy.worker.encoding.messages import pack
 from understudy.worker.errors import GenerationAborted, PeerLost
+from understudy.worker.generation.membership import Membership
 from understudy.worker.process.own_time import main_thread_runs
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.membership import Membership
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import Rendezvous
 

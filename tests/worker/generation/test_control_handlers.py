@@ -9,8 +9,8 @@ import pytest
 
 from understudy.core.commands import Abort
 from understudy.worker.collectives.device_times import DeviceTimes
+from understudy.worker.generation.control_handlers import ControlHandlers
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.control_handlers import ControlHandlers
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.state.registry import State
 from understudy.worker.state.snapshot_store import SnapshotStore
@@ -32,7 +32,7 @@ class Published(ControlHandlers):
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Published:
-    monkeypatch.setattr("understudy.worker.protocol.control_handlers.threading.Thread", _AtOnce)
+    monkeypatch.setattr("understudy.worker.generation.control_handlers.threading.Thread", _AtOnce)
     return Published(SimpleNamespace(store=SnapshotStore()))
 
 

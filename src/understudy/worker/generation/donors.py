@@ -9,9 +9,9 @@ from understudy.messages import newcomers
 from understudy.worker.encoding.messages import CopyDigests, DonorState, LocalCopy, unpack
 from understudy.worker.errors import NotTheSame
 from understudy.worker.frameworks.base import Described
-from understudy.worker.protocol.members import Members
-from understudy.worker.protocol.plan import Plan, make_plan
-from understudy.worker.protocol.rank_state import StateSummary
+from understudy.worker.generation.members import Members
+from understudy.worker.generation.plan import Plan, make_plan
+from understudy.worker.generation.rank_state import StateSummary
 from understudy.worker.state.rank_local import unseal
 from understudy.worker.state.sources import CopySource, ReplicaSource
 from understudy.worker.transport.rendezvous import Rendezvous

@@ -8,8 +8,8 @@ import pytest
 
 from understudy.core.events import RankGroup
 from understudy.worker.encoding.messages import GroupMembers
-from understudy.worker.protocol import group_listing
-from understudy.worker.protocol.group_listing import groups_of
+from understudy.worker.generation import group_listing
+from understudy.worker.generation.group_listing import groups_of
 from understudy.worker.transport.groups import Groups
 
 

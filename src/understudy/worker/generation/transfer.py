@@ -14,7 +14,7 @@ import torch
 from understudy.core.coverage import TransferMessage
 from understudy.worker import points
 from understudy.worker.encoding.digests import flat_bytes
-from understudy.worker.protocol.plan import Plan
+from understudy.worker.generation.plan import Plan
 from understudy.worker.state.tensors import local_tensor
 from understudy.worker.transport.peers import Buffers, Peers, frame, read_frame
 
